@@ -1,0 +1,104 @@
+//! Spans: byte ranges of numbered buffers, the only thing operations move.
+
+/// The number of a buffer; what it holds is agreed between a collective and its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Buffer(pub u16);
+
+impl Buffer {
+    /// The buffer that a collective works on, in place.
+    pub const MAIN: Buffer = Buffer(0);
+    /// The second buffer of collectives whose input and output differ (alltoall).
+    pub const OUTPUT: Buffer = Buffer(1);
+}
+
+/// `length_bytes` bytes of `buffer` from `start_bytes` on, made of elements of `element_bytes` that are never cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Span {
+    /// Which buffer.
+    pub buffer: Buffer,
+    /// First byte.
+    pub start_bytes: usize,
+    /// Length; a multiple of `element_bytes`.
+    pub length_bytes: usize,
+    /// Size of one element.
+    pub element_bytes: usize,
+}
+
+impl Span {
+    /// A whole buffer of `element_count` elements.
+    pub fn whole(buffer: Buffer, element_count: usize, element_bytes: usize) -> Span {
+        Span { buffer, start_bytes: 0, length_bytes: element_count * element_bytes, element_bytes }
+    }
+
+    /// The byte after the last.
+    pub fn end_bytes(&self) -> usize {
+        self.start_bytes + self.length_bytes
+    }
+
+    /// How many elements.
+    pub fn element_count(&self) -> usize {
+        self.length_bytes / self.element_bytes
+    }
+
+    /// `element_count` elements from element `first` on.
+    pub fn elements(&self, first: usize, element_count: usize) -> Span {
+        assert!(first + element_count <= self.element_count(), "a part lies within its span");
+        Span {
+            start_bytes: self.start_bytes + first * self.element_bytes,
+            length_bytes: element_count * self.element_bytes,
+            ..*self
+        }
+    }
+
+    /// Chunk `index` of `count`: sizes differ by one element at most, the larger chunks come first.
+    pub fn chunk(&self, index: usize, count: usize) -> Span {
+        let (base, larger) = (self.element_count() / count, self.element_count() % count);
+        let first = index * base + index.min(larger);
+        self.elements(first, base + usize::from(index < larger))
+    }
+
+    /// All `count` chunks, in order.
+    pub fn chunks(&self, count: usize) -> alloc::vec::Vec<Span> {
+        (0..count).map(|index| self.chunk(index, count)).collect()
+    }
+
+    /// Consecutive spans of the given element counts, from the start of this one.
+    pub fn split(&self, element_counts: &[usize]) -> alloc::vec::Vec<Span> {
+        let mut first = 0;
+        element_counts
+            .iter()
+            .map(|&count| {
+                let part = self.elements(first, count);
+                first += count;
+                part
+            })
+            .collect()
+    }
+
+    /// Whether the two share a byte.
+    pub fn overlaps(&self, other: &Span) -> bool {
+        self.buffer == other.buffer && self.start_bytes < other.end_bytes() && other.start_bytes < self.end_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_the_span_without_gap_and_cut_no_element() {
+        for count in 1..=9 {
+            for elements in 0..40 {
+                let span = Span::whole(Buffer::MAIN, elements, 4);
+                let chunks = span.chunks(count);
+                let mut next = 0;
+                for chunk in &chunks {
+                    assert_eq!(chunk.start_bytes, next);
+                    assert_eq!(chunk.length_bytes % 4, 0);
+                    next = chunk.end_bytes();
+                }
+                assert_eq!(next, span.end_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The link trait: a byte stream in each direction between this rank and one peer, never blocking.
+//!
+//! A link neither knows collectives nor frames. It takes what it has room for and gives what has arrived; the executor
+//! does the rest. Every link passes the suite in [`crate::conformance`].
+
+/// Why a link carries nothing any more.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The peer's end is gone; `cause` is what the operating system said.
+    #[error("link closed: {cause}")]
+    Closed {
+        /// What the operating system said.
+        cause: String,
+    },
+}
+
+/// A byte stream to and from one peer.
+pub trait Link: Send {
+    /// Takes a prefix of the concatenation of `parts`; returns its length, 0 when there is no room now.
+    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError>;
+
+    /// Makes what `send` took visible to the peer and wakes it if it is parked. Called once per round of progress.
+    fn flush(&mut self) -> Result<(), LinkError>;
+
+    /// Moves bytes that have arrived to the front of `into`; returns how many, 0 when nothing is there now.
+    fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError>;
+
+    /// The bytes that have arrived, without taking them: at least `least` of them once so many are there, else empty
+    /// or fewer. The slice is contiguous, in no particular alignment. `least` is at most 64.
+    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError>;
+
+    /// Takes the first `count` bytes that the last `peek` showed.
+    fn consume(&mut self, count: usize);
+}
