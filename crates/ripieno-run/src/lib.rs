@@ -2,6 +2,10 @@
 //!
 //! Knows no sockets and no operating system; time is an argument.
 
+pub mod call;
+pub mod fabric;
 pub mod link;
 
+pub use call::{Call, Element, HEADER_BYTES, Header, Kind};
+pub use fabric::{Fabric, Failure, Want};
 pub use link::{Link, LinkError};

@@ -1,0 +1,90 @@
+//! The fabric: all that the executor needs of the world outside, as one trait.
+//!
+//! A fabric gives links to peers (opened when first asked for), lets a rank park until something happens, and says when
+//! the job has failed.
+
+use crate::call::{Call, Header};
+use crate::link::{Link, LinkError};
+use std::time::Duration;
+
+/// Why a job cannot go on. The same on every rank: the first failure of the job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
+pub enum Failure {
+    /// A rank died, fell silent, raised an error or left while others still waited for it.
+    #[error("rank {rank} on host {host} failed: {cause}")]
+    RankFailed {
+        /// The culprit.
+        rank: usize,
+        /// Where it ran.
+        host: String,
+        /// What happened, in one sentence; for an exception its type and text.
+        cause: String,
+        /// The culprit's traceback, empty when there is none.
+        traceback: String,
+    },
+    /// Ranks called different collectives.
+    #[error("ranks called different collectives: {description}")]
+    Mismatch {
+        /// Who called what, e.g. `collective 7: rank 0 called allreduce(f32 × 10, sum); rank 1 called barrier`.
+        description: String,
+    },
+}
+
+/// Which direction of which link a parked rank waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Want {
+    /// The peer.
+    pub peer: usize,
+    /// It has bytes to receive from the peer.
+    pub readable: bool,
+    /// It has bytes to send and the link took none.
+    pub writable: bool,
+}
+
+/// The world outside of one rank.
+pub trait Fabric: Send {
+    /// This rank.
+    fn rank(&self) -> usize;
+
+    /// How many ranks.
+    fn world_size(&self) -> usize;
+
+    /// The link to `peer`; `None` while it is being opened (the first request starts that).
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
+
+    /// Whether the job has failed; one atomic load, asked in every round of progress.
+    fn has_failed(&self) -> bool;
+
+    /// How the job has failed.
+    fn failure(&self) -> Option<Failure>;
+
+    /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error).
+    fn report(&mut self, failure: Failure);
+
+    /// Notes that this rank enters a collective; other ranks' questions are answered from the last few of these.
+    fn enter(&mut self, header: Header);
+
+    /// Tells that this rank has waited in `header` for `peers` for a while. The fabric asks those peers what they are
+    /// at; a different call under the same sequence number, or a peer that has left, becomes a failure of the job.
+    fn stalled(&mut self, header: Header, peers: &[usize]);
+
+    /// Says that this rank is about to park: from now on whoever makes progress possible wakes it. The caller then
+    /// tries once more, and calls `park` only if nothing moved.
+    fn prepare_park(&mut self);
+
+    /// Sleeps until one of `wants` may have moved, a link has opened, the job has failed, or `timeout` is over.
+    fn park(&mut self, wants: &[Want], timeout: Duration);
+
+    /// Takes `prepare_park` back; called after `park` and when the last try moved something.
+    fn cancel_park(&mut self);
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}({:?} × {}", self.kind, self.element, self.element_count)?;
+        if let Some(op) = self.op {
+            write!(f, ", {op:?}")?;
+        }
+        write!(f, ", root {}, algorithm {})", self.root, self.algorithm)
+    }
+}
