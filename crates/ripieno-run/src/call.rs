@@ -80,3 +80,189 @@ pub struct Header {
     /// What the sender asked for.
     pub call: Call,
 }
+
+impl Kind {
+    /// Every collective, in the order of the numbers on the wire.
+    pub const ALL: [Kind; 10] = [
+        Kind::Broadcast,
+        Kind::Reduce,
+        Kind::Allreduce,
+        Kind::Allgather,
+        Kind::ReduceScatter,
+        Kind::Gather,
+        Kind::Scatter,
+        Kind::Alltoall,
+        Kind::Barrier,
+        Kind::PointToPoint,
+    ];
+
+    /// The name that users know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Broadcast => "broadcast",
+            Kind::Reduce => "reduce",
+            Kind::Allreduce => "allreduce",
+            Kind::Allgather => "allgather",
+            Kind::ReduceScatter => "reduce_scatter",
+            Kind::Gather => "gather",
+            Kind::Scatter => "scatter",
+            Kind::Alltoall => "alltoall",
+            Kind::Barrier => "barrier",
+            Kind::PointToPoint => "send/receive",
+        }
+    }
+
+    /// Whether the call has a root (for point-to-point: a receiver).
+    pub fn has_root(self) -> bool {
+        matches!(self, Kind::Broadcast | Kind::Reduce | Kind::Gather | Kind::Scatter | Kind::PointToPoint)
+    }
+}
+
+impl Element {
+    /// Every type, in the order of the numbers on the wire.
+    pub const ALL: [Element; 12] = [
+        Element::I8,
+        Element::I16,
+        Element::I32,
+        Element::I64,
+        Element::U8,
+        Element::U16,
+        Element::U32,
+        Element::U64,
+        Element::F16,
+        Element::Bf16,
+        Element::F32,
+        Element::F64,
+    ];
+
+    /// Size of one element.
+    pub fn size_bytes(self) -> usize {
+        match self {
+            Element::I8 | Element::U8 => 1,
+            Element::I16 | Element::U16 | Element::F16 | Element::Bf16 => 2,
+            Element::I32 | Element::U32 | Element::F32 => 4,
+            Element::I64 | Element::U64 | Element::F64 => 8,
+        }
+    }
+
+    /// Whether the type has a fraction, so that bitwise operations have no meaning on it.
+    pub fn is_float(self) -> bool {
+        matches!(self, Element::F16 | Element::Bf16 | Element::F32 | Element::F64)
+    }
+
+    /// The name that NumPy's users know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Element::I8 => "int8",
+            Element::I16 => "int16",
+            Element::I32 => "int32",
+            Element::I64 => "int64",
+            Element::U8 => "uint8",
+            Element::U16 => "uint16",
+            Element::U32 => "uint32",
+            Element::U64 => "uint64",
+            Element::F16 => "float16",
+            Element::Bf16 => "bfloat16",
+            Element::F32 => "float32",
+            Element::F64 => "float64",
+        }
+    }
+}
+
+/// The name of an operation that users know.
+pub fn op_name(op: Op) -> &'static str {
+    match op {
+        Op::Sum => "sum",
+        Op::Prod => "prod",
+        Op::Min => "min",
+        Op::Max => "max",
+        Op::And => "and",
+        Op::Or => "or",
+        Op::Xor => "xor",
+    }
+}
+
+/// The number on the wire that says "no operation".
+const NO_OP: u8 = u8::MAX;
+
+impl Header {
+    /// The bytes that travel.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let Call { kind, algorithm, element, op, root, element_count, counts_hash } = self.call;
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..16].copy_from_slice(&element_count.to_le_bytes());
+        bytes[16..24].copy_from_slice(&counts_hash.to_le_bytes());
+        bytes[24..28].copy_from_slice(&root.to_le_bytes());
+        bytes[28..32].copy_from_slice(&[kind as u8, algorithm, element as u8, op.map_or(NO_OP, |op| op as u8)]);
+        bytes
+    }
+
+    /// What travelled; `None` if the bytes are no header.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let [kind, algorithm, element, op] = bytes[28..32].try_into().expect("four bytes");
+        let op = match op {
+            NO_OP => None,
+            number => Some(*Op::ALL.get(number as usize)?),
+        };
+        Some(Header {
+            sequence: word(0),
+            call: Call {
+                kind: *Kind::ALL.get(kind as usize)?,
+                algorithm,
+                element: *Element::ALL.get(element as usize)?,
+                op,
+                root: u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes")),
+                element_count: word(8),
+                counts_hash: word(16),
+            },
+        })
+    }
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.kind == Kind::Barrier {
+            return f.write_str("barrier");
+        }
+        write!(f, "{}({} × {}", self.kind.name(), self.element.name(), self.element_count)?;
+        if let Some(op) = self.op {
+            write!(f, ", {}", op_name(op))?;
+        }
+        if self.kind.has_root() {
+            write!(f, ", {} {}", if self.kind == Kind::PointToPoint { "to" } else { "root" }, self.root)?;
+        }
+        if self.counts_hash != 0 {
+            write!(f, ", counts #{:08x}", self.counts_hash as u32)?;
+        }
+        write!(f, ", algorithm {})", self.algorithm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_header_comes_back_as_it_left() {
+        for kind in Kind::ALL {
+            for element in Element::ALL {
+                for op in Op::ALL.into_iter().map(Some).chain([None]) {
+                    let call = Call { kind, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
+                    let header = Header { sequence: u64::MAX - 1, call };
+                    assert_eq!(Header::decode(&header.encode()), Some(header));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_header_are_refused() {
+        for at in [28, 30, 31] {
+            let mut bytes = [0; HEADER_BYTES];
+            bytes[at] = 200;
+            assert_eq!(Header::decode(&bytes), None);
+        }
+    }
+}

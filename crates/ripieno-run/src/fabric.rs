@@ -3,7 +3,7 @@
 //! A fabric gives links to peers (opened when first asked for), lets a rank park until something happens, and says when
 //! the job has failed.
 
-use crate::call::{Call, Header};
+use crate::call::Header;
 use crate::link::{Link, LinkError};
 use std::time::Duration;
 
@@ -61,6 +61,19 @@ pub trait Fabric: Send {
     /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error).
     fn report(&mut self, failure: Failure);
 
+    /// The failure to give for a link to `peer` that closed because of `cause`: what the job says of it if it says
+    /// anything within a bounded time, else that `peer` failed.
+    fn blame(&mut self, peer: usize, cause: &str) -> Failure;
+
+    /// Time since some fixed moment, never going back.
+    fn now(&self) -> Duration;
+
+    /// Lets another thread of this core run.
+    fn yield_now(&self);
+
+    /// Whether every rank of this host can have a core of its own, so that spinning starves nobody.
+    fn has_core_per_rank(&self) -> bool;
+
     /// Notes that this rank enters a collective; other ranks' questions are answered from the last few of these.
     fn enter(&mut self, header: Header);
 
@@ -77,14 +90,4 @@ pub trait Fabric: Send {
 
     /// Takes `prepare_park` back; called after `park` and when the last try moved something.
     fn cancel_park(&mut self);
-}
-
-impl std::fmt::Display for Call {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}({:?} × {}", self.kind, self.element, self.element_count)?;
-        if let Some(op) = self.op {
-            write!(f, ", {op:?}")?;
-        }
-        write!(f, ", root {}, algorithm {})", self.root, self.algorithm)
-    }
 }

@@ -31,4 +31,7 @@ pub trait Link: Send {
 
     /// Takes the first `count` bytes that the last `peek` showed.
     fn consume(&mut self, count: usize);
+
+    /// Whether looking for news costs a memory access, not a system call, so that spinning on the link is worthwhile.
+    fn is_memory(&self) -> bool;
 }
