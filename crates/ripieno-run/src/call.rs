@@ -249,7 +249,8 @@ mod tests {
         for kind in Kind::ALL {
             for element in Element::ALL {
                 for op in Op::ALL.into_iter().map(Some).chain([None]) {
-                    let call = Call { kind, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
+                    let call =
+                        Call { kind, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
                     let header = Header { sequence: u64::MAX - 1, call };
                     assert_eq!(Header::decode(&header.encode()), Some(header));
                 }

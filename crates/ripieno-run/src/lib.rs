@@ -3,9 +3,12 @@
 //! Knows no sockets and no operating system; time is an argument.
 
 pub mod call;
+pub mod executor;
 pub mod fabric;
 pub mod link;
+pub mod reduction;
 
 pub use call::{Call, Element, HEADER_BYTES, Header, Kind};
+pub use executor::{Executor, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Want};
 pub use link::{Link, LinkError};

@@ -1,0 +1,176 @@
+//! The executor: runs any plan over the links of a fabric. The only code that moves bytes.
+//!
+//! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has passed
+//! it, so every plan is pipelined and cut through. A relay sends on in units of [`RELAY_UNIT_BYTES`] while more is to come,
+//! because one that forwards every few bytes is unsteady. Waiting spins for a bounded time, then parks.
+//!
+//! Allocates nothing per run after the first run of the longest schedule.
+
+mod run;
+mod schedule;
+
+pub use schedule::Schedule;
+
+use crate::call::Header;
+use crate::fabric::{Fabric, Failure, Want};
+use crate::reduction::{self, UnsupportedOp};
+use std::time::Duration;
+
+/// A relay forwards at least so many bytes at once, unless its span ends.
+pub const RELAY_UNIT_BYTES: usize = 32 << 10;
+/// A step moves at most so many bytes before the other lanes get their turn: what fits the first-level caches.
+pub const SEGMENT_BYTES: usize = 64 << 10;
+/// How long a rank with a core of its own spins on memory before it yields.
+const SPIN: Duration = Duration::from_micros(20);
+/// How long it then offers its core to others before it parks.
+const YIELD: Duration = Duration::from_micros(50);
+/// How long a rank parks before it looks around once more.
+const PARK: Duration = Duration::from_millis(250);
+/// How long a rank waits without a byte moving before it asks its peers what they are at.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Why a plan did not run to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// The job has failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The reduction has no meaning.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedOp),
+}
+
+/// What a run cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Payload bytes that left this rank.
+    pub sent_bytes: u64,
+    /// Payload bytes that reached this rank.
+    pub received_bytes: u64,
+}
+
+/// Runs schedules. Keeps the memory of a run for the next.
+#[derive(Debug, Default)]
+pub struct Executor {
+    /// Bytes that each step has passed.
+    passed: Vec<usize>,
+    /// Per lane: how far it is.
+    cursors: Vec<Cursor>,
+    wants: Vec<Want>,
+    waiting_for: Vec<usize>,
+}
+
+/// How far a lane is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    /// Index into the lane's steps.
+    next: usize,
+    /// Bytes of the header that have left or come.
+    header_bytes: usize,
+    /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
+    on_stream: bool,
+}
+
+impl Executor {
+    /// Runs `schedule` as collective `header` over `fabric`, on `buffers` (by number), whose elements are `element`s.
+    pub fn run(
+        &mut self,
+        fabric: &mut dyn Fabric,
+        header: Header,
+        schedule: &Schedule,
+        buffers: &mut [&mut [u8]],
+    ) -> Result<Traffic, RunError> {
+        for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
+            assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");
+        }
+        let combine = match schedule.op {
+            Some(op) => reduction::combine(header.call.element, op)?,
+            None => |_: &mut [u8], _: &[u8]| unreachable!("a plan without reductions"),
+        };
+        self.reset(schedule);
+        fabric.enter(header);
+        let mut run = run::Run {
+            fabric,
+            header,
+            encoded: header.encode(),
+            schedule,
+            buffers,
+            combine,
+            passed: &mut self.passed,
+            cursors: &mut self.cursors,
+            traffic: Traffic::default(),
+        };
+        let mut idle = Idle::default();
+        loop {
+            let moved = run.progress()?;
+            if run.is_complete() {
+                return Ok(run.traffic);
+            }
+            if moved {
+                idle = Idle::default();
+                continue;
+            }
+            if run.fabric.has_failed() {
+                return Err(run.failure().into());
+            }
+            idle.wait(&mut run, &mut self.wants, &mut self.waiting_for)?;
+        }
+    }
+
+    fn reset(&mut self, schedule: &Schedule) {
+        self.passed.clear();
+        self.passed.resize(schedule.steps.len(), 0);
+        self.cursors.clear();
+        self.cursors.resize(schedule.lanes.len(), Cursor::default());
+    }
+}
+
+/// How long a run has moved nothing.
+#[derive(Default)]
+struct Idle {
+    rounds: u32,
+    since: Option<Duration>,
+    asked: Option<Duration>,
+}
+
+impl Idle {
+    /// Rounds between two looks at the clock, which costs as much as some of them.
+    const ROUNDS_PER_LOOK: u32 = 8;
+
+    fn wait(&mut self, run: &mut run::Run, wants: &mut Vec<Want>, peers: &mut Vec<usize>) -> Result<(), RunError> {
+        self.rounds += 1;
+        if self.rounds % Self::ROUNDS_PER_LOOK != 0 {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        let now = run.fabric.now();
+        let idle = now - *self.since.get_or_insert(now);
+        if run.waits_on_memory()? {
+            let spin = if run.fabric.has_core_per_rank() { SPIN } else { Duration::ZERO };
+            if idle < spin {
+                return Ok(());
+            }
+            if idle < spin + YIELD {
+                run.fabric.yield_now();
+                return Ok(());
+            }
+        }
+        run.fabric.prepare_park();
+        let moved = run.progress();
+        if matches!(moved, Ok(false)) && !run.is_complete() && !run.fabric.has_failed() {
+            run.wants(wants);
+            if now - *self.asked.get_or_insert(now) >= STALL {
+                self.asked = Some(now);
+                peers.clear();
+                peers.extend(wants.iter().map(|want| want.peer));
+                run.fabric.stalled(run.header, peers);
+            }
+            run.fabric.park(wants, PARK);
+        }
+        run.fabric.cancel_park();
+        if moved? {
+            *self = Idle::default();
+        }
+        Ok(())
+    }
+}

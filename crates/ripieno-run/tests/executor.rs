@@ -1,0 +1,252 @@
+//! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
+
+use ripieno_plan::{Buffer, Group, Op, Plan, Span};
+use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Kind, Link, LinkError, RunError, Schedule, Want};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+type Pipe = Arc<Mutex<VecDeque<u8>>>;
+
+/// A link that holds at most `capacity` bytes and takes at most 7 at once.
+struct Narrow {
+    out: Pipe,
+    incoming: Pipe,
+    seen: Vec<u8>,
+    capacity: usize,
+}
+
+impl Link for Narrow {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        let mut out = self.out.lock().unwrap();
+        let room = (self.capacity - out.len()).min(7);
+        let before = out.len();
+        out.extend(parts.iter().flat_map(|part| part.iter()).take(room));
+        Ok(out.len() - before)
+    }
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+    fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        let mut incoming = self.incoming.lock().unwrap();
+        let count = incoming.len().min(into.len());
+        for (place, byte) in into.iter_mut().zip(incoming.drain(..count)) {
+            *place = byte;
+        }
+        Ok(count)
+    }
+    fn peek(&mut self, _least: usize) -> Result<&[u8], LinkError> {
+        self.seen = self.incoming.lock().unwrap().iter().copied().collect();
+        Ok(&self.seen)
+    }
+    fn consume(&mut self, count: usize) {
+        self.incoming.lock().unwrap().drain(..count);
+    }
+    fn is_memory(&self) -> bool {
+        true
+    }
+}
+
+struct World {
+    rank: usize,
+    links: Vec<Option<Narrow>>,
+    failure: Arc<Mutex<Option<Failure>>>,
+    stalls: usize,
+    start: Instant,
+}
+
+impl Fabric for World {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+    fn world_size(&self) -> usize {
+        self.links.len()
+    }
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))
+    }
+    fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap().is_some()
+    }
+    fn failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap().clone()
+    }
+    fn report(&mut self, failure: Failure) {
+        self.failure.lock().unwrap().get_or_insert(failure);
+    }
+    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+        panic!("no link closes here, yet that to {peer} did: {cause}")
+    }
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+    fn yield_now(&self) {
+        std::thread::yield_now();
+    }
+    fn has_core_per_rank(&self) -> bool {
+        false
+    }
+    fn enter(&mut self, _header: Header) {}
+    fn stalled(&mut self, _header: Header, peers: &[usize]) {
+        self.stalls += 1;
+        let cause = format!("stalled, waiting for {peers:?}");
+        self.report(Failure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
+    }
+    fn prepare_park(&mut self) {}
+    fn park(&mut self, wants: &[Want], _timeout: Duration) {
+        assert!(!wants.is_empty(), "a parked rank waits for something");
+        std::thread::yield_now();
+    }
+    fn cancel_park(&mut self) {}
+}
+
+/// The worlds of `p` ranks whose links hold `capacity` bytes.
+fn worlds(p: usize, capacity: usize) -> Vec<World> {
+    let pipes: Vec<Vec<Pipe>> = (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect();
+    let failure = Arc::new(Mutex::new(None));
+    let link = |rank: usize, peer: usize| Narrow {
+        out: pipes[rank][peer].clone(),
+        incoming: pipes[peer][rank].clone(),
+        seen: Vec::new(),
+        capacity,
+    };
+    let links = |rank: usize| (0..p).map(|peer| (peer != rank).then(|| link(rank, peer))).collect();
+    (0..p)
+        .map(|rank| World { rank, links: links(rank), failure: failure.clone(), stalls: 0, start: Instant::now() })
+        .collect()
+}
+
+fn call(kind: Kind, element_count: usize) -> Call {
+    Call {
+        kind,
+        algorithm: 0,
+        element: Element::I32,
+        op: Some(Op::Sum),
+        root: 0,
+        element_count: element_count as u64,
+        counts_hash: 0,
+    }
+}
+
+/// Runs each rank's plan on its vector; gives the vectors back.
+fn run(
+    capacity: usize,
+    vectors: Vec<Vec<i32>>,
+    calls: impl Fn(usize) -> Call + Sync,
+    plan: impl Fn(Group) -> Plan + Sync,
+) -> Vec<Result<Vec<i32>, RunError>> {
+    let p = vectors.len();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = worlds(p, capacity)
+            .into_iter()
+            .zip(vectors)
+            .map(|(mut world, vector)| {
+                let (plan, calls) = (&plan, &calls);
+                scope.spawn(move || {
+                    let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                    let schedule = Schedule::new(&plan(Group::new(world.rank, p)));
+                    let header = Header { sequence: 4, call: calls(world.rank) };
+                    let mut executor = Executor::default();
+                    executor.run(&mut world, header, &schedule, &mut [&mut bytes])?;
+                    Ok(bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect())
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// A ring allreduce: send and reduce, then send and receive.
+fn ring(group: Group, vector: Span) -> Plan {
+    let (rank, p) = (group.rank(), group.size());
+    let chunk = |i: usize| vector.chunk(i % p, p);
+    let mut plan = Plan::new();
+    for round in 0..p - 1 {
+        plan.send(group.right(), chunk(rank + p - round));
+        plan.reduce(group.left(), chunk(rank + 2 * p - round - 1), Op::Sum);
+    }
+    for round in 0..p - 1 {
+        plan.send(group.right(), chunk(rank + 1 + p - round));
+        plan.receive(group.left(), chunk(rank + p - round));
+    }
+    plan
+}
+
+#[test]
+fn a_ring_allreduce_sums_however_narrow_the_links() {
+    for (p, capacity) in [(2, 33), (3, 40), (5, 64)] {
+        let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| (rank * 100 + i) as i32).collect()).collect();
+        let sum: Vec<i32> = (0..23).map(|i| vectors.iter().map(|v| v[i]).sum()).collect();
+        let whole = Span::whole(Buffer::MAIN, 23, 4);
+        for result in run(capacity, vectors, |_| call(Kind::Allreduce, 23), |group| ring(group, whole)) {
+            assert_eq!(result.unwrap(), sum, "p={p}");
+        }
+    }
+}
+
+#[test]
+fn a_chain_passes_every_byte_on() {
+    let vectors = vec![(0..1000).collect(), vec![0; 1000], vec![0; 1000], vec![0; 1000]];
+    let whole = Span::whole(Buffer::MAIN, 1000, 4);
+    let chain = |group: Group| {
+        let mut plan = Plan::new();
+        if group.rank() > 0 {
+            plan.receive(group.left(), whole);
+        }
+        if group.rank() < 3 {
+            plan.send(group.right(), whole);
+        }
+        plan
+    };
+    for result in run(50, vectors, |_| call(Kind::Broadcast, 1000), chain) {
+        assert_eq!(result.unwrap(), (0..1000).collect::<Vec<i32>>());
+    }
+}
+
+#[test]
+fn ranks_that_call_different_collectives_are_told_who_called_what() {
+    let whole = Span::whole(Buffer::MAIN, 4, 4);
+    let calls = |rank: usize| call(if rank == 0 { Kind::Allreduce } else { Kind::Reduce }, 4);
+    for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, whole)) {
+        let Err(RunError::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
+        assert_eq!(
+            description,
+            "collective 4: rank 0 called allreduce(int32 × 4, sum, algorithm 0); \
+             rank 1 called reduce(int32 × 4, sum, root 0, algorithm 0)"
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_waits_in_vain_asks_the_fabric_what_its_peer_is_at() {
+    let whole = Span::whole(Buffer::MAIN, 4, 4);
+    let deaf = |group: Group| {
+        let mut plan = Plan::new();
+        if group.rank() == 0 {
+            plan.receive(1, whole);
+        }
+        plan
+    };
+    let results = run(64, vec![vec![0; 4]; 2], |_| call(Kind::Broadcast, 4), deaf);
+    let Err(RunError::Failed(Failure::RankFailed { cause, .. })) = &results[0] else { panic!("{results:?}") };
+    assert_eq!(cause, "stalled, waiting for [1]");
+}
+
+#[test]
+fn copies_move_bytes_inside_a_rank_as_they_arrive() {
+    let (first, second) =
+        (Span::whole(Buffer::MAIN, 8, 4).elements(0, 4), Span::whole(Buffer::MAIN, 8, 4).elements(4, 4));
+    let plan = |group: Group| {
+        let mut plan = Plan::new();
+        match group.rank() {
+            0 => plan.send(1, first),
+            _ => {
+                plan.receive(0, first);
+                plan.copy(first, second);
+            }
+        }
+        plan
+    };
+    let results = run(40, vec![vec![1, 2, 3, 4, 0, 0, 0, 0], vec![0; 8]], |_| call(Kind::Alltoall, 8), plan);
+    assert_eq!(results[1].as_ref().unwrap(), &[1, 2, 3, 4, 1, 2, 3, 4]);
+}
