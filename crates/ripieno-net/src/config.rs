@@ -1,0 +1,148 @@
+//! What a rank must know before it can meet the others.
+
+use crate::error::NetError;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::time::Duration;
+
+/// Bytes of a job token.
+pub const TOKEN_BYTES: usize = 32;
+
+/// The secret of a job: who knows it, belongs to it. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token([u8; TOKEN_BYTES]);
+
+impl Token {
+    /// The token made of these bytes.
+    pub fn new(bytes: [u8; TOKEN_BYTES]) -> Token {
+        Token(bytes)
+    }
+
+    /// The token that a text stands for (e.g. the environment's `RIPIENO_TOKEN`).
+    pub fn from_text(text: &str) -> Token {
+        Token(Sha256::new().chain_update(b"ripieno token 1\0").chain_update(text).finalize().into())
+    }
+
+    /// A new random token, as a text to hand to every rank.
+    pub fn random_text() -> Result<String, NetError> {
+        let mut bytes = [0; TOKEN_BYTES];
+        fill_random(&mut bytes)?;
+        Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8; TOKEN_BYTES] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// Random bytes of the operating system.
+pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NetError> {
+    getrandom::fill(bytes).map_err(|e| NetError::Os { rank: 0, what: "draw random bytes", cause: e.to_string() })
+}
+
+/// Which links carry data between ranks of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Links {
+    /// Shared memory where it works, else TCP.
+    #[default]
+    Auto,
+    /// TCP, also between ranks of one host.
+    Tcp,
+    /// Shared memory; a peer that cannot be reached by it is an error.
+    SharedMemory,
+}
+
+/// The ports a worker may listen on; port 0 is any free one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Ports {
+    /// The first port.
+    pub first: u16,
+    /// The last port, included.
+    pub last: u16,
+}
+
+impl Ports {
+    /// Just this port.
+    pub fn one(port: u16) -> Ports {
+        Ports { first: port, last: port }
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last { write!(f, "{}", self.first) } else { write!(f, "{}-{}", self.first, self.last) }
+    }
+}
+
+/// What a rank must know before it can meet the others.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// This rank.
+    pub rank: usize,
+    /// How many ranks.
+    pub world_size: usize,
+    /// The job's secret.
+    pub token: Token,
+    /// The host name or address to listen on; all up interfaces when `None`.
+    pub host: Option<String>,
+    /// The ports to listen on.
+    pub ports: Ports,
+    /// Which links carry data between ranks of one host.
+    pub links: Links,
+    /// How long ranks wait for each other to start.
+    pub rendezvous_timeout: Duration,
+    /// A rank silent for this long has failed.
+    pub heartbeat_timeout: Duration,
+    /// How long rank 0, on leaving, stays to watch over the ranks that still work.
+    pub linger: Duration,
+}
+
+impl Config {
+    /// The usual settings: any port on all interfaces, 60 s to meet, 10 s of silence.
+    pub fn new(rank: usize, world_size: usize, token: Token) -> Config {
+        Config {
+            rank,
+            world_size,
+            token,
+            host: None,
+            ports: Ports::default(),
+            links: Links::Auto,
+            rendezvous_timeout: Duration::from_secs(60),
+            heartbeat_timeout: Duration::from_secs(10),
+            linger: Duration::from_secs(10),
+        }
+    }
+
+    /// The first setting that cannot be right, as an error.
+    pub fn check(&self) -> Result<(), NetError> {
+        let wrong = |name, value: String, expected: &str| {
+            Err(NetError::Config { name, value, expected: expected.to_string() })
+        };
+        if self.world_size == 0 || self.world_size > MAX_WORLD_SIZE {
+            return wrong("world_size", self.world_size.to_string(), "1 to 1000000");
+        }
+        if self.rank >= self.world_size {
+            return wrong("rank", self.rank.to_string(), &format!("0 to {}", self.world_size - 1));
+        }
+        if self.ports.first > self.ports.last || (self.ports.first == 0 && self.ports.last != 0) {
+            return wrong("ports", self.ports.to_string(), "a port, or first-last with 1 <= first <= last");
+        }
+        if self.rendezvous_timeout.is_zero() {
+            return wrong("rendezvous_timeout", "0".to_string(), "more than 0 seconds");
+        }
+        if self.heartbeat_timeout < SHORTEST_HEARTBEAT_TIMEOUT {
+            return wrong("heartbeat_timeout", format!("{:?}", self.heartbeat_timeout), "0.1 seconds or more");
+        }
+        Ok(())
+    }
+}
+
+const MAX_WORLD_SIZE: usize = 1_000_000;
+const SHORTEST_HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(100);
