@@ -7,10 +7,17 @@
 
 extern crate alloc;
 
+pub mod algorithms;
+pub mod catalogue;
+mod choice;
 mod group;
 mod plan;
+mod request;
 mod span;
 
+pub use catalogue::Algorithm;
+pub use choice::choose;
 pub use group::Group;
 pub use plan::{Op, Operation, Plan};
+pub use request::{Collective, Request};
 pub use span::{Buffer, Span};

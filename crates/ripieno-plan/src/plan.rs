@@ -140,6 +140,19 @@ impl Plan {
         self
     }
 
+    /// This plan with every peer `x` renamed to `rename(x)`.
+    pub fn with_peers(mut self, rename: impl Fn(usize) -> usize) -> Plan {
+        for operation in &mut self.operations {
+            if let Operation::Send { to: peer, .. }
+            | Operation::Receive { from: peer, .. }
+            | Operation::Reduce { from: peer, .. } = operation
+            {
+                *peer = rename(*peer);
+            }
+        }
+        self
+    }
+
     /// The operations, in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations

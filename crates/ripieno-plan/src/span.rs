@@ -75,6 +75,13 @@ impl Span {
             .collect()
     }
 
+    /// The one span that consecutive spans make together.
+    pub fn joined(spans: &[Span]) -> Span {
+        let (first, last) = (spans[0], spans[spans.len() - 1]);
+        assert!(first.buffer == last.buffer && first.start_bytes <= last.start_bytes, "joined spans are consecutive");
+        Span { length_bytes: last.end_bytes() - first.start_bytes, ..first }
+    }
+
     /// Whether the two share a byte.
     pub fn overlaps(&self, other: &Span) -> bool {
         self.buffer == other.buffer && self.start_bytes < other.end_bytes() && other.start_bytes < self.end_bytes()

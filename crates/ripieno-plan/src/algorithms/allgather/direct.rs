@@ -1,0 +1,19 @@
+//! Direct allgather: every rank ends with every rank's chunk.
+//!
+//! Every rank sends its chunk to every other; in round `i` to the rank `i` after it, so no rank is everybody's next.
+//!
+//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, but no message waits for another: one hop.
+//! Needs each rank's own chunk in place; uses a link between every two ranks.
+//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
+
+use crate::{Group, Plan, Span};
+
+/// This rank's part in a direct allgather of `chunks`, one per rank.
+pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
+    let mut plan = Plan::new();
+    for round in 1..group.size() {
+        plan.send(group.after(round), chunks[group.rank()]);
+        plan.receive(group.before(round), chunks[group.before(round)]);
+    }
+    plan
+}

@@ -1,0 +1,5 @@
+//! Allreduce: every rank ends with the combination of all vectors, the same bits on every rank.
+
+pub mod bidirectional_exchange;
+pub mod regroup_allgather;
+pub mod ring;

@@ -1,0 +1,22 @@
+//! Dissemination barrier: no rank goes on before all have come.
+//!
+//! In round `i` every rank tells the rank `2^i` after it what it has heard. The token is one byte that every message
+//! reads and changes: that it is the same byte is what puts the rounds in order.
+//!
+//! Cost: `ceil(log2 p)·alpha`.
+//! Source: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", IJPP 1988.
+
+use crate::{Group, Op, Plan, Span};
+
+/// This rank's part in a dissemination barrier; `token` is one byte of scratch.
+pub fn plan(group: &Group, token: Span) -> Plan {
+    let mut plan = Plan::new();
+    let mut distance = 1;
+    while distance < group.size() {
+        plan.send(group.after(distance), token);
+        // Idempotent, since news may come twice where p is no power of two.
+        plan.reduce(group.before(distance), token, Op::Or);
+        distance *= 2;
+    }
+    plan
+}

@@ -1,0 +1,23 @@
+//! Chain broadcast: every rank ends with the root's vector.
+//!
+//! Each rank passes on what its left neighbour sends, from the root around the ring. The executor forwards segments as
+//! they come in, so all links are busy at once and the time hardly depends on `p`.
+//!
+//! Cost: `(p-2+k)·(alpha + n/k·beta)` in `k` segments; `n·beta` for long vectors.
+//! Source: Zhang et al., Twister social image clustering, section 4.4, eq. 3; Zhang, Ruan, Qiu, "Harp: collective
+//! communication on Hadoop", IC2E 2015, table I.
+
+use crate::{Group, Plan, Span};
+
+/// This rank's part in a chain broadcast of `vector` from `root`.
+pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
+    let distance = group.distance_from(root);
+    let mut plan = Plan::new();
+    if distance > 0 {
+        plan.receive(group.left(), vector);
+    }
+    if distance + 1 < group.size() {
+        plan.send(group.right(), vector);
+    }
+    plan
+}

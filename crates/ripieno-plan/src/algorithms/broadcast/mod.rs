@@ -1,0 +1,6 @@
+//! Broadcast: every rank ends with the root's vector.
+
+pub mod binomial;
+pub mod chain;
+pub mod flat;
+pub mod scatter_allgather;

@@ -1,0 +1,30 @@
+//! Point to point: the receiver ends with the sender's vector.
+//!
+//! One message. Cost: `alpha + n·beta`.
+//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
+
+use crate::{Group, Plan, Span};
+
+/// The sender's part in moving `vector` to rank `to`.
+pub fn send(to: usize, vector: Span) -> Plan {
+    let mut plan = Plan::new();
+    plan.send(to, vector);
+    plan
+}
+
+/// The receiver's part in moving `vector` from rank `from`.
+pub fn receive(from: usize, vector: Span) -> Plan {
+    let mut plan = Plan::new();
+    plan.receive(from, vector);
+    plan
+}
+
+/// This rank's part, if any, in moving `vector` from rank `from` to rank `to`.
+pub fn plan(group: &Group, from: usize, to: usize, vector: Span) -> Plan {
+    match group.rank() {
+        _ if from == to => Plan::new(),
+        rank if rank == from => send(to, vector),
+        rank if rank == to => receive(from, vector),
+        _ => Plan::new(),
+    }
+}

@@ -1,0 +1,23 @@
+//! Chain reduce: the root ends with the combination of all vectors.
+//!
+//! The chain broadcast backwards: each rank combines what its right neighbour sends into its own vector and passes it
+//! on. The executor forwards segments as they come in, so the time hardly depends on `p`.
+//!
+//! Cost: `(p-2+k)·(alpha + n/k·beta + n/k·gamma)` in `k` segments.
+//! Needs a commutative operation: combined in the order of the distances from the root, the farthest first.
+//! Source: Zhang et al., Twister social image clustering, section 4.4, eq. 3, reversed.
+
+use crate::{Group, Op, Plan, Span};
+
+/// This rank's part in a chain reduce of `vector` to `root`.
+pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
+    let distance = group.distance_from(root);
+    let mut plan = Plan::new();
+    if distance + 1 < group.size() {
+        plan.reduce(group.right(), vector, op);
+    }
+    if distance > 0 {
+        plan.send(group.left(), vector);
+    }
+    plan
+}

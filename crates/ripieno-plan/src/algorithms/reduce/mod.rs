@@ -1,0 +1,4 @@
+//! Reduce: the root ends with the combination of all vectors; elsewhere the vector is scratch.
+
+pub mod binomial;
+pub mod chain;

@@ -1,0 +1,21 @@
+//! Direct reduce-scatter: every rank ends with its chunk of the combination of all vectors. Harp calls it regroup.
+//!
+//! Every rank sends chunk `j` straight to rank `j`; in round `i` to the rank `i` before it, so no rank is everybody's
+//! next, and combines what arrives in the order of the rounds.
+//!
+//! Cost: `(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma`, but no message waits for another: one hop.
+//! Needs a commutative operation: chunk `c` is combined in the order `c, c+1, …, c-1`. Uses a link between every two
+//! ranks.
+//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (regroup).
+
+use crate::{Group, Op, Plan, Span};
+
+/// This rank's part in a direct reduce-scatter of `chunks`, one per rank.
+pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
+    let mut plan = Plan::new();
+    for round in 1..group.size() {
+        plan.send(group.before(round), chunks[group.before(round)]);
+        plan.reduce(group.after(round), chunks[group.rank()], op);
+    }
+    plan
+}

@@ -1,0 +1,4 @@
+//! Reduce-scatter: every rank ends with its chunk of the combination of all vectors; its other chunks are scratch.
+
+pub mod direct;
+pub mod ring;

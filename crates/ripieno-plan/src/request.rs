@@ -1,0 +1,106 @@
+//! Requests: a collective and its arguments, as one rank asks for it.
+
+use crate::plan::Op;
+use crate::span::Span;
+
+/// Which collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Collective {
+    /// Every rank ends with the root's vector.
+    Broadcast,
+    /// The root ends with the combination of all vectors.
+    Reduce,
+    /// Every rank ends with the combination of all vectors.
+    Allreduce,
+    /// Every rank ends with every rank's chunk.
+    Allgather,
+    /// Every rank ends with its chunk of the combination of all vectors.
+    ReduceScatter,
+    /// The root ends with every rank's chunk.
+    Gather,
+    /// Every rank ends with its chunk of the root's vector.
+    Scatter,
+    /// Every rank ends with the chunk that each rank had for it.
+    Alltoall,
+    /// No rank goes on before all have come.
+    Barrier,
+    /// The receiver ends with the sender's vector.
+    PointToPoint,
+}
+
+impl Collective {
+    /// Every collective.
+    pub const ALL: [Collective; 10] = [
+        Collective::Broadcast,
+        Collective::Reduce,
+        Collective::Allreduce,
+        Collective::Allgather,
+        Collective::ReduceScatter,
+        Collective::Gather,
+        Collective::Scatter,
+        Collective::Alltoall,
+        Collective::Barrier,
+        Collective::PointToPoint,
+    ];
+
+    /// The name that users know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Collective::Broadcast => "broadcast",
+            Collective::Reduce => "reduce",
+            Collective::Allreduce => "allreduce",
+            Collective::Allgather => "allgather",
+            Collective::ReduceScatter => "reduce-scatter",
+            Collective::Gather => "gather",
+            Collective::Scatter => "scatter",
+            Collective::Alltoall => "alltoall",
+            Collective::Barrier => "barrier",
+            Collective::PointToPoint => "point-to-point",
+        }
+    }
+}
+
+/// A collective with its arguments. `chunks` are consecutive spans, one per rank, of any sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
+pub enum Request<'a> {
+    /// Every rank ends with the root's vector.
+    Broadcast { root: usize, vector: Span },
+    /// The root ends with the combination of all vectors.
+    Reduce { root: usize, vector: Span, op: Op },
+    /// Every rank ends with the combination of all vectors.
+    Allreduce { vector: Span, op: Op },
+    /// Every rank ends with every rank's chunk.
+    Allgather { chunks: &'a [Span] },
+    /// Every rank ends with its chunk of the combination of all vectors.
+    ReduceScatter { chunks: &'a [Span], op: Op },
+    /// The root ends with every rank's chunk.
+    Gather { root: usize, chunks: &'a [Span] },
+    /// Every rank ends with its chunk of the root's vector.
+    Scatter { root: usize, chunks: &'a [Span] },
+    /// Every rank ends with the chunk that each rank had for it.
+    Alltoall { out_chunks: &'a [Span], in_chunks: &'a [Span] },
+    /// No rank goes on before all have come; the token is one byte of scratch.
+    Barrier { token: Span },
+    /// Rank `to` ends with rank `from`'s vector.
+    PointToPoint { from: usize, to: usize, vector: Span },
+}
+
+impl Request<'_> {
+    /// Which collective is asked for.
+    pub fn collective(&self) -> Collective {
+        match self {
+            Request::Broadcast { .. } => Collective::Broadcast,
+            Request::Reduce { .. } => Collective::Reduce,
+            Request::Allreduce { .. } => Collective::Allreduce,
+            Request::Allgather { .. } => Collective::Allgather,
+            Request::ReduceScatter { .. } => Collective::ReduceScatter,
+            Request::Gather { .. } => Collective::Gather,
+            Request::Scatter { .. } => Collective::Scatter,
+            Request::Alltoall { .. } => Collective::Alltoall,
+            Request::Barrier { .. } => Collective::Barrier,
+            Request::PointToPoint { .. } => Collective::PointToPoint,
+        }
+    }
+}
