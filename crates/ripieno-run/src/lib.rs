@@ -9,6 +9,6 @@ pub mod link;
 pub mod reduction;
 
 pub use call::{Call, Element, HEADER_BYTES, Header, Kind};
-pub use executor::{Executor, RunError, Schedule, Traffic};
+pub use executor::{Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Want};
 pub use link::{Link, LinkError};

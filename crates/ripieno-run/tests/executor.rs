@@ -1,7 +1,9 @@
 //! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
 
 use ripieno_plan::{Buffer, Group, Op, Plan, Span};
-use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Kind, Link, LinkError, RunError, Schedule, Want};
+use ripieno_run::{
+    Call, Element, Executor, Fabric, Failure, Header, Kind, Link, LinkError, Memory, RunError, Schedule, Want,
+};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -147,7 +149,7 @@ fn run(
                     let schedule = Schedule::new(&plan(Group::new(world.rank, p)));
                     let header = Header { sequence: 4, call: calls(world.rank) };
                     let mut executor = Executor::default();
-                    executor.run(&mut world, header, &schedule, &mut [&mut bytes])?;
+                    executor.run(&mut world, header, &schedule, &mut [Memory::Write(&mut bytes)])?;
                     Ok(bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect())
                 })
             })

@@ -6,9 +6,11 @@
 //!
 //! Allocates nothing per run after the first run of the longest schedule.
 
+mod memory;
 mod run;
 mod schedule;
 
+pub use memory::Memory;
 pub use schedule::Schedule;
 
 use crate::call::Header;
@@ -78,7 +80,7 @@ impl Executor {
         fabric: &mut dyn Fabric,
         header: Header,
         schedule: &Schedule,
-        buffers: &mut [&mut [u8]],
+        buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
         for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
             assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");

@@ -1,5 +1,6 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
+use super::memory::{self, Memory};
 use super::schedule::{Schedule, Stream};
 use super::{Cursor, RELAY_UNIT_BYTES, RunError, SEGMENT_BYTES, Traffic};
 use crate::call::{HEADER_BYTES, Header};
@@ -13,7 +14,7 @@ pub(super) struct Run<'a, 'b> {
     pub header: Header,
     pub encoded: [u8; HEADER_BYTES],
     pub schedule: &'a Schedule,
-    pub buffers: &'a mut [&'b mut [u8]],
+    pub buffers: &'a mut [Memory<'b>],
     pub combine: Combine,
     pub passed: &'a mut Vec<usize>,
     pub cursors: &'a mut Vec<Cursor>,
@@ -142,7 +143,7 @@ impl Run<'_, '_> {
             let Operation::Copy { from, to } = self.schedule.steps[index].operation else {
                 unreachable!("the local lane holds copies")
             };
-            copy_bytes(self.buffers, from, to, done, limit);
+            memory::copy(self.buffers, from, to, done, limit);
             self.passed[index] = limit;
             moved |= limit > done;
             if limit < self.schedule.steps[index].length_bytes {
@@ -203,7 +204,7 @@ struct Lane<'a, 'b> {
     steps: &'a [usize],
     cursor: &'a mut Cursor,
     passed: &'a mut [usize],
-    buffers: &'a mut [&'b mut [u8]],
+    buffers: &'a mut [Memory<'b>],
     encoded: &'a [u8; HEADER_BYTES],
     expected: Header,
     combine: Combine,
@@ -226,7 +227,7 @@ impl Lane<'_, '_> {
                 self.cursor.on_stream = false;
                 break;
             }
-            let body = &self.buffers[span.buffer.0 as usize][span.start_bytes + done..span.start_bytes + ready];
+            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, done, ready)];
             let offered = head.len() + body.len();
             let taken = if offered == 0 { 0 } else { self.link.send(&[head, body])? };
             let of_head = taken.min(head.len());
@@ -310,7 +311,7 @@ impl Lane<'_, '_> {
         if limit == done {
             return Ok(0);
         }
-        let into = &mut self.buffers[span.buffer.0 as usize][span.start_bytes + done..span.start_bytes + limit];
+        let into = &mut self.buffers[span.buffer.0 as usize].bytes_mut()[memory::range(span, done, limit)];
         Ok(self.link.receive(into)?)
     }
 
@@ -322,8 +323,8 @@ impl Lane<'_, '_> {
             if whole == 0 {
                 break;
             }
-            let start = span.start_bytes + done + taken;
-            (self.combine)(&mut self.buffers[span.buffer.0 as usize][start..start + whole], &there[..whole]);
+            let place = memory::range(span, done + taken, done + taken + whole);
+            (self.combine)(&mut self.buffers[span.buffer.0 as usize].bytes_mut()[place], &there[..whole]);
             self.link.consume(whole);
             taken += whole;
         }
@@ -348,14 +349,4 @@ fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
 fn sendable(done: usize, limit: usize, length_bytes: usize) -> usize {
     let all_there = limit == length_bytes;
     if all_there || limit - done >= RELAY_UNIT_BYTES { limit.min(done + SEGMENT_BYTES) } else { done }
-}
-
-fn copy_bytes(buffers: &mut [&mut [u8]], from: Span, to: Span, done: usize, limit: usize) {
-    let source = from.start_bytes + done..from.start_bytes + limit;
-    let target = to.start_bytes + done..to.start_bytes + limit;
-    let (a, b) = (from.buffer.0 as usize, to.buffer.0 as usize);
-    match buffers.get_disjoint_mut([a, b]) {
-        Ok([from, to]) => to[target].copy_from_slice(&from[source]),
-        Err(_) => buffers[a].copy_within(source, target.start),
-    }
 }

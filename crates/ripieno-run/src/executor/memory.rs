@@ -1,0 +1,54 @@
+//! The memory that a plan works on: buffers that it may only read, and buffers that it may change.
+
+use ripieno_plan::Span;
+use std::ops::Range;
+
+/// One buffer of a run.
+#[derive(Debug)]
+pub enum Memory<'a> {
+    /// The plan only reads it.
+    Read(&'a [u8]),
+    /// The plan may change it.
+    Write(&'a mut [u8]),
+}
+
+impl Memory<'_> {
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Whether there is no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Memory::Read(bytes) => bytes,
+            Memory::Write(bytes) => bytes,
+        }
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Read(_) => panic!("a plan changes only buffers that it was given to change"),
+            Memory::Write(bytes) => bytes,
+        }
+    }
+}
+
+/// The bytes `from..to` of `span`, as a range of its buffer.
+pub(super) fn range(span: Span, from: usize, to: usize) -> Range<usize> {
+    span.start_bytes + from..span.start_bytes + to
+}
+
+/// Copies the bytes `from..to` of one span to the same place of another.
+pub(super) fn copy(buffers: &mut [Memory<'_>], source: Span, target: Span, from: usize, to: usize) {
+    let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
+    let (read, write) = (range(source, from, to), range(target, from, to));
+    match buffers.get_disjoint_mut([a, b]) {
+        Ok([source, target]) => target.bytes_mut()[write].copy_from_slice(&source.bytes()[read]),
+        Err(_) => buffers[a].bytes_mut().copy_within(read, write.start),
+    }
+}
