@@ -1,0 +1,109 @@
+"""What counts as an array, and the flat, contiguous forms of arrays that the native module works on."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ripieno.errors import InputError
+
+OPS = ("sum", "prod", "min", "max", "and", "or", "xor")
+
+_NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
+
+
+def is_native(dtype: np.dtype) -> bool:
+    """Whether the native module combines elements of this type."""
+    return dtype in _NATIVE_DTYPES or dtype.name == "bfloat16"
+
+
+def as_array(value: Any) -> np.ndarray | None:
+    """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
+    if type(value) in (np.ndarray, np.memmap):
+        return np.asarray(value)
+    if isinstance(value, array.array | memoryview):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        return np.from_dlpack(value)
+    return None
+
+
+def reducible(value: Any, op: str, what: str) -> np.ndarray:
+    """A new, contiguous, writable array of `value`, of a type that `op` is defined on."""
+    found = as_array(value)
+    if found is None and isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray):
+        found = np.asarray(value)
+    if found is None:
+        raise InputError(
+            f"{what} of a {type(value).__name__}: expected numbers, arrays, or tuples, lists, dicts of these"
+        )
+    if found.dtype == bool and op in ("sum", "prod"):
+        if np.ndim(value):
+            raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
+        found = found.astype(np.int64)
+    result = np.array(found, dtype=found.dtype.newbyteorder("="), order="C", copy=True, subok=False)
+    if result.dtype != bool and not is_native(result.dtype):
+        raise InputError(
+            f"{what}: dtype {result.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32, float64"
+        )
+    if result.dtype.kind == "f" and op in ("and", "or", "xor"):
+        raise InputError(f"{what}: op={op!r} of dtype {result.dtype}: expected integers or booleans")
+    return result
+
+
+def in_place(out: Any, what: str = "out") -> np.ndarray:
+    """`out` itself, checked to be an array that data can be received into."""
+    if not isinstance(out, np.ndarray):
+        raise InputError(f"{what}: expected a NumPy array, got {type(out).__name__}")
+    if out.dtype.hasobject:
+        raise InputError(f"{what}: dtype {out.dtype} holds Python objects, which cannot be received in place")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise InputError(f"{what}: expected a C-contiguous, writable array (shape {out.shape}, strides {out.strides})")
+    return out
+
+
+def flat(contiguous: np.ndarray) -> tuple[np.ndarray, int]:
+    """All elements as one axis of a type that the native module knows, and how many of those make one element."""
+    line = contiguous.reshape(-1)
+    if is_native(line.dtype) and line.dtype.isnative:
+        return line, 1
+    return line.view(np.uint8), line.dtype.itemsize
+
+
+def row_size(rows: np.ndarray) -> int:
+    """Elements per entry of the first axis."""
+    return int(np.prod(rows.shape[1:], dtype=np.int64))
+
+
+def even_counts(row_count: int, world_size: int) -> list[int]:
+    """`row_count` divided as evenly as possible, the first ranks taking one more, like `numpy.array_split`."""
+    each, more = divmod(row_count, world_size)
+    return [each + (rank < more) for rank in range(world_size)]
+
+
+def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int, what: str = "counts") -> list[int]:
+    """`counts` as a list of ints that add up to `row_count`, or the even division if None."""
+    if counts is None:
+        return even_counts(row_count, world_size)
+    listed = [int(count) for count in counts]
+    if len(listed) != world_size or min(listed) < 0 or sum(listed) != row_count:
+        raise InputError(f"{what}={listed}: expected {world_size} non-negative numbers that add up to {row_count} rows")
+    return listed
+
+
+def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
+    """`value` with every leaf of its tuples, lists and dicts replaced by `visit(leaf)`.
+
+    Keys are visited in the order of their text, so ranks that filled equal dicts in different orders agree.
+    """
+    if isinstance(value, dict):
+        visited = {key: map_leaves(value[key], visit) for key in sorted(value, key=repr)}
+        return {key: visited[key] for key in value}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_leaves(each, visit) for each in value))
+    if isinstance(value, tuple | list):
+        return type(value)([map_leaves(each, visit) for each in value])
+    return visit(value)

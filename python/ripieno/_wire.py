@@ -1,0 +1,100 @@
+"""Python values as bytes: a pickle (protocol 5) beside the raw buffers that it refers to.
+
+A large array is never copied into its pickle: its memory is sent from where it is and received into the memory that the
+new array then keeps. A *blob* is the same in one piece, for collectives that place all ranks' chunks in one array.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import cloudpickle
+import numpy as np
+
+from ripieno.errors import SerializationError
+
+# Buffers inside a blob start at a multiple of this, enough for any dtype.
+ALIGNMENT_BYTES = 16
+
+
+class Packed(NamedTuple):
+    """A value on its way: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
+
+    pickled: bytes
+    buffers: list[np.ndarray]
+
+
+def pack(value: Any) -> Packed:
+    """Pickle `value`, leaving contiguous buffers where they are.
+
+    The standard pickler is tried first because it is several times faster; classes and functions that only exist in
+    ``__main__`` need cloudpickle.
+    """
+    if type(value) is np.ndarray and not value.flags.forc:
+        value = np.ascontiguousarray(value)
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        buffers: list[np.ndarray] = []
+        try:
+            pickled = dumps(value, protocol=5, buffer_callback=lambda each: buffers.append(_raw(each)))  # noqa: B023
+            return Packed(pickled, buffers)
+        except Exception as error:
+            failure = error
+    raise SerializationError(
+        f"a value of type {type(value).__name__} cannot be sent: {type(failure).__name__}: {failure}"
+    ) from failure
+
+
+def unpack(pickled: bytes | memoryview, buffers: Sequence[np.ndarray]) -> Any:
+    """The value; its arrays live on `buffers` and are writable if these are."""
+    return pickle.loads(pickled, buffers=buffers)
+
+
+def head(packed: Packed) -> np.ndarray:
+    """What a receiver must know before the buffers arrive, as uint8: all sizes, then the pickle."""
+    sizes = [len(packed.pickled), len(packed.buffers), *(buffer.nbytes for buffer in packed.buffers)]
+    return np.concatenate([np.array(sizes, np.int64).view(np.uint8), np.frombuffer(packed.pickled, np.uint8)])
+
+
+def read_head(head: np.ndarray) -> tuple[memoryview, list[int]]:
+    """The pickle and the sizes of its buffers, in bytes, from the start of an array that `head` made."""
+    pickled_bytes, buffer_count = head[:16].view(np.int64).tolist()
+    pickled_at = 16 + 8 * buffer_count
+    sizes_bytes = head[16:pickled_at].view(np.int64).tolist()
+    return memoryview(head[pickled_at : pickled_at + pickled_bytes]), sizes_bytes
+
+
+def blob_bytes(packed: Packed) -> int:
+    """Size of the blob that `write_blob` makes of `packed`, a multiple of the alignment."""
+    head_bytes = 16 + 8 * len(packed.buffers) + len(packed.pickled)
+    return _aligned(head_bytes) + sum(_aligned(buffer.nbytes) for buffer in packed.buffers)
+
+
+def write_blob(packed: Packed, into: np.ndarray) -> None:
+    """Write the head and the buffers into `into`, a uint8 array of `blob_bytes(packed)` elements."""
+    start = head(packed)
+    into[: start.nbytes] = start
+    offset = _aligned(start.nbytes)
+    for buffer in packed.buffers:
+        into[offset : offset + buffer.nbytes] = buffer
+        offset += _aligned(buffer.nbytes)
+
+
+def read_blob(blob: np.ndarray) -> Any:
+    """The value that was written into `blob`; its arrays are views of it."""
+    pickled, sizes_bytes = read_head(blob)
+    offset = _aligned(16 + 8 * len(sizes_bytes) + pickled.nbytes)
+    buffers = []
+    for size_bytes in sizes_bytes:
+        buffers.append(blob[offset : offset + size_bytes])
+        offset += _aligned(size_bytes)
+    return unpack(pickled, buffers)
+
+
+def _raw(buffer: pickle.PickleBuffer) -> np.ndarray:
+    return np.frombuffer(buffer.raw(), np.uint8)
+
+
+def _aligned(size_bytes: int) -> int:
+    return -(-size_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES

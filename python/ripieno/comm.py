@@ -1,0 +1,587 @@
+"""`Communicator`: the collectives, for arrays, numbers and any other Python objects.
+
+Every rank calls the same methods in the same order. Arguments are never changed and results are new, unless ``out=`` says
+where a result belongs: then the data moves once, straight into it, and nothing else is exchanged. Without ``out=`` (or
+``counts=``, where there is one) ranks may give values of different kinds and sizes, and a small message with these goes
+ahead of the data. Sums and other reductions need no such message.
+
+An *array* is a NumPy array or whatever shares its memory with one: the buffer protocol, or DLPack. Everything else travels
+as pickle protocol 5, with the memory of the arrays inside it sent from, and received into, its place.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ripieno import _wire
+from ripieno._arrays import (
+    OPS,
+    as_array,
+    checked_counts,
+    flat,
+    in_place,
+    map_leaves,
+    reducible,
+    row_size,
+)
+from ripieno.errors import CommunicatorClosed, InputError
+
+# First message about an object: its head's length and, if it fits, the head itself. An array's head does.
+FRAME_BYTES = 256
+_INLINE_BYTES = FRAME_BYTES - 8
+
+
+class Communicator:
+    """One rank's part in the conversation of all ranks.
+
+    Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.
+
+    Attributes
+    ----------
+    rank : int
+        This process's number, 0 … world_size - 1.
+    world_size : int
+        How many ranks there are.
+    hosts : list of str
+        The host of every rank.
+    threads : int
+        How many threads this rank should compute with, so that the ranks of a host share its cores.
+    """
+
+    def __init__(
+        self, native: Any, *, threads: int = 1, on_event: Callable[[dict[str, Any]], None] | None = None
+    ) -> None:
+        self._native_or_none = native
+        self._on_event = on_event
+        self.rank: int = native.rank
+        self.world_size: int = native.world_size
+        self.hosts: list[str] = list(native.hosts)
+        self.threads = threads
+
+    def __repr__(self) -> str:
+        state = "" if self._native_or_none is not None else ", closed"
+        return f"<Communicator rank {self.rank} of {self.world_size}{state}>"
+
+    # Collectives
+
+    def broadcast(
+        self, value: Any = None, root: int = 0, *, out: np.ndarray | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Every rank gets the root's `value`.
+
+        Parameters
+        ----------
+        value : array or object
+            Only the root's counts; others may leave it out.
+        root : int
+            The rank whose value it is.
+        out : ndarray, optional
+            Same shape and dtype on every rank. The root's `value` is copied there first, if one is given.
+        algorithm : str, optional
+            By default the cheapest for this size and world is chosen.
+
+        Returns
+        -------
+        array or object
+            `out` if given. Otherwise a new array on every rank; of an object, the root gets back its own.
+        """
+        root = self._rank("root", root)
+        if out is not None:
+            if value is not None and self.rank == root:
+                _fill(out, value)
+            self._native.broadcast(flat(in_place(out))[0], root, algorithm)
+            return out
+        if self.rank != root:
+            return self._receive_object(lambda piece: self._native.broadcast(piece, root, algorithm))
+        array = as_array(value)
+        if array is not None and not array.dtype.hasobject:
+            value = np.array(array, order="C", copy=True)
+        self._send_object(value, lambda piece: self._native.broadcast(piece, root, algorithm))
+        return value
+
+    def allreduce(
+        self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Every rank gets the elementwise combination of all ranks' values, equal to the last bit on every rank.
+
+        Parameters
+        ----------
+        value : array, number, or tuple, list, dict of these
+            Same shapes and dtypes on every rank. All parts of one dtype travel together.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
+            How two elements are combined; "and", "or", "xor" work on the bits of integers, and on booleans.
+        out : ndarray, optional
+            Receives the result; it may be `value` itself.
+        algorithm : str, optional
+            By default the cheapest for this size and world is chosen.
+
+        Returns
+        -------
+        array, number, or tuple, list, dict of these
+            Of the same form as `value`; numbers come back as numbers.
+        """
+        return self._reduced("allreduce", value, op, out, lambda array: self._native.allreduce(array, op, algorithm))
+
+    def reduce(
+        self, value: Any, op: str = "sum", root: int = 0, *, out: np.ndarray | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Like `allreduce`, but only the root gets the result; the others get None and need no `out`."""
+        root = self._rank("root", root)
+        result = self._reduced(
+            "reduce",
+            value,
+            op,
+            out if self.rank == root else None,
+            lambda array: self._native.reduce(array, op, root, algorithm),
+        )
+        return result if self.rank == root else None
+
+    def allgather(
+        self,
+        value: Any = None,
+        *,
+        out: np.ndarray | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """Every rank gets every rank's `value`.
+
+        Parameters
+        ----------
+        value : array or object
+            This rank's contribution. May be left out if it is already in its place in `out`.
+        out : ndarray, optional
+            All ranks' rows, one rank's after the other along the first axis.
+        counts : sequence of int, optional
+            Rows of every rank. With `out`, the even division by default.
+        algorithm : str, optional
+            By default the cheapest for these sizes and this world is chosen.
+
+        Returns
+        -------
+        list or ndarray
+            A list with one value per rank; with `out` or `counts`, one array of all rows.
+        """
+        if out is None and counts is None:
+            return self._allgather_objects(value, algorithm)
+        out, rows, element_counts = self._all_rows(value, out, counts)
+        self._native.allgather(rows, element_counts, algorithm)
+        return out
+
+    def gather(
+        self,
+        value: Any = None,
+        root: int = 0,
+        *,
+        out: np.ndarray | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """The root gets every rank's `value`, the others None.
+
+        Without `counts` the root gets a list of arrays or objects. With `counts`, rows per rank and the same on every rank,
+        it gets one array of all rows (`out`, if given), and no sizes are exchanged.
+        """
+        root = self._rank("root", root)
+        if counts is None:
+            if out is not None:
+                raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
+            return self._gather_objects(value, root, algorithm)
+        out, rows, element_counts = self._all_rows(value, out if self.rank == root else None, counts)
+        self._native.gather(rows, element_counts, root, algorithm)
+        return out if self.rank == root else None
+
+    def scatter(
+        self,
+        values: Any = None,
+        root: int = 0,
+        *,
+        out: np.ndarray | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """Rank i gets the i-th of the root's values.
+
+        Parameters
+        ----------
+        values : sequence, or ndarray
+            At the root: one value per rank, or an array whose rows are divided by `counts`, by default evenly. Ignored
+            elsewhere.
+        root : int
+            The rank whose values they are.
+        out : ndarray, optional
+            This rank's rows, given on every rank together with `counts`: then no sizes are exchanged.
+        counts : sequence of int, optional
+            Rows of every rank.
+        algorithm : str, optional
+            By default the cheapest for these sizes and this world is chosen.
+        """
+        root = self._rank("root", root)
+        if out is None:
+            return self._scatter_objects(values, root, counts, algorithm)
+        if counts is None:
+            raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
+        chunk = in_place(out)
+        whole = chunk if self.rank != root else _required_array(values, "scatter: values at the root")
+        counts = checked_counts(counts, len(whole) if self.rank == root else sum(counts), self.world_size)
+        all_rows = np.empty((sum(counts), *chunk.shape[1:]), chunk.dtype)
+        if self.rank == root:
+            _fill(all_rows, whole)
+        line, scale = flat(all_rows)
+        per_row = row_size(chunk) * scale
+        self._native.scatter(line, [count * per_row for count in counts], root, algorithm)
+        start = sum(counts[: self.rank])
+        _fill(chunk, all_rows[start : start + counts[self.rank]])
+        return out
+
+    def reduce_scatter(
+        self,
+        value: Any,
+        op: str = "sum",
+        *,
+        out: np.ndarray | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> np.ndarray:
+        """Rank i gets the i-th part of the elementwise combination of all ranks' arrays.
+
+        Parameters
+        ----------
+        value : array
+            Same shape and dtype on every rank; its rows are divided among the ranks.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
+            How two elements are combined.
+        out : ndarray, optional
+            Receives this rank's rows.
+        counts : sequence of int, optional
+            Rows of every rank; as even as possible by default, the first ranks taking one more.
+        algorithm : str, optional
+            By default the cheapest for this size and world is chosen.
+        """
+        _check_op(op)
+        scratch = reducible(value, op, "reduce_scatter")
+        if scratch.ndim == 0:
+            raise InputError("reduce_scatter: expected an array with at least one axis")
+        counts = checked_counts(counts, len(scratch), self.world_size)
+        line, scale = flat(scratch)
+        per_row = row_size(scratch) * scale
+        self._native.reduce_scatter(line, [count * per_row for count in counts], op, algorithm)
+        start = sum(counts[: self.rank])
+        mine = scratch[start : start + counts[self.rank]]
+        # A copy, for a view would keep all ranks' rows in memory.
+        return mine.copy() if out is None else _fill(in_place(out), mine)
+
+    def alltoall(
+        self,
+        values: Any,
+        *,
+        out: np.ndarray | None = None,
+        counts: Sequence[int] | None = None,
+        out_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """Rank i's j-th value goes to rank j, where it is the i-th.
+
+        Parameters
+        ----------
+        values : sequence, or ndarray
+            One value per rank; with `out`, an array whose rows are divided by `counts`.
+        out : ndarray, optional
+            Receives the rows of all ranks, divided by `out_counts`.
+        counts, out_counts : sequence of int, optional
+            Rows to, and from, every rank; even divisions by default.
+        algorithm : str, optional
+            By default the cheapest for these sizes and this world is chosen.
+
+        Returns
+        -------
+        list or ndarray
+            A list with one value from every rank, or `out`.
+        """
+        if out is None:
+            return self._alltoall_objects(values, algorithm)
+        array = np.ascontiguousarray(_required_array(values, "alltoall: values"), dtype=out.dtype)
+        sent = checked_counts(counts, len(array), self.world_size)
+        received = checked_counts(out_counts, len(out), self.world_size, "out_counts")
+        self._exchange_rows(array, sent, in_place(out), received, algorithm)
+        return out
+
+    def barrier(self, *, algorithm: str | None = None) -> None:
+        """Return when every rank has called it."""
+        self._native.barrier(algorithm)
+
+    # Point to point
+
+    def send(self, value: Any, to: int) -> None:
+        """Send `value` to rank `to`, which calls `recv`.
+
+        For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
+        """
+        to = self._rank("to", to)
+        self._send_object(value, lambda piece: self._native.send(piece, to))
+
+    def send_into(self, array: Any, to: int) -> None:
+        """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
+        to = self._rank("to", to)
+        self._native.send(flat(_sendable(_required_array(array, "send_into")))[0], to)
+
+    def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
+        """The value that rank `source` sends; with `out`, the elements that it sends with `send_into`."""
+        source = self._rank("source", source)
+        if out is None:
+            return self._receive_object(lambda piece: self._native.receive(piece, source))
+        self._native.receive(flat(in_place(out))[0], source)
+        return out
+
+    # Life
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Hand a small dict to whoever launched the job (``on_event=``); without a listener it is dropped."""
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def statistics(self) -> dict[str, float]:
+        """Seconds spent communicating, bytes sent and received, and the number of calls, since the start."""
+        return dict(self._native.statistics())
+
+    def abort(self, cause: str, traceback: str = "") -> None:
+        """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
+        self._native.abort(cause, traceback)
+
+    def close(self) -> None:
+        """End the connections. May be called again."""
+        native, self._native_or_none = self._native_or_none, None
+        if native is not None:
+            native.close()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._native_or_none is not None:
+            self.abort(*describe(error))
+        self.close()
+
+    # Below: how values become arrays for the native module
+
+    @property
+    def _native(self) -> Any:
+        if self._native_or_none is None:
+            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        return self._native_or_none
+
+    def _rank(self, name: str, rank: int) -> int:
+        if not 0 <= rank < self.world_size:
+            raise InputError(f"{name}={rank}: expected a rank, 0 … {self.world_size - 1}")
+        return int(rank)
+
+    def _reduced(
+        self, what: str, value: Any, op: str, out: np.ndarray | None, collective: Callable[[np.ndarray], None]
+    ) -> Any:
+        _check_op(op)
+        if out is not None:
+            if value is not out:
+                _fill(in_place(out), value)
+            reducible(out[:0] if out.ndim else out, op, what)
+            collective(flat(in_place(out))[0])
+            return out
+        leaves: list[np.ndarray] = []
+        map_leaves(value, lambda leaf: leaves.append(reducible(leaf, op, what)))
+        results = iter(_together(leaves, collective))
+        return map_leaves(value, lambda leaf: _like(leaf, next(results)))
+
+    def _all_rows(
+        self, value: Any, out: np.ndarray | None, counts: Sequence[int] | None
+    ) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        """The array of all ranks' rows with this rank's in place, its flat form, and elements per rank of that form."""
+        mine = None if value is None else _required_array(value, "value")
+        if out is None:
+            if mine is None or counts is None:
+                raise InputError("expected this rank's rows as value")
+            out = np.empty((sum(counts), *mine.shape[1:]), mine.dtype)
+        counts = checked_counts(counts, len(in_place(out)), self.world_size)
+        if mine is not None:
+            start = sum(counts[: self.rank])
+            _fill(out[start : start + counts[self.rank]], mine)
+        line, scale = flat(out)
+        per_row = row_size(out) * scale
+        return out, line, [count * per_row for count in counts]
+
+    def _exchange_rows(
+        self, array: np.ndarray, counts: list[int], out: np.ndarray, out_counts: list[int], algorithm: str | None
+    ) -> None:
+        (line, scale), (out_line, _) = flat(_sendable(array)), flat(out)
+        per_row, out_per_row = row_size(array) * scale, row_size(out) * scale
+        self._native.alltoall(
+            out_line,
+            [count * out_per_row for count in out_counts],
+            line,
+            [count * per_row for count in counts],
+            algorithm,
+        )
+
+    def _send_object(self, value: Any, send: Callable[[np.ndarray], None]) -> None:
+        packed = _wire.pack(value)
+        head = _wire.head(packed)
+        frame = np.zeros(FRAME_BYTES, np.uint8)
+        frame[:8].view(np.int64)[0] = head.nbytes
+        if head.nbytes <= _INLINE_BYTES:
+            frame[8 : 8 + head.nbytes] = head
+            send(frame)
+        else:
+            send(frame)
+            send(head)
+        for buffer in packed.buffers:
+            send(_sendable(buffer))
+
+    def _receive_object(self, receive: Callable[[np.ndarray], None]) -> Any:
+        frame = np.empty(FRAME_BYTES, np.uint8)
+        receive(frame)
+        head_bytes = int(frame[:8].view(np.int64)[0])
+        head = frame[8 : 8 + head_bytes]
+        if head_bytes > _INLINE_BYTES:
+            head = np.empty(head_bytes, np.uint8)
+            receive(head)
+        pickled, sizes_bytes = _wire.read_head(head)
+        buffers = [np.empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
+        for buffer in buffers:
+            receive(buffer)
+        return _wire.unpack(pickled, buffers)
+
+    def _allgather_objects(self, value: Any, algorithm: str | None) -> list[Any]:
+        packed = _wire.pack(_movable(value))
+        mine_bytes = _wire.blob_bytes(packed)
+        frames = np.zeros((self.world_size, FRAME_BYTES), np.uint8)
+        frames[self.rank, :8].view(np.int64)[0] = mine_bytes
+        if mine_bytes <= _INLINE_BYTES:
+            _wire.write_blob(packed, frames[self.rank, 8 : 8 + mine_bytes])
+        self._native.allgather(frames.reshape(-1), [FRAME_BYTES] * self.world_size, None)
+        sizes = [int(size) for size in frames[:, :8].view(np.int64)[:, 0]]
+        if max(sizes) <= _INLINE_BYTES:
+            return [_wire.read_blob(frame[8 : 8 + size].copy()) for frame, size in zip(frames, sizes, strict=True)]
+        blobs = np.empty(sum(sizes), np.uint8)
+        chunks = _split(blobs, sizes)
+        _wire.write_blob(packed, chunks[self.rank])
+        self._native.allgather(blobs, sizes, algorithm)
+        return [_wire.read_blob(chunk) for chunk in chunks]
+
+    def _gather_objects(self, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
+        packed = _wire.pack(_movable(value))
+        sizes_array = np.zeros(self.world_size, np.int64)
+        sizes_array[self.rank] = _wire.blob_bytes(packed)
+        self._native.allgather(sizes_array, [1] * self.world_size, None)
+        sizes = sizes_array.tolist()
+        blobs = np.empty(sum(sizes), np.uint8)
+        chunks = _split(blobs, sizes)
+        _wire.write_blob(packed, chunks[self.rank])
+        self._native.gather(blobs, sizes, root, algorithm)
+        return [_wire.read_blob(chunk) for chunk in chunks] if self.rank == root else None
+
+    def _scatter_objects(self, values: Any, root: int, counts: Sequence[int] | None, algorithm: str | None) -> Any:
+        sizes_array = np.zeros(self.world_size, np.int64)
+        packed: list[_wire.Packed] = []
+        if self.rank == root:
+            packed = [_wire.pack(_movable(each)) for each in self._one_per_rank(values, counts, "scatter")]
+            sizes_array[:] = [_wire.blob_bytes(each) for each in packed]
+        self._native.broadcast(sizes_array, root, None)
+        sizes = sizes_array.tolist()
+        blobs = np.empty(sum(sizes), np.uint8)
+        chunks = _split(blobs, sizes)
+        for each, chunk in zip(packed, chunks, strict=False):
+            _wire.write_blob(each, chunk)
+        self._native.scatter(blobs, sizes, root, algorithm)
+        return _wire.read_blob(chunks[self.rank].copy())
+
+    def _alltoall_objects(self, values: Any, algorithm: str | None) -> list[Any]:
+        packed = [_wire.pack(_movable(each)) for each in self._one_per_rank(values, None, "alltoall")]
+        sizes = np.array([_wire.blob_bytes(each) for each in packed], np.int64)
+        out_sizes = np.empty_like(sizes)
+        ones = [1] * self.world_size
+        self._native.alltoall(out_sizes, ones, sizes, ones, None)
+        blobs, out_blobs = np.empty(int(sizes.sum()), np.uint8), np.empty(int(out_sizes.sum()), np.uint8)
+        for each, chunk in zip(packed, _split(blobs, sizes.tolist()), strict=True):
+            _wire.write_blob(each, chunk)
+        self._native.alltoall(out_blobs, out_sizes.tolist(), blobs, sizes.tolist(), algorithm)
+        return [_wire.read_blob(chunk) for chunk in _split(out_blobs, out_sizes.tolist())]
+
+    def _one_per_rank(self, values: Any, counts: Sequence[int] | None, what: str) -> list[Any]:
+        array = as_array(values)
+        if array is not None and array.ndim:
+            return _split(array, checked_counts(counts, len(array), self.world_size))
+        if not isinstance(values, Sequence) or len(values) != self.world_size:
+            raise InputError(f"{what}: expected a sequence of {self.world_size} values, one per rank, or an array")
+        return list(values)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """Cause in one line and traceback text of an exception, as `Communicator.abort` takes them."""
+    cause = "".join(traceback.format_exception_only(error)).strip()
+    return cause, "".join(traceback.format_exception(error))
+
+
+def _check_op(op: str) -> None:
+    if op not in OPS:
+        raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
+
+
+def _required_array(value: Any, what: str) -> np.ndarray:
+    array = as_array(value)
+    if array is None or array.dtype.hasobject:
+        raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
+    return array
+
+
+def _movable(value: Any) -> Any:
+    """Arrays of other libraries as NumPy arrays; anything else as it is."""
+    array = as_array(value)
+    return value if array is None else array
+
+
+def _sendable(array: np.ndarray) -> np.ndarray:
+    """The array, or a copy if it cannot be handed to the native module as it is."""
+    return np.require(array, requirements=["C", "W"])
+
+
+def _fill(out: np.ndarray, value: Any) -> np.ndarray:
+    array = as_array(value)
+    source = np.asarray(value) if array is None else array
+    if source.shape != out.shape or not np.can_cast(source.dtype, out.dtype, "same_kind"):
+        raise InputError(
+            f"out: shape {out.shape} and dtype {out.dtype}: expected {source.shape} and {source.dtype}, as the value"
+        )
+    np.copyto(out, source)
+    return out
+
+
+def _split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
+    stops = np.cumsum(counts).tolist()
+    return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
+
+
+def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]) -> list[np.ndarray]:
+    """Run `collective` once for all leaves of one dtype, and return each leaf's part of the result."""
+    results: dict[int, np.ndarray] = {}
+    by_dtype: dict[np.dtype, list[int]] = {}
+    for index, leaf in enumerate(leaves):
+        by_dtype.setdefault(leaf.dtype, []).append(index)
+    for indices in by_dtype.values():
+        lines = [leaves[index].reshape(-1) for index in indices]
+        line = lines[0] if len(lines) == 1 else np.concatenate(lines)
+        collective(flat(line)[0])
+        for index, part in zip(indices, _split(line, [each.size for each in lines]), strict=True):
+            results[index] = part.reshape(leaves[index].shape)
+    return [results[index] for index in range(len(leaves))]
+
+
+def _like(leaf: Any, result: np.ndarray) -> Any:
+    """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
+    if isinstance(leaf, np.generic):
+        return result[()]
+    return result.item() if isinstance(leaf, bool | int | float) else result

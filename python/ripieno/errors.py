@@ -1,0 +1,60 @@
+"""Everything that Ripieno raises: one tree under `RipienoError`.
+
+Every class keeps its fields in ``args``, so each survives pickling between processes unchanged.
+"""
+
+from __future__ import annotations
+
+
+class RipienoError(Exception):
+    """The root: ``except RipienoError`` catches whatever this package raises on purpose."""
+
+
+class RankFailed(RipienoError):
+    """A rank ended, fell silent or raised; raised on every other rank and, if nothing better is known, to the caller.
+
+    Parameters
+    ----------
+    rank : int
+        The rank that failed first, not the one that noticed.
+    host : str
+        Where it ran.
+    cause : str
+        Why, in one line: ``"killed by SIGKILL"``, ``"ValueError: x"``, ``"silent for 10 s"``.
+    traceback : str
+        The Python traceback of the failed rank, if it could still send one.
+    """
+
+    def __init__(self, rank: int, host: str = "", cause: str = "", traceback: str = "") -> None:
+        super().__init__(rank, host, cause, traceback)
+        self.rank = rank
+        self.host = host
+        self.cause = cause
+        self.traceback = traceback
+
+    def __str__(self) -> str:
+        where = f" on {self.host}" if self.host else ""
+        sentence = f"rank {self.rank}{where} failed: {self.cause or 'cause unknown'}"
+        if not self.traceback.strip():
+            return sentence
+        return f"{sentence}\n\nTraceback of rank {self.rank}:\n{self.traceback.rstrip()}"
+
+
+class CollectiveMismatch(RipienoError):
+    """Ranks called different collectives, or the same with another size, type or root; says who called what."""
+
+
+class RendezvousError(RipienoError):
+    """The ranks could not meet: an address nobody can reach, a wrong token, a rank that never came."""
+
+
+class CommunicatorClosed(RipienoError):
+    """The communicator, or the job it belongs to, has ended and cannot be used again."""
+
+
+class InputError(RipienoError, ValueError):
+    """An argument or an input file is wrong; the message names it and what was expected."""
+
+
+class SerializationError(RipienoError, TypeError):
+    """A program, an argument or a result cannot travel between processes."""
