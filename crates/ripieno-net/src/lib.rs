@@ -6,6 +6,7 @@ pub mod config;
 pub mod endpoint;
 pub mod error;
 pub mod exchange;
+pub mod links;
 
 pub use config::{Config, Links, Ports, Token};
 pub use endpoint::Endpoint;

@@ -1,0 +1,35 @@
+//! The atomic word that the shared-memory protocols are written over, so that the same code runs on real memory and
+//! inside the model checker.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A 64-bit atomic.
+pub trait Word {
+    /// Atomic load.
+    fn load(&self, ordering: Ordering) -> u64;
+    /// Atomic store.
+    fn store(&self, value: u64, ordering: Ordering);
+    /// Atomic swap; returns the value before.
+    fn swap(&self, value: u64, ordering: Ordering) -> u64;
+    /// A sequentially consistent fence: of two threads that each store, fence and load the other's word, one sees the
+    /// other's store.
+    fn fence();
+}
+
+impl Word for AtomicU64 {
+    fn load(&self, ordering: Ordering) -> u64 {
+        AtomicU64::load(self, ordering)
+    }
+
+    fn store(&self, value: u64, ordering: Ordering) {
+        AtomicU64::store(self, value, ordering);
+    }
+
+    fn swap(&self, value: u64, ordering: Ordering) -> u64 {
+        AtomicU64::swap(self, value, ordering)
+    }
+
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+}

@@ -1,0 +1,96 @@
+//! Memory shared through file descriptors: a sealed memfd, mapped once or mirrored.
+//!
+//! A mirrored mapping shows the same pages twice, one after the other, so a span of a ring that wraps is contiguous.
+//! The memfd has no name and is freed with its last user, however that ends; it is sealed against shrinking, so no peer
+//! can make an access fault.
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// The size of a page of this machine.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// A sealed memfd of `len` zero bytes.
+pub fn sealed_memfd(name: &str, len: usize) -> io::Result<OwnedFd> {
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&fd, len as u64)?;
+    rustix::fs::fcntl_add_seals(&fd, SEALS)?;
+    Ok(fd)
+}
+
+/// The size of a memfd that came from a peer; an error if the peer could still shrink it.
+pub fn sealed_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let seals = rustix::fs::fcntl_get_seals(fd)?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "shared memory from the peer is not sealed"));
+    }
+    let len = rustix::fs::fstat(fd)?.st_size;
+    usize::try_from(len).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "shared memory of impossible size"))
+}
+
+/// A mapped piece of shared memory, zero when it is new, writable by every process that maps it.
+pub struct Mapping {
+    address: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; what is done through its address is the user's to justify.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `len` bytes of `fd` from `offset`; both are multiples of the page size and lie within the file.
+    pub fn plain(fd: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
+        let mapping = Self::reserve(len)?;
+        mapping.place(0, fd.as_fd(), offset, len)?;
+        Ok(mapping)
+    }
+
+    /// Maps `len` bytes of `fd` from `offset` twice in a row.
+    pub fn mirrored(fd: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
+        let mapping = Self::reserve(2 * len)?;
+        mapping.place(0, fd.as_fd(), offset, len)?;
+        mapping.place(len, fd.as_fd(), offset, len)?;
+        Ok(mapping)
+    }
+
+    /// The first byte.
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    fn reserve(len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory in use.
+        let address = unsafe {
+            rustix::mm::mmap_anonymous(null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
+        };
+        Ok(Mapping { address: NonNull::new(address.cast()).expect("the kernel maps nothing at 0"), len })
+    }
+
+    fn place(&self, at: usize, fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> {
+        assert!(at + len <= self.len, "the file is placed within what was reserved");
+        // SAFETY: at..at + len lies in our own reservation, which nothing refers to yet.
+        unsafe {
+            let address = self.address.as_ptr().add(at).cast::<c_void>();
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            rustix::mm::mmap(address, len, ProtFlags::READ | ProtFlags::WRITE, flags, fd, offset as u64)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours since `reserve`, and whoever holds pointers into it also holds this value.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };
+    }
+}

@@ -1,0 +1,20 @@
+//! Links: how bytes get from one rank to another.
+//!
+//! Threads of a process and processes of a host share a [`RingLink`]: a byte ring in each direction, in memory that both
+//! map. Hosts share a [`TcpLink`]. A rank that has nothing to do sleeps at its [`Doorbell`]; its peers hold the
+//! [`Bell`] and wake it.
+
+mod atomics;
+mod descriptors;
+mod doorbell;
+mod indices;
+mod memory;
+mod ring;
+pub mod shared_memory;
+mod tcp;
+pub mod thread;
+
+pub use descriptors::{receive_fds, send_fds};
+pub use doorbell::{Bell, Doorbell, Watch};
+pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};
+pub use tcp::TcpLink;

@@ -1,0 +1,142 @@
+//! A link over a TCP connection.
+//!
+//! Large receives go straight to where they belong; small ones and peeks go through a staging buffer, so that a message
+//! of many small parts costs one system call. Cost: one system call per send and per look for bytes.
+
+use ripieno_run::{Link, LinkError};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
+use std::io::{self, IoSlice};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Socket buffers are at least so large, once they are needed.
+const MIN_SOCKET_BUFFER_BYTES: usize = 128 << 10;
+
+/// Bytes read ahead at most.
+const STAGING_BYTES: usize = 256 << 10;
+
+/// A receive into at least so many bytes goes past the staging buffer.
+const DIRECT_BYTES: usize = 16 << 10;
+
+/// Parts that go in one system call at most.
+const MAX_PARTS: usize = 16;
+
+/// One end of a link over a TCP connection.
+pub struct TcpLink {
+    stream: TcpStream,
+    staging: Box<[u8]>,
+    /// The staged bytes are `staging[start..end]`.
+    start: usize,
+    end: usize,
+    /// Why nothing more will arrive.
+    ended: Option<String>,
+}
+
+impl TcpLink {
+    /// A link over `stream`, which is connected and authenticated and has no bytes read ahead.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        // Setting a size ends the kernel's autotuning, so it is done only where autotuning would stay below.
+        if autotuned_bytes("tcp_wmem").unwrap_or(sockopt::socket_send_buffer_size(&stream)?) < MIN_SOCKET_BUFFER_BYTES {
+            sockopt::set_socket_send_buffer_size(&stream, MIN_SOCKET_BUFFER_BYTES)?;
+        }
+        if autotuned_bytes("tcp_rmem").unwrap_or(sockopt::socket_recv_buffer_size(&stream)?) < MIN_SOCKET_BUFFER_BYTES {
+            sockopt::set_socket_recv_buffer_size(&stream, MIN_SOCKET_BUFFER_BYTES)?;
+        }
+        Ok(TcpLink { stream, staging: vec![0; STAGING_BYTES].into(), start: 0, end: 0, ended: None })
+    }
+
+    fn staged(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Reads once behind the staged bytes.
+    fn stage(&mut self) -> Result<(), LinkError> {
+        self.staging.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.staged());
+        self.end += read(&self.stream, &mut self.staging[self.end..], &mut self.ended)?;
+        Ok(())
+    }
+}
+
+impl Link for TcpLink {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        let mut slices = [IoSlice::new(&[]); MAX_PARTS];
+        let mut count = 0;
+        for part in parts.iter().filter(|part| !part.is_empty()).take(MAX_PARTS) {
+            slices[count] = IoSlice::new(part);
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut control = SendAncillaryBuffer::default();
+        match rustix::net::sendmsg(&self.stream, &slices[..count], &mut control, SendFlags::NOSIGNAL) {
+            Ok(sent) => Ok(sent),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Err(error) => Err(LinkError::Closed { cause: io::Error::from(error).to_string() }),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        if self.staged() == 0 {
+            if into.len() >= DIRECT_BYTES {
+                return read(&self.stream, into, &mut self.ended);
+            }
+            self.stage()?;
+        }
+        let count = self.staged().min(into.len());
+        into[..count].copy_from_slice(&self.staging[self.start..self.start + count]);
+        self.consume(count);
+        Ok(count)
+    }
+
+    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+        if self.staged() < least.max(1) {
+            self.stage()?;
+        }
+        Ok(&self.staging[self.start..self.end])
+    }
+
+    fn consume(&mut self, count: usize) {
+        assert!(count <= self.staged(), "no more is taken than has arrived");
+        self.start += count;
+    }
+
+    fn is_memory(&self) -> bool {
+        false
+    }
+}
+
+impl AsFd for TcpLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// The size up to which the kernel lets a socket buffer grow by itself.
+fn autotuned_bytes(setting: &str) -> Option<usize> {
+    let limits = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{setting}")).ok()?;
+    limits.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Reads once; 0 when nothing is there. The first end of the stream stays its end.
+fn read(stream: &TcpStream, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
+    if ended.is_none() {
+        match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
+            Ok((0, _)) => *ended = Some("the peer closed the connection".into()),
+            Ok((count, _)) => return Ok(count),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(0),
+            Err(error) => *ended = Some(io::Error::from(error).to_string()),
+        }
+    }
+    Err(LinkError::Closed { cause: ended.clone().unwrap_or_default() })
+}
