@@ -1,0 +1,142 @@
+"""NumPy files: .npy, memory-mapped by row range, and .npz, mapped likewise where the member is stored uncompressed."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+
+MEMBER_NAME = "vectors"
+LOCAL_HEADER_BYTES = 30
+
+
+def kernel_dtype(dtype: np.dtype, name: str) -> np.dtype:
+    """The type in which rows of `dtype` are computed with: float32, float64 and uint8 stay; others become float.
+
+    Raises
+    ------
+    InputError
+        The type is not numeric, or complex.
+    """
+    if dtype.kind not in "biuf":
+        raise InputError(f"{name}: the type of the values is {dtype}, expected real numbers")
+    if dtype.kind == "f":
+        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+    return np.dtype(np.uint8 if dtype == np.uint8 else np.float64)
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """An .npy file, or one inside an archive: `offset` bytes in, raw; `member` where it has to be decompressed."""
+
+    path: str
+    shape: tuple[int, int]
+    stored: np.dtype
+    fortran: bool
+    offset: int
+    member: str | None = None
+    counted = True
+
+    @classmethod
+    def open(cls, path: str) -> NpyFile:
+        """Read the header of an .npy file."""
+        with open(path, "rb") as stream:
+            return cls(path, *_header(stream, path), offset=stream.tell())
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return self.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return self.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type the rows are computed with."""
+        return kernel_dtype(self.stored, self.path)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start .. stop`, without a copy where the file holds them as they are needed."""
+        if self.member is not None:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+                rows = np.lib.format.read_array(stream, allow_pickle=False)[start:stop]
+        else:
+            order = "F" if self.fortran else "C"
+            try:
+                rows = np.memmap(self.path, self.stored, "r", self.offset, self.shape, order)[start:stop]
+            except ValueError as error:
+                raise InputError(f"{self.path} is shorter than its header says") from error
+        return np.ascontiguousarray(rows, self.dtype)
+
+    def describe(self, start: int, row: int) -> str:
+        """Position of a row."""
+        return f"{self.path}, row {start + row}"
+
+
+class NpzFile:
+    """An .npz archive, of which the array named `vectors`, or the only two-dimensional one, is taken."""
+
+    @staticmethod
+    def open(path: str) -> NpyFile:
+        """Choose the member and read its header."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return _choose([_member(archive, info, path) for info in archive.infolist()], path)
+        except zipfile.BadZipFile as error:
+            raise InputError(f"{path} is not a readable .npz file: {error}") from error
+
+
+def _choose(members: list[NpyFile | str], path: str) -> NpyFile:
+    arrays = [member for member in members if isinstance(member, NpyFile)]
+    named = [array for array in arrays if array.member == f"{MEMBER_NAME}.npy"]
+    if len(named or arrays) != 1:
+        raise InputError(
+            f"{path} holds {len(arrays)} two-dimensional arrays: expected one, or one named {MEMBER_NAME!r}"
+        )
+    chosen = (named or arrays)[0]
+    kernel_dtype(chosen.stored, path)
+    return chosen if chosen.offset == 0 else NpyFile(path, chosen.shape, chosen.stored, chosen.fortran, chosen.offset)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> NpyFile | str:
+    try:
+        with archive.open(info) as stream:
+            header = _header(stream, path)
+            inner = stream.tell()
+    except InputError as error:
+        return str(error)
+    stored = info.compress_type == zipfile.ZIP_STORED
+    offset = _data_offset(path, info) + inner if stored else 0
+    return NpyFile(path, *header, offset=offset, member=info.filename)
+
+
+def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
+    # The local header repeats name and extra field, and its extra field may differ from the central one's.
+    with open(path, "rb") as stream:
+        stream.seek(info.header_offset)
+        local = stream.read(LOCAL_HEADER_BYTES)
+    name_bytes, extra_bytes = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
+    return info.header_offset + LOCAL_HEADER_BYTES + name_bytes + extra_bytes
+
+
+def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype, bool]:
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+    except ValueError as error:
+        raise InputError(f"{path} is not a readable .npy file: {error}") from error
+    kernel_dtype(dtype, path)
+    if len(shape) != 2:
+        raise InputError(f"{path}: an array of shape {shape}, expected two dimensions, (rows, columns)")
+    if 0 in shape:
+        raise InputError(f"{path} is empty: its shape is {shape}")
+    return shape, dtype, fortran

@@ -1,0 +1,222 @@
+"""A dataset: files, in order, as one long list of rows that workers divide among themselves.
+
+Shares are contiguous and in rank order: a worker has the global rows `offset .. offset + n`. Files that state their
+row count (.npy, .npz, Parquet) are divided evenly by rows. Text (.csv, .txt) is divided evenly by bytes: its rows
+cannot be counted without reading it: a worker takes the lines that begin in its part. A list that mixes both is divided
+by bytes.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.data import binary, parquet, text
+from ripieno.errors import InputError
+
+PathLike = str | os.PathLike[str]
+
+FORMATS = {
+    ".npy": binary.NpyFile,
+    ".npz": binary.NpzFile,
+    ".parquet": parquet.ParquetFile,
+    ".pq": parquet.ParquetFile,
+    ".csv": text.CsvFile,
+    ".txt": text.PatchTextFile,
+    ".t12": text.PatchTextFile,
+}
+
+
+class DataFile(Protocol):
+    """One file; `size` counts rows where the header tells them (`counted`), bytes otherwise."""
+
+    path: str
+    column_count: int
+    dtype: np.dtype | None
+    size: int
+    counted: bool
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
+
+    def describe(self, start: int, row: int) -> str:
+        """Where the `row`-th row after `start` stands, in words a user can follow."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a share that come from one file."""
+
+    file: DataFile
+    start: int
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """One worker's rows, and where they come from."""
+
+    points: NDArray[Any]
+    pieces: tuple[Piece, ...]
+
+    def describe(self, row: int) -> str:
+        """File and position of a row of this share, for messages."""
+        for piece in self.pieces:
+            if row < piece.row_count:
+                return piece.file.describe(piece.start, row)
+            row -= piece.row_count
+        raise IndexError(row)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Files as one list of rows. Small: it travels to the workers in place of the rows."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return self.files[0].column_count
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows of all files, or None where text has to be read to know."""
+        return sum(file.size for file in self.files) if all(file.counted for file in self.files) else None
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        """Type of the rows: float32, float64 or uint8; None where text has to be read to know."""
+        if any(file.dtype is None for file in self.files):
+            return None
+        return np.result_type(*(file.dtype for file in self.files))
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the files."""
+        return [file.path for file in self.files]
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """Read one worker's rows, memory-mapped where they lie in one .npy file.
+
+        Raises
+        ------
+        InputError
+            A row is ragged or not made of numbers.
+        """
+        blocks, pieces = [], []
+        for file, start, stop in self._spans(rank, world_size):
+            block = file.read(start, stop)
+            blocks.append(block)
+            pieces.append(Piece(file, start, len(block)))
+        if not blocks:
+            blocks = [np.empty((0, self.column_count), self.dtype or np.uint8)]
+        points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        if self.dtype is not None:
+            points = points.astype(self.dtype, copy=False)
+        return Share(np.ascontiguousarray(points), tuple(pieces))
+
+    def _spans(self, rank: int, world_size: int) -> Iterator[tuple[DataFile, int, int]]:
+        by_rows = self.row_count is not None
+        lengths = [file.size if by_rows else os.path.getsize(file.path) for file in self.files]
+        total, begin = sum(lengths), 0
+        first, last = (total * i // world_size for i in (rank, rank + 1))
+        for file, length in zip(self.files, lengths, strict=True):
+            # A counted file among text ones is cut in proportion to its bytes.
+            start, stop = (file.size * (min(max(at, begin), begin + length) - begin) // length for at in (first, last))
+            if start < stop:
+                yield file, start, stop
+            begin += length
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """An array as a source; with worker processes it lies in shared memory and each takes a view of its rows."""
+
+    array: NDArray[Any]
+    names: tuple[str, ...] = ()
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return self.array.shape[1]
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the array."""
+        return len(self.array)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the rows: float32, float64 or uint8."""
+        return self.array.dtype
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """A view of one worker's rows."""
+        first, last = (len(self.array) * i // world_size for i in (rank, rank + 1))
+        return Share(self.array[first:last], (Piece(_Rows(), first, last - first),))
+
+
+class _Rows:
+    def describe(self, start: int, row: int) -> str:
+        return f"row {start + row}"
+
+
+def is_path_like(source: object) -> bool:
+    """Whether a source is a path or a non-empty list of paths, rather than an array."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
+    return isinstance(source, (str, os.PathLike))
+
+
+def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
+    """Open a path, a glob, a folder or a list of them, reading headers only.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width.
+    """
+    items = source if isinstance(source, (list, tuple)) else [source]
+    files = tuple(_open_file(path) for item in items for path in _expand(os.fspath(item)))
+    for file in files[1:]:
+        if file.column_count != files[0].column_count:
+            raise InputError(
+                f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
+            )
+    return Dataset(files)
+
+
+def _expand(name: str) -> list[str]:
+    if os.path.isdir(name):
+        paths = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in FORMATS)
+        if not paths:
+            raise InputError(f"{name}: this folder has no file of a known kind ({', '.join(FORMATS)})")
+        return paths
+    if os.path.exists(name) or not glob.has_magic(name):
+        return [name]
+    paths = sorted(glob.glob(name, recursive=True))
+    if not paths:
+        raise InputError(f"{name}: no file matches")
+    return paths
+
+
+def _open_file(path: str) -> DataFile:
+    kind = FORMATS.get(Path(path).suffix.lower())
+    if kind is None:
+        raise InputError(f"{path}: unknown kind of file, expected one of {', '.join(FORMATS)}")
+    try:
+        if os.path.getsize(path) == 0:
+            raise InputError(f"{path} is empty")
+        return kind.open(path)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,86 @@
+"""Parquet: every numeric column is a value of the row, or one column holds fixed-size lists; read by row group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ripieno.data.binary import kernel_dtype
+from ripieno.errors import InputError
+
+#: Columns that say where a row comes from and are no part of the vector.
+INDEX_NAMES = ("picture", "row", "col")
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """A Parquet file."""
+
+    path: str
+    columns: tuple[str, ...]
+    column_count: int
+    dtype: np.dtype
+    groups: tuple[int, ...]
+    counted = True
+
+    @classmethod
+    def open(cls, path: str) -> ParquetFile:
+        """Read the footer."""
+        try:
+            with pq.ParquetFile(path) as file:
+                groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+                fields = [field for field in file.schema_arrow if field.name not in INDEX_NAMES]
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+        if not sum(groups) or not fields:
+            raise InputError(f"{path} is empty")
+        width = len(fields)
+        if width == 1 and pa.types.is_fixed_size_list(fields[0].type):
+            width, fields = fields[0].type.list_size, [fields[0].with_type(fields[0].type.value_type)]
+        dtypes = [kernel_dtype(_numpy_dtype(field.type), f"{path}, column {field.name!r}") for field in fields]
+        return cls(path, tuple(field.name for field in fields), width, np.result_type(*dtypes), groups)
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return sum(self.groups)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start .. stop`; only the row groups that hold them are read."""
+        ends = np.cumsum(self.groups)
+        first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
+        with pq.ParquetFile(self.path) as file:
+            table = file.read_row_groups(list(range(first, last + 1)), columns=list(self.columns))
+        begin = start - int(ends[first] - self.groups[first])
+        table = table.slice(begin, stop - start)
+        rows = np.empty((len(table), self.column_count), self.dtype)
+        for at, column in enumerate(table.columns):
+            if pa.types.is_fixed_size_list(column.type):
+                if column.null_count:
+                    raise InputError(f"{self.path}: column {self.columns[at]!r} has missing values")
+                rows[:] = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(rows.shape)
+            else:
+                rows[:, at] = self._values(column, self.columns[at])
+        return rows
+
+    def _values(self, column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+        if column.null_count and self.dtype == np.uint8:
+            raise InputError(f"{self.path}: column {name!r} has missing values")
+        # Missing values of a float column arrive as NaN, which is reported with its row.
+        return column.to_numpy()
+
+    def describe(self, start: int, row: int) -> str:
+        """Position of a row."""
+        return f"{self.path}, row {start + row}"
+
+
+def _numpy_dtype(kind: pa.DataType) -> np.dtype:
+    try:
+        return np.dtype(kind.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return np.dtype(object)

@@ -1,0 +1,206 @@
+"""Text: .csv with or without a header, and lines of "picture row col f1 … f512", both read by byte range.
+
+A reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once whatever the cut.
+A range is parsed in windows, so the text of a large share is never in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+from numpy.typing import NDArray
+
+from ripieno.data.parquet import INDEX_NAMES
+from ripieno.errors import InputError
+
+WINDOW_BYTES = 32 << 20
+FIRST_LINE_BYTES = 16 << 20
+QUOTED_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """Lines of numbers in a file; `body` is the byte at which they begin, `skipped` the columns that are no values."""
+
+    path: str
+    size: int
+    body: int
+    delimiter: str
+    names: tuple[str, ...]
+    skipped: tuple[str, ...]
+    counted = False
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return len(self.names) - len(self.skipped)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """The rows whose lines begin in bytes `start .. stop`."""
+        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            blocks = [self._parse(text[begin:end], begin) for begin, end in self._windows(text, start, stop)]
+        return np.concatenate([np.empty((0, self.column_count), self._narrowest), *blocks])
+
+    def read_index(self) -> pa.Table:
+        """The columns that say where the rows come from, of the whole file."""
+        types = {name: pa.string() if name == "picture" else pa.int64() for name in self.skipped}
+        with pa.memory_map(self.path) as file:
+            file.seek(self.body)
+            return self._table(file, list(self.skipped), types)
+
+    def describe(self, start: int, row: int) -> str:
+        """Line of the `row`-th row that begins at or after byte `start`."""
+        for number, _ in self._lines(start):
+            if row == 0:
+                return f"{self.path}, line {number}"
+            row -= 1
+        raise IndexError(row)
+
+    def _windows(self, text: mmap.mmap, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        end = self._line_at(text, stop)
+        begin = self._line_at(text, start)
+        while begin < end:
+            cut = min(self._line_at(text, begin + WINDOW_BYTES), end)
+            yield begin, cut
+            begin = cut
+
+    def _line_at(self, text: mmap.mmap, at: int) -> int:
+        """The first line that begins at or after a byte."""
+        if at <= self.body:
+            return self.body
+        return text.find(b"\n", at - 1) + 1 or len(text)
+
+    def _parse(self, lines: bytes, begin: int) -> NDArray[Any]:
+        values = [name for name in self.names if name not in self.skipped]
+        if not lines.strip():
+            return np.empty((0, len(values)), self._narrowest)
+        try:
+            table = self._table(pa.BufferReader(lines), values, dict.fromkeys(values, self._arrow_type))
+        except pa.ArrowInvalid as error:
+            raise InputError(self._explain(begin) or f"{self.path}: {error}") from error
+        rows = np.empty((len(table), len(values)), self._arrow_type.to_pandas_dtype())
+        for at, column in enumerate(table.columns):
+            rows[:, at] = column.to_numpy()
+        return self._narrow(rows)
+
+    def _table(self, source: pa.NativeFile, columns: list[str], types: dict[str, pa.DataType]) -> pa.Table:
+        return pa.csv.read_csv(
+            source,
+            pa.csv.ReadOptions(column_names=self.names, block_size=WINDOW_BYTES, use_threads=False),
+            pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self._quote_char),
+            pa.csv.ConvertOptions(column_types=types, include_columns=columns),
+        )
+
+    def _explain(self, begin: int) -> str | None:
+        """The first line that is not as many numbers as the first one has, in words."""
+        values = [at for at, name in enumerate(self.names) if name not in self.skipped]
+        for number, line in self._lines(begin):
+            fields = line.split(self.delimiter)
+            if len(fields) != len(self.names):
+                return f"{self.path}, line {number}: {len(fields)} values, expected {len(self.names)}"
+            wrong = next((fields[at] for at in values if not _is_number(fields[at]) and fields[at].strip()), None)
+            if wrong is not None:
+                return f"{self.path}, line {number}: {wrong[:QUOTED_CHARACTERS]!r} is not a number"
+        return None
+
+    def _lines(self, start: int) -> Iterator[tuple[int, str]]:
+        """Numbers and contents of the lines that begin at or after a byte, without empty ones."""
+        at = 0
+        with open(self.path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if at >= max(start, self.body) and line.strip():
+                    yield number, line.decode(errors="replace").strip("\r\n")
+                at += len(line)
+
+
+class CsvFile(TextFile):
+    """Comma-, semicolon- or tab-separated numbers; a first line with a word in it is a header."""
+
+    dtype = np.dtype(np.float64)
+    _arrow_type = pa.float64()
+    _narrowest = np.dtype(np.float64)
+    _quote_char = '"'
+
+    @classmethod
+    def open(cls, path: str) -> CsvFile:
+        """Read the first line."""
+        line, begin, end = _first_line(path)
+        delimiter = next((mark for mark in ",;\t" if mark in line), ",")
+        fields = [field.strip().strip('"') for field in line.split(delimiter)]
+        if all(_is_number(field) or not field for field in fields):
+            names, body = tuple(f"f{at}" for at in range(len(fields))), begin
+        else:
+            names, body = tuple(fields), end
+        if len(set(names)) < len(names):
+            names = tuple(f"{name} ({at})" for at, name in enumerate(names))
+        size = os.path.getsize(path)
+        if body >= size:
+            raise InputError(f"{path} is empty: it has a header and no rows")
+        skipped = tuple(name for name in names if name in INDEX_NAMES)
+        if len(skipped) == len(names):
+            raise InputError(f"{path} has no column of values")
+        return cls(path, size, body, delimiter, names, skipped)
+
+    def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
+        return rows
+
+
+class PatchTextFile(TextFile):
+    """Lines of "picture row col f1 … f512", with a space or a tab in between.
+
+    Values that are all whole numbers of 0 to 255 are bytes, as in the paper; others are float32. Which of the two only
+    shows when everything has been read.
+    """
+
+    dtype = None
+    _arrow_type = pa.float32()
+    _narrowest = np.dtype(np.uint8)
+    _quote_char = False
+
+    @classmethod
+    def open(cls, path: str) -> PatchTextFile:
+        """Read the first line."""
+        line, begin, _ = _first_line(path)
+        delimiter = "\t" if "\t" in line else " "
+        fields = line.split(delimiter)
+        if len(fields) <= len(INDEX_NAMES) or not all(_is_number(field) for field in fields[1:]):
+            raise InputError(f'{path}, line 1: expected "picture row col f1 f2 …", found {line[:QUOTED_CHARACTERS]!r}')
+        names = INDEX_NAMES + tuple(f"f{at + 1}" for at in range(len(fields) - len(INDEX_NAMES)))
+        return cls(path, os.path.getsize(path), begin, delimiter, names, INDEX_NAMES)
+
+    def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(invalid="ignore"):
+            whole = rows.astype(np.uint8)
+        return whole if np.array_equal(whole, rows) else rows
+
+
+def _first_line(path: str) -> tuple[str, int, int]:
+    """The first line that is not empty, and the bytes at which it begins and ends."""
+    with open(path, "rb") as file:
+        begin = 0
+        while line := file.readline(FIRST_LINE_BYTES):
+            if line.strip(b"\xef\xbb\xbf \t\r\n"):
+                break
+            begin = file.tell()
+        else:
+            raise InputError(f"{path} is empty")
+        mark = len(b"\xef\xbb\xbf") if line.startswith(b"\xef\xbb\xbf") else 0
+        try:
+            return line[mark:].decode().strip("\r\n"), begin + mark, file.tell()
+        except UnicodeDecodeError:
+            raise InputError(f"{path} is not text") from None
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""The numeric inner loops of the algorithms, on NumPy arrays: compiled, threaded, never communicating.
+
+Points are C-contiguous float32, float64 or uint8 rows. Centroids are float64 for float64 points, else float32
+(:func:`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on who added what first.
+Every distance is a *squared* Euclidean distance unless its name says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import _native
+
+Points = NDArray[Any]
+Centroids = NDArray[Any]
+Labels = NDArray[np.int32]
+
+
+def centroid_dtype(points_dtype: np.dtype) -> np.dtype:
+    """The type of centroids, and of distances, for points of a type."""
+    return np.dtype(np.float64 if points_dtype == np.float64 else np.float32)
+
+
+def thread_count(threads: int | None, neighbours: int = 1) -> int:
+    """How many threads a worker computes with.
+
+    Parameters
+    ----------
+    threads
+        What the user asked for; None stands for an even part of the cores this process may use.
+    neighbours
+        Workers on the same machine, this one included.
+    """
+    return threads or max(1, joblib.cpu_count() // neighbours)
+
+
+def assign_accumulate(
+    points: Points,
+    centroids: Centroids,
+    weights: NDArray[np.float64] | None,
+    labels: Labels,
+    distances: NDArray[Any] | None,
+    *,
+    threads: int = 1,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Assign every point to its nearest centroid and add the points up by centroid, in one pass.
+
+    Parameters
+    ----------
+    points : (n, d)
+    centroids : (k, d)
+    weights : (n,) float64, or None for ones
+    labels : (n,) int32, written
+        The nearest centroid of each point; of equally near ones the lowest.
+    distances : (n,) of the centroids' type, or None, written
+        The squared distance to it.
+    threads
+        Threads to compute with.
+
+    Returns
+    -------
+    sums : (k, d) float64
+        Weighted sum of the points of each centroid.
+    weight_sums : (k,) float64
+        Weight of the points of each centroid.
+    inertia : float
+        Weighted sum of the squared distances.
+    """
+    return _native.assign_accumulate(points, centroids, weights, labels, threads, distances)
+
+
+def assign(
+    points: Points, centroids: Centroids, labels: Labels, distances: NDArray[Any] | None = None, *, threads: int = 1
+) -> None:
+    """Write the nearest centroid of every point, and if asked for its squared distance, without adding anything up."""
+    _native.assign(points, centroids, labels, distances, threads)
+
+
+def squared_distances(points: Points, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:
+    """All squared distances, (n, k), of the centroids' type."""
+    out = np.empty((len(points), len(centroids)), centroids.dtype)
+    _native.distances(points, centroids, out, threads)
+    return out
+
+
+def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float:
+    """Move each centroid, in place, to the mean of its points; one without points stays where it is.
+
+    Returns
+    -------
+    float
+        The sum of the squared lengths of all moves (the square of the Frobenius norm of the shift).
+    """
+    return _native.recenter(centroids, sums, weight_sums)
+
+
+def first_non_finite(points: Points) -> tuple[int, int] | None:
+    """Row and column of the first NaN or infinity, or None."""
+    return None if points.dtype == np.uint8 else _native.first_non_finite(points)
