@@ -3,36 +3,10 @@
 //! Two ranks that meet on a link compare their calls before a byte of data is used, so a mismatch is an error that says
 //! who called what, never garbage.
 
-use ripieno_plan::Op;
+use ripieno_plan::{Algorithm, Collective, Op};
 
 /// Bytes of an encoded [`Header`].
 pub const HEADER_BYTES: usize = 32;
-
-/// Which collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// Every rank ends with the root's data.
-    Broadcast,
-    /// The root ends with the combination of all.
-    Reduce,
-    /// Every rank ends with the combination of all.
-    Allreduce,
-    /// Every rank ends with every rank's chunk.
-    Allgather,
-    /// Every rank ends with its chunk of the combination of all.
-    ReduceScatter,
-    /// The root ends with every rank's chunk.
-    Gather,
-    /// Every rank ends with its chunk of the root's data.
-    Scatter,
-    /// Every rank ends with the chunk that each rank had for it.
-    Alltoall,
-    /// No rank goes on before all have come.
-    Barrier,
-    /// One rank's data goes to one other.
-    PointToPoint,
-}
 
 /// The type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +31,7 @@ pub enum Element {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// Which collective.
-    pub kind: Kind,
+    pub collective: Collective,
     /// Index of the algorithm in the list of its collective.
     pub algorithm: u8,
     /// Type of the elements.
@@ -79,43 +53,6 @@ pub struct Header {
     pub sequence: u64,
     /// What the sender asked for.
     pub call: Call,
-}
-
-impl Kind {
-    /// Every collective, in the order of the numbers on the wire.
-    pub const ALL: [Kind; 10] = [
-        Kind::Broadcast,
-        Kind::Reduce,
-        Kind::Allreduce,
-        Kind::Allgather,
-        Kind::ReduceScatter,
-        Kind::Gather,
-        Kind::Scatter,
-        Kind::Alltoall,
-        Kind::Barrier,
-        Kind::PointToPoint,
-    ];
-
-    /// The name that users know.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Broadcast => "broadcast",
-            Kind::Reduce => "reduce",
-            Kind::Allreduce => "allreduce",
-            Kind::Allgather => "allgather",
-            Kind::ReduceScatter => "reduce_scatter",
-            Kind::Gather => "gather",
-            Kind::Scatter => "scatter",
-            Kind::Alltoall => "alltoall",
-            Kind::Barrier => "barrier",
-            Kind::PointToPoint => "send/receive",
-        }
-    }
-
-    /// Whether the call has a root (for point-to-point: a receiver).
-    pub fn has_root(self) -> bool {
-        matches!(self, Kind::Broadcast | Kind::Reduce | Kind::Gather | Kind::Scatter | Kind::PointToPoint)
-    }
 }
 
 impl Element {
@@ -188,20 +125,20 @@ const NO_OP: u8 = u8::MAX;
 impl Header {
     /// The bytes that travel.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let Call { kind, algorithm, element, op, root, element_count, counts_hash } = self.call;
+        let Call { collective, algorithm, element, op, root, element_count, counts_hash } = self.call;
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[8..16].copy_from_slice(&element_count.to_le_bytes());
         bytes[16..24].copy_from_slice(&counts_hash.to_le_bytes());
         bytes[24..28].copy_from_slice(&root.to_le_bytes());
-        bytes[28..32].copy_from_slice(&[kind as u8, algorithm, element as u8, op.map_or(NO_OP, |op| op as u8)]);
+        bytes[28..32].copy_from_slice(&[collective as u8, algorithm, element as u8, op.map_or(NO_OP, |op| op as u8)]);
         bytes
     }
 
     /// What travelled; `None` if the bytes are no header.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let [kind, algorithm, element, op] = bytes[28..32].try_into().expect("four bytes");
+        let [collective, algorithm, element, op] = bytes[28..32].try_into().expect("four bytes");
         let op = match op {
             NO_OP => None,
             number => Some(*Op::ALL.get(number as usize)?),
@@ -209,7 +146,7 @@ impl Header {
         Some(Header {
             sequence: word(0),
             call: Call {
-                kind: *Kind::ALL.get(kind as usize)?,
+                collective: *Collective::ALL.get(collective as usize)?,
                 algorithm,
                 element: *Element::ALL.get(element as usize)?,
                 op,
@@ -223,20 +160,27 @@ impl Header {
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.kind == Kind::Barrier {
+        if self.collective == Collective::Barrier {
             return f.write_str("barrier");
         }
-        write!(f, "{}({} × {}", self.kind.name(), self.element.name(), self.element_count)?;
+        write!(f, "{}({} × {}", self.collective.name(), self.element.name(), self.element_count)?;
         if let Some(op) = self.op {
             write!(f, ", {}", op_name(op))?;
         }
-        if self.kind.has_root() {
-            write!(f, ", {} {}", if self.kind == Kind::PointToPoint { "to" } else { "root" }, self.root)?;
+        match self.collective {
+            Collective::PointToPoint => write!(f, ", to {}", self.root)?,
+            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter => {
+                write!(f, ", root {}", self.root)?;
+            }
+            _ => {}
         }
         if self.counts_hash != 0 {
             write!(f, ", counts #{:08x}", self.counts_hash as u32)?;
         }
-        write!(f, ", algorithm {})", self.algorithm)
+        match Algorithm::by_index(self.collective, self.algorithm) {
+            Some(algorithm) => write!(f, ", {})", algorithm.name),
+            None => write!(f, ", unknown algorithm {})", self.algorithm),
+        }
     }
 }
 
@@ -246,11 +190,11 @@ mod tests {
 
     #[test]
     fn every_header_comes_back_as_it_left() {
-        for kind in Kind::ALL {
+        for collective in Collective::ALL {
             for element in Element::ALL {
                 for op in Op::ALL.into_iter().map(Some).chain([None]) {
                     let call =
-                        Call { kind, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
+                        Call { collective, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
                     let header = Header { sequence: u64::MAX - 1, call };
                     assert_eq!(Header::decode(&header.encode()), Some(header));
                 }

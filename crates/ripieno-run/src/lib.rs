@@ -8,7 +8,7 @@ pub mod fabric;
 pub mod link;
 pub mod reduction;
 
-pub use call::{Call, Element, HEADER_BYTES, Header, Kind};
+pub use call::{Call, Element, HEADER_BYTES, Header};
 pub use executor::{Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Want};
 pub use link::{Link, LinkError};

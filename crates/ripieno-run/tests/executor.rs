@@ -1,8 +1,8 @@
 //! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
 
-use ripieno_plan::{Buffer, Group, Op, Plan, Span};
+use ripieno_plan::{Buffer, Collective, Group, Op, Plan, Span};
 use ripieno_run::{
-    Call, Element, Executor, Fabric, Failure, Header, Kind, Link, LinkError, Memory, RunError, Schedule, Want,
+    Call, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, RunError, Schedule, Want,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -118,9 +118,9 @@ fn worlds(p: usize, capacity: usize) -> Vec<World> {
         .collect()
 }
 
-fn call(kind: Kind, element_count: usize) -> Call {
+fn call(collective: Collective, element_count: usize) -> Call {
     Call {
-        kind,
+        collective,
         algorithm: 0,
         element: Element::I32,
         op: Some(Op::Sum),
@@ -180,7 +180,7 @@ fn a_ring_allreduce_sums_however_narrow_the_links() {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| (rank * 100 + i) as i32).collect()).collect();
         let sum: Vec<i32> = (0..23).map(|i| vectors.iter().map(|v| v[i]).sum()).collect();
         let whole = Span::whole(Buffer::MAIN, 23, 4);
-        for result in run(capacity, vectors, |_| call(Kind::Allreduce, 23), |group| ring(group, whole)) {
+        for result in run(capacity, vectors, |_| call(Collective::Allreduce, 23), |group| ring(group, whole)) {
             assert_eq!(result.unwrap(), sum, "p={p}");
         }
     }
@@ -200,7 +200,7 @@ fn a_chain_passes_every_byte_on() {
         }
         plan
     };
-    for result in run(50, vectors, |_| call(Kind::Broadcast, 1000), chain) {
+    for result in run(50, vectors, |_| call(Collective::Broadcast, 1000), chain) {
         assert_eq!(result.unwrap(), (0..1000).collect::<Vec<i32>>());
     }
 }
@@ -208,13 +208,13 @@ fn a_chain_passes_every_byte_on() {
 #[test]
 fn ranks_that_call_different_collectives_are_told_who_called_what() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
-    let calls = |rank: usize| call(if rank == 0 { Kind::Allreduce } else { Kind::Reduce }, 4);
+    let calls = |rank: usize| call(if rank == 0 { Collective::Allreduce } else { Collective::Reduce }, 4);
     for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, whole)) {
         let Err(RunError::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
         assert_eq!(
             description,
-            "collective 4: rank 0 called allreduce(int32 × 4, sum, algorithm 0); \
-             rank 1 called reduce(int32 × 4, sum, root 0, algorithm 0)"
+            "collective 4: rank 0 called allreduce(int32 × 4, sum, bidirectional-exchange); \
+             rank 1 called reduce(int32 × 4, sum, root 0, binomial)"
         );
     }
 }
@@ -229,7 +229,7 @@ fn a_rank_that_waits_in_vain_asks_the_fabric_what_its_peer_is_at() {
         }
         plan
     };
-    let results = run(64, vec![vec![0; 4]; 2], |_| call(Kind::Broadcast, 4), deaf);
+    let results = run(64, vec![vec![0; 4]; 2], |_| call(Collective::Broadcast, 4), deaf);
     let Err(RunError::Failed(Failure::RankFailed { cause, .. })) = &results[0] else { panic!("{results:?}") };
     assert_eq!(cause, "stalled, waiting for [1]");
 }
@@ -249,6 +249,6 @@ fn copies_move_bytes_inside_a_rank_as_they_arrive() {
         }
         plan
     };
-    let results = run(40, vec![vec![1, 2, 3, 4, 0, 0, 0, 0], vec![0; 8]], |_| call(Kind::Alltoall, 8), plan);
+    let results = run(40, vec![vec![1, 2, 3, 4, 0, 0, 0, 0], vec![0; 8]], |_| call(Collective::Alltoall, 8), plan);
     assert_eq!(results[1].as_ref().unwrap(), &[1, 2, 3, 4, 1, 2, 3, 4]);
 }
