@@ -1,0 +1,85 @@
+# Needs Python >= 3.11 (with venv), a Rust toolchain, GNU make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check format bench lock clean
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+# One interpreter for every cargo command: another one would make pyo3, and all that stands on it, compile again.
+export PYO3_PYTHON := $(CURDIR)/$(PYTHON)
+unexport PYTHONPATH PYTHONHOME
+
+RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+CARGO_LOG := target/cargo-test.log
+PYTEST_LOG := target/pytest.log
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.built ## Make .venv, install the locked packages, build the native module
+
+demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
+	$(VENV)/bin/python examples/demo.py
+
+test: setup ## Run every test, Rust and Python
+	@mkdir -p target; status=0; \
+	cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(CARGO_LOG) || status=1; \
+	$(PYTHON) -m pytest 2>&1 | tee $(PYTEST_LOG) || status=1; \
+	echo; \
+	awk '/^test result:/ { passed += $$4; failed += $$6; suites += 1 } \
+	    END { printf "cargo test: %d passed, %d failed in %d suites\n", passed, failed, suites }' $(CARGO_LOG); \
+	grep -E '^(error|test .* FAILED$$)' $(CARGO_LOG) || true; \
+	tail -n 1 $(PYTEST_LOG); \
+	exit $$status
+
+check: setup ## Formatting and lints, Rust and Python
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	$(PYTHON) -m ruff format --check python examples benches
+	$(PYTHON) -m ruff check python examples benches
+
+format: setup ## Format all sources
+	cargo fmt --all
+	$(PYTHON) -m ruff format python examples benches
+
+bench: $(VENV)/.bench ## Measure, each figure beside its peer and its limit
+	$(PYTHON) benches/run.py
+
+lock: setup ## Resolve requirements*.lock anew
+	$(PYTHON) -m pip install --quiet 'uv>=0.5'
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade --output-file requirements.lock
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra bench --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --constraint requirements.lock --upgrade --output-file requirements-bench.lock
+
+clean: ## Remove everything that was made
+	rm -rf $(VENV) target dist result python/ripieno/*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A name on the path may be a shim without an interpreter behind it, so each is asked for its version.
+$(VENV)/.python:
+	@for python in $${PYTHON3:-} python3.13 python3.12 python3.11 python3; do \
+	    if $$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "$$python -m venv $(VENV)"; \
+	        $$python -m venv --clear $(VENV) && touch $@ && exit 0; \
+	    fi; \
+	done; \
+	echo "No Python >= 3.11 with the venv module was found: install one, or name it: make setup PYTHON3=/path/to/python3" >&2; \
+	exit 1
+
+$(VENV)/.locked: requirements.lock | $(VENV)/.python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
+	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
+	$(PYTHON) -m maturin develop --release --locked --quiet --skip-install-deps
+	@touch $@
+
+$(VENV)/.bench: requirements-bench.lock $(VENV)/.built
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
