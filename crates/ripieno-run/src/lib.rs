@@ -6,6 +6,7 @@ pub mod call;
 pub mod executor;
 pub mod fabric;
 pub mod link;
+pub mod membership;
 pub mod reduction;
 
 pub use call::{Call, Element, HEADER_BYTES, Header};

@@ -1,0 +1,323 @@
+//! The machine of rank 0: it hears everybody, and the first failure it hears of is the job's.
+
+use super::inquiry::{Inquiry, describe};
+use super::message::WireHeader;
+use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
+use crate::call::{Call, Header};
+use crate::fabric::Failure;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const HUB: usize = 0;
+
+/// How long a rank whose link closed has to die, or to say why, before its link alone convicts it.
+pub(super) const GRACE: Duration = Duration::from_millis(1000);
+/// How long a mismatch waits for the calls of ranks that have not answered.
+pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
+/// A rank is not asked about one collective again within this time.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// How many collectives are inquired into at a time; the oldest is dropped for a new one.
+const INQUIRIES_MAX: usize = 8;
+
+/// Where a rank stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Standing {
+    /// It has not come.
+    Awaited,
+    /// It takes part.
+    Present,
+    /// It has left in good order after this collective.
+    Left(Option<Header>),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    standing: Standing,
+    heard: Duration,
+}
+
+/// The machine of rank 0.
+pub struct Hub {
+    hosts: Vec<String>,
+    members: Vec<Member>,
+    present_count: usize,
+    awaited_count: usize,
+    join_deadline: Duration,
+    join_timeout: Duration,
+    pulse: Pulse,
+    suspects: BTreeMap<usize, (Duration, Failure)>,
+    inquiries: BTreeMap<u64, Inquiry>,
+    failure: Option<Failure>,
+}
+
+impl Hub {
+    /// The machine of rank 0, to which nobody has come yet.
+    pub fn new(hosts: Vec<String>, timing: Timing, now: Duration) -> Hub {
+        let member = Member { standing: Standing::Awaited, heard: now };
+        let mut members = vec![member; hosts.len()];
+        members[HUB].standing = Standing::Present;
+        Hub {
+            awaited_count: members.len() - 1,
+            present_count: 0,
+            members,
+            hosts,
+            join_deadline: now + timing.join_timeout,
+            join_timeout: timing.join_timeout,
+            pulse: Pulse::new(now, timing),
+            suspects: BTreeMap::new(),
+            inquiries: BTreeMap::new(),
+            failure: None,
+        }
+    }
+
+    /// When the machine wants its next tick.
+    pub fn next_tick(&self) -> Duration {
+        let suspects = self.suspects.values().map(|(due, _)| *due);
+        let inquiries = self.inquiries.values().filter_map(|inquiry| inquiry.due);
+        suspects.chain(inquiries).fold(self.pulse.next_check, Duration::min)
+    }
+
+    /// Takes an event.
+    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
+        if self.pulse.stood_still(now) {
+            self.members.iter_mut().for_each(|member| member.heard = now);
+        }
+        match event {
+            Event::Connected { peer } => self.admit(now, peer),
+            Event::Received { peer, message } => {
+                self.members[peer].heard = now;
+                self.receive(now, peer, message, history)
+            }
+            Event::Closed { peer, cause } => match self.members[peer].standing {
+                Standing::Present => self.fail(rank_failed(peer, &self.hosts, cause)),
+                Standing::Awaited | Standing::Left(_) => vec![],
+            },
+            Event::Request(request) => self.request(now, request, history),
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    fn admit(&mut self, now: Duration, peer: usize) -> Vec<Output> {
+        if self.members[peer].standing != Standing::Awaited {
+            return vec![];
+        }
+        self.members[peer] = Member { standing: Standing::Present, heard: now };
+        self.present_count += 1;
+        self.awaited_count -= 1;
+        if let Some(failure) = self.failure.clone() {
+            return vec![Output::Send { to: peer, message: Message::Failed(failure) }];
+        }
+        if self.awaited_count > 0 {
+            return vec![];
+        }
+        let mut outputs = self.tell_all(&Message::Complete);
+        outputs.push(Output::Complete);
+        outputs
+    }
+
+    fn receive(&mut self, now: Duration, from: usize, message: Message, history: &History) -> Vec<Output> {
+        match message {
+            Message::Report(failure) => self.fail(failure),
+            Message::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
+            Message::Stalled { header, peers } => {
+                let peers: Vec<usize> = peers.iter().map(|&peer| peer as usize).collect();
+                self.stalled(now, from, header.0, &peers, history)
+            }
+            Message::Answer { sequence, header } => self.answer(now, from, sequence, header.map(|header| header.0)),
+            Message::Goodbye { last } => self.part_with(from, last.map(|header| header.0)),
+            _ => vec![],
+        }
+    }
+
+    fn request(&mut self, now: Duration, request: Request, history: &History) -> Vec<Output> {
+        match request {
+            Request::Report(failure) => self.fail(failure),
+            Request::Suspect { peer, cause } => self.suspect(now, HUB, peer, &cause),
+            Request::Stalled { header, peers } => self.stalled(now, HUB, header, &peers, history),
+            Request::Leave => {
+                self.members[HUB].standing = Standing::Left(history.last());
+                let mut outputs = self.tell_all(&Message::Goodbye { last: history.last().map(WireHeader) });
+                outputs.extend(self.finished());
+                outputs
+            }
+        }
+    }
+
+    fn part_with(&mut self, peer: usize, last: Option<Header>) -> Vec<Output> {
+        if self.members[peer].standing == Standing::Present {
+            self.members[peer].standing = Standing::Left(last);
+            self.present_count -= 1;
+        }
+        self.finished().into_iter().collect()
+    }
+
+    fn finished(&self) -> Option<Output> {
+        let hub_left = matches!(self.members[HUB].standing, Standing::Left(_));
+        let nobody_works = self.present_count == 0 || self.failure.is_some();
+        (hub_left && nobody_works && self.awaited_count == 0).then_some(Output::Finished)
+    }
+
+    fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<Output> {
+        match self.members.get(peer).map(|member| member.standing) {
+            Some(Standing::Left(last)) => {
+                let cause = format!("left the job while rank {from} still needed it ({})", name_last(last));
+                self.fail(rank_failed(peer, &self.hosts, cause))
+            }
+            Some(_) => {
+                let cause = format!("its link to rank {from} closed: {cause}");
+                let failure = rank_failed(peer, &self.hosts, cause);
+                self.suspects.entry(peer).or_insert((now + GRACE, failure));
+                vec![]
+            }
+            None => vec![],
+        }
+    }
+
+    fn stalled(
+        &mut self,
+        now: Duration,
+        from: usize,
+        header: Header,
+        peers: &[usize],
+        history: &History,
+    ) -> Vec<Output> {
+        let sequence = header.sequence;
+        let world_size = self.members.len();
+        let mut outputs = self.learn(now, from, header);
+        for &peer in peers.iter().filter(|&&peer| peer < world_size) {
+            match self.members[peer].standing {
+                Standing::Left(last) if last.is_none_or(|last| last.sequence < sequence) => {
+                    let cause = format!("left the job before collective {sequence} ({})", name_last(last));
+                    outputs.extend(self.fail(rank_failed(peer, &self.hosts, cause)));
+                }
+                Standing::Left(Some(last)) if last.sequence == sequence => outputs.extend(self.learn(now, peer, last)),
+                Standing::Present if peer != HUB => outputs.extend(self.ask(now, sequence, peer)),
+                _ => {}
+            }
+        }
+        if let Some(own) = history.at(sequence) {
+            outputs.extend(self.learn(now, HUB, own));
+        }
+        outputs.extend(self.settle(sequence));
+        outputs
+    }
+
+    fn ask(&mut self, now: Duration, sequence: u64, peer: usize) -> Option<Output> {
+        let inquiry = self.inquiries.entry(sequence).or_default();
+        let asked_lately = inquiry.asked.get(&peer).is_some_and(|&asked| now < asked + ASK_AGAIN);
+        if asked_lately || inquiry.calls.contains_key(&peer) {
+            return None;
+        }
+        inquiry.asked.insert(peer, now);
+        Some(Output::Send { to: peer, message: Message::Ask { sequence } })
+    }
+
+    /// Notes a call. When calls begin to differ, all ranks are asked, so that the sentence can name everybody.
+    fn learn(&mut self, now: Duration, rank: usize, header: Header) -> Vec<Output> {
+        let sequence = header.sequence;
+        if !self.inquiries.contains_key(&sequence) && self.inquiries.len() == INQUIRIES_MAX {
+            self.inquiries.pop_first();
+        }
+        let inquiry = self.inquiries.entry(sequence).or_default();
+        inquiry.learn(rank, header.call);
+        if !inquiry.differs() || inquiry.due.is_some() || self.failure.is_some() {
+            return vec![];
+        }
+        inquiry.due = Some(now + ANSWER_WAIT);
+        let present = (1..self.members.len()).filter(|&peer| self.members[peer].standing == Standing::Present);
+        let present: Vec<usize> = present.collect();
+        present.into_iter().filter_map(|peer| self.ask(now, sequence, peer)).collect()
+    }
+
+    fn answer(&mut self, now: Duration, from: usize, sequence: u64, header: Option<Header>) -> Vec<Output> {
+        let mut outputs = match header {
+            Some(header) if header.sequence == sequence => self.learn(now, from, header),
+            _ => vec![],
+        };
+        if let Some(inquiry) = self.inquiries.get_mut(&sequence) {
+            // Once calls differ nobody waits for a rank that has not come so far.
+            if inquiry.due.is_some() {
+                inquiry.asked.remove(&from);
+            }
+        }
+        outputs.extend(self.settle(sequence));
+        outputs
+    }
+
+    /// Tells the mismatch, if there is one and everybody asked has answered.
+    fn settle(&mut self, sequence: u64) -> Vec<Output> {
+        let inquiry = self.inquiries.get(&sequence);
+        let settled = inquiry.filter(|inquiry| inquiry.due.is_some() && inquiry.asked.is_empty());
+        let calls = settled.map(|inquiry| inquiry.calls.clone());
+        calls.map(|calls| self.tell_mismatch(sequence, &calls)).unwrap_or_default()
+    }
+
+    fn tell_mismatch(&mut self, sequence: u64, calls: &BTreeMap<usize, Call>) -> Vec<Output> {
+        self.inquiries.remove(&sequence);
+        self.fail(Failure::Mismatch { description: describe(sequence, calls) })
+    }
+
+    fn tick(&mut self, now: Duration) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        let due = self.inquiries.iter().find(|(_, inquiry)| inquiry.due.is_some_and(|due| due <= now));
+        if let Some((sequence, calls)) = due.map(|(&sequence, inquiry)| (sequence, inquiry.calls.clone())) {
+            outputs.extend(self.tell_mismatch(sequence, &calls));
+        }
+        let due = self.suspects.iter().find(|(_, (due, _))| *due <= now).map(|(&peer, _)| peer);
+        if let Some((_, failure)) = due.and_then(|peer| self.suspects.remove(&peer)) {
+            outputs.extend(self.fail(failure));
+        }
+        if self.pulse.check_is_due(now) {
+            outputs.extend(self.check(now));
+        }
+        if self.pulse.beat_is_due(now) {
+            outputs.extend(self.tell_all(&Message::Heartbeat));
+        }
+        outputs
+    }
+
+    fn check(&mut self, now: Duration) -> Vec<Output> {
+        let late = self.awaited_count > 0 && now >= self.join_deadline;
+        if late && self.failure.is_none() {
+            let missing = self.members.iter().position(|member| member.standing == Standing::Awaited);
+            let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
+            return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
+        }
+        let timeout = self.pulse.timing.heartbeat_timeout;
+        let silence = |member: &Member| now.saturating_sub(member.heard);
+        let dead = self
+            .members
+            .iter()
+            .enumerate()
+            .skip(1)
+            .find(|(_, member)| member.standing == Standing::Present && silence(member) > timeout);
+        let dead = dead.map(|(rank, member)| silent(rank, &self.hosts, silence(member)));
+        dead.map(|failure| self.fail(failure)).unwrap_or_default()
+    }
+
+    /// The first failure is the job's: told to all, once.
+    fn fail(&mut self, failure: Failure) -> Vec<Output> {
+        if self.failure.is_some() {
+            return vec![];
+        }
+        self.failure = Some(failure.clone());
+        self.suspects.clear();
+        self.inquiries.clear();
+        let mut outputs = self.tell_all(&Message::Failed(failure.clone()));
+        outputs.push(Output::Failed(failure));
+        outputs.extend(self.finished());
+        outputs
+    }
+
+    fn tell_all(&self, message: &Message) -> Vec<Output> {
+        let present = |rank: &usize| self.members[*rank].standing == Standing::Present;
+        (1..self.members.len()).filter(present).map(|to| Output::Send { to, message: message.clone() }).collect()
+    }
+}
+
+fn name_last(last: Option<Header>) -> String {
+    match last {
+        Some(last) => format!("its last was collective {}, {}", last.sequence, last.call),
+        None => "it took part in none".to_string(),
+    }
+}

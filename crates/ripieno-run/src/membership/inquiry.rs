@@ -1,0 +1,91 @@
+//! Who called what under one number: found by asking, told as one sentence.
+
+use crate::call::Call;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What is known of one collective.
+#[derive(Debug, Default)]
+pub(super) struct Inquiry {
+    /// What ranks said they called.
+    pub calls: BTreeMap<usize, Call>,
+    /// When ranks were asked last.
+    pub asked: BTreeMap<usize, Duration>,
+    /// Once calls differ: when to tell, even if ranks have not answered.
+    pub due: Option<Duration>,
+}
+
+impl Inquiry {
+    /// Notes what `rank` called.
+    pub fn learn(&mut self, rank: usize, call: Call) {
+        self.calls.insert(rank, call);
+        self.asked.remove(&rank);
+    }
+
+    /// Whether two ranks called different things.
+    pub fn differs(&self) -> bool {
+        let mut calls = self.calls.values();
+        calls.next().is_some_and(|first| calls.any(|other| other != first))
+    }
+}
+
+/// `collective 7: rank 0 called allreduce(float32 × 10, sum, algorithm 1); rank 1 called barrier`: every rank known and
+/// its call, ranks with equal calls together.
+pub fn describe(sequence: u64, calls: &BTreeMap<usize, Call>) -> String {
+    let mut groups: Vec<(Call, Vec<usize>)> = Vec::new();
+    for (&rank, &call) in calls {
+        match groups.iter_mut().find(|(known, _)| *known == call) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((call, vec![rank])),
+        }
+    }
+    let parts: Vec<String> =
+        groups.iter().map(|(call, ranks)| format!("{} called {call}", name_ranks(ranks))).collect();
+    format!("collective {sequence}: {}", parts.join("; "))
+}
+
+/// `rank 3`, or `ranks 0-2, 5`.
+fn name_ranks(ranks: &[usize]) -> String {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for &rank in ranks {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => runs.push((rank, rank)),
+        }
+    }
+    let names: Vec<String> = runs
+        .iter()
+        .map(|&(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .collect();
+    format!("rank{} {}", if ranks.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::call::{Element, Header};
+    use ripieno_plan::Collective;
+    use ripieno_plan::Op;
+
+    pub fn call(collective: Collective, element_count: u64) -> Call {
+        let op = (collective == Collective::Allreduce).then_some(Op::Sum);
+        Call { collective, algorithm: 0, element: Element::F32, op, root: 0, element_count, counts_hash: 0 }
+    }
+
+    pub fn barrier(sequence: u64) -> Header {
+        Header { sequence, call: call(Collective::Barrier, 0) }
+    }
+
+    pub fn allreduce(sequence: u64) -> Header {
+        Header { sequence, call: call(Collective::Allreduce, 10) }
+    }
+
+    #[test]
+    fn a_mismatch_names_every_rank_and_its_call() {
+        let calls = [(0, 7), (1, 7), (2, 7), (4, 7)].map(|(rank, s)| (rank, allreduce(s).call)).into_iter();
+        let calls: BTreeMap<usize, Call> = calls.chain([(3, barrier(7).call)]).collect();
+        let (allreduce, barrier) = (allreduce(7).call, barrier(7).call);
+        let expected = format!("collective 7: ranks 0-2, 4 called {allreduce}; rank 3 called {barrier}");
+        assert_eq!(describe(7, &calls), expected);
+    }
+}

@@ -1,0 +1,197 @@
+//! Membership: who is alive, who called what, and which failure is the job's.
+//!
+//! A star: every rank holds one connection to rank 0. Rank 0 runs the [`Hub`], the others a [`Spoke`]: state machines
+//! that take events and the time, and give back messages to send and verdicts. The first failure that reaches the hub is
+//! the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat timeout; a failure
+//! reaches everybody in two hops. Needs connections that keep order and tell when the other end is gone.
+
+mod history;
+mod hub;
+mod inquiry;
+mod message;
+mod spoke;
+#[cfg(test)]
+mod tests;
+
+pub use history::{History, REMEMBERED};
+pub use hub::Hub;
+pub use inquiry::describe;
+pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
+pub use spoke::Spoke;
+
+use crate::call::Header;
+use crate::fabric::Failure;
+use std::time::Duration;
+
+/// The times of the protocol.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// How long the hub waits for the last rank to come.
+    pub join_timeout: Duration,
+    /// A rank silent for this long has failed.
+    pub heartbeat_timeout: Duration,
+}
+
+impl Timing {
+    /// Time between two heartbeats.
+    pub fn heartbeat_interval(&self) -> Duration {
+        self.heartbeat_timeout / 4
+    }
+
+    /// Time between two looks at who is silent.
+    pub fn check_interval(&self) -> Duration {
+        self.heartbeat_timeout / 16
+    }
+}
+
+/// What happens to a machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A connection to `peer` stands and is authenticated.
+    Connected {
+        /// The rank at the other end.
+        peer: usize,
+    },
+    /// A message came.
+    Received {
+        /// From this rank.
+        peer: usize,
+        /// The message.
+        message: Message,
+    },
+    /// The connection to `peer` is gone.
+    Closed {
+        /// The rank at the other end.
+        peer: usize,
+        /// What the operating system said, as the cause of a failure.
+        cause: String,
+    },
+    /// This rank asks for something.
+    Request(Request),
+    /// Time has passed.
+    Tick,
+}
+
+/// What a rank asks of its machine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// This rank saw `Failure` first.
+    Report(Failure),
+    /// The link to `peer` closed.
+    Suspect {
+        /// The rank at the other end.
+        peer: usize,
+        /// What the link said.
+        cause: String,
+    },
+    /// This rank waits in a collective for these peers.
+    Stalled {
+        /// The collective.
+        header: Header,
+        /// Who is waited for.
+        peers: Vec<usize>,
+    },
+    /// This rank leaves in good order.
+    Leave,
+}
+
+/// What a machine wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Send `message` to `to`.
+    Send {
+        /// The receiver.
+        to: usize,
+        /// What to send.
+        message: Message,
+    },
+    /// Every rank has come.
+    Complete,
+    /// The job has failed; given once.
+    Failed(Failure),
+    /// This rank has left and nobody needs its machine any more.
+    Finished,
+}
+
+/// Either machine.
+pub enum Membership {
+    /// Rank 0's.
+    Hub(Hub),
+    /// Any other rank's.
+    Spoke(Spoke),
+}
+
+impl Membership {
+    /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names.
+    pub fn new(rank: usize, hosts: Vec<String>, timing: Timing, now: Duration) -> Membership {
+        match rank {
+            0 => Membership::Hub(Hub::new(hosts, timing, now)),
+            _ => Membership::Spoke(Spoke::new(rank, hosts, timing, now)),
+        }
+    }
+
+    /// Takes an event; `history` holds this rank's own latest collectives.
+    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
+        match self {
+            Membership::Hub(hub) => hub.handle(now, event, history),
+            Membership::Spoke(spoke) => spoke.handle(now, event, history),
+        }
+    }
+
+    /// When the machine wants its next tick.
+    pub fn next_tick(&self) -> Duration {
+        match self {
+            Membership::Hub(hub) => hub.next_tick(),
+            Membership::Spoke(spoke) => spoke.next_tick(),
+        }
+    }
+}
+
+/// The failure of a rank, without a traceback.
+fn rank_failed(rank: usize, hosts: &[String], cause: impl Into<String>) -> Failure {
+    let host = hosts.get(rank).cloned().unwrap_or_default();
+    Failure::RankFailed { rank, host, cause: cause.into(), traceback: String::new() }
+}
+
+/// The failure of a rank that was silent for `silence`.
+fn silent(rank: usize, hosts: &[String], silence: Duration) -> Failure {
+    rank_failed(rank, hosts, format!("no heartbeat for {:.1} s", silence.as_secs_f64()))
+}
+
+/// A machine's own clockwork: when to beat, when to check the others, and whether this very process stood still (stopped,
+/// or its computer asleep), because then it cannot judge the silence of others for the time that it did not listen.
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    timing: Timing,
+    last_event: Duration,
+    next_check: Duration,
+    next_beat: Duration,
+}
+
+impl Pulse {
+    fn new(now: Duration, timing: Timing) -> Pulse {
+        Pulse { timing, last_event: now, next_check: now + timing.check_interval(), next_beat: now }
+    }
+
+    fn stood_still(&mut self, now: Duration) -> bool {
+        let gap = now.saturating_sub(self.last_event);
+        self.last_event = now;
+        gap > self.timing.heartbeat_timeout / 2
+    }
+
+    fn check_is_due(&mut self, now: Duration) -> bool {
+        let due = now >= self.next_check;
+        if due {
+            self.next_check = now + self.timing.check_interval();
+        }
+        due
+    }
+
+    fn beat_is_due(&mut self, now: Duration) -> bool {
+        let due = now >= self.next_beat;
+        if due {
+            self.next_beat = now + self.timing.heartbeat_interval();
+        }
+        due
+    }
+}

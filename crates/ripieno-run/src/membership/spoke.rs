@@ -1,0 +1,138 @@
+//! The machine of every rank but 0: one connection, to the hub.
+
+use super::message::WireHeader;
+use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
+use crate::fabric::Failure;
+use std::time::Duration;
+
+const HUB: usize = 0;
+
+/// What a spoke knows of its hub.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bond {
+    /// The connection stands.
+    Held,
+    /// The hub has left in good order but still watches.
+    Lingering,
+    /// The hub is gone in good order: nobody watches any more, and a closed link is all that tells of a death.
+    Alone,
+}
+
+/// The machine of every rank but 0.
+pub struct Spoke {
+    rank: usize,
+    hosts: Vec<String>,
+    bond: Bond,
+    heard: Duration,
+    pulse: Pulse,
+    failure: Option<Failure>,
+}
+
+impl Spoke {
+    /// The machine of `rank`, whose connection to the hub stands.
+    pub fn new(rank: usize, hosts: Vec<String>, timing: Timing, now: Duration) -> Spoke {
+        Spoke { rank, hosts, bond: Bond::Held, heard: now, pulse: Pulse::new(now, timing), failure: None }
+    }
+
+    /// When the machine wants its next tick.
+    pub fn next_tick(&self) -> Duration {
+        if self.bond == Bond::Alone { Duration::MAX } else { self.pulse.next_check }
+    }
+
+    /// Takes an event.
+    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
+        if self.pulse.stood_still(now) {
+            self.heard = now;
+        }
+        match event {
+            Event::Connected { .. } => vec![],
+            Event::Received { message, .. } => {
+                self.heard = now;
+                self.receive(message, history)
+            }
+            Event::Closed { cause, .. } => self.lose_hub(cause),
+            Event::Request(request) => self.request(request, history),
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    fn receive(&mut self, message: Message, history: &History) -> Vec<Output> {
+        match message {
+            Message::Complete => vec![Output::Complete],
+            Message::Failed(failure) => self.fail(failure),
+            Message::Ask { sequence } => {
+                let header = history.at(sequence).map(WireHeader);
+                send(Message::Answer { sequence, header })
+            }
+            Message::Goodbye { .. } => {
+                self.bond = Bond::Lingering;
+                vec![]
+            }
+            _ => vec![],
+        }
+    }
+
+    fn lose_hub(&mut self, cause: String) -> Vec<Output> {
+        match self.bond {
+            Bond::Held => self.fail(rank_failed(HUB, &self.hosts, cause)),
+            Bond::Lingering | Bond::Alone => {
+                self.bond = Bond::Alone;
+                vec![]
+            }
+        }
+    }
+
+    fn request(&mut self, request: Request, history: &History) -> Vec<Output> {
+        if self.failure.is_some() && request != Request::Leave {
+            return vec![];
+        }
+        match (request, self.bond == Bond::Alone) {
+            (Request::Report(failure), false) => send(Message::Report(failure)),
+            (Request::Report(failure), true) => self.fail(failure),
+            (Request::Suspect { peer, cause }, false) => send(Message::Suspect { peer: peer as u32, cause }),
+            (Request::Suspect { peer, cause }, true) => {
+                let cause = format!("its link to rank {} closed: {cause}", self.rank);
+                self.fail(rank_failed(peer, &self.hosts, cause))
+            }
+            (Request::Stalled { header, peers }, false) => {
+                let peers = peers.iter().map(|&peer| peer as u32).collect();
+                send(Message::Stalled { header: WireHeader(header), peers })
+            }
+            (Request::Stalled { .. }, true) => vec![],
+            (Request::Leave, false) => {
+                let goodbye = Message::Goodbye { last: history.last().map(WireHeader) };
+                vec![Output::Send { to: HUB, message: goodbye }, Output::Finished]
+            }
+            (Request::Leave, true) => vec![Output::Finished],
+        }
+    }
+
+    fn tick(&mut self, now: Duration) -> Vec<Output> {
+        if self.bond == Bond::Alone || !self.pulse.check_is_due(now) {
+            return vec![];
+        }
+        let silence = now.saturating_sub(self.heard);
+        if silence > self.pulse.timing.heartbeat_timeout {
+            return match self.bond {
+                Bond::Held => self.fail(silent(HUB, &self.hosts, silence)),
+                Bond::Lingering | Bond::Alone => {
+                    self.bond = Bond::Alone;
+                    vec![]
+                }
+            };
+        }
+        if self.pulse.beat_is_due(now) { send(Message::Heartbeat) } else { vec![] }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Vec<Output> {
+        if self.failure.is_some() {
+            return vec![];
+        }
+        self.failure = Some(failure.clone());
+        vec![Output::Failed(failure)]
+    }
+}
+
+fn send(message: Message) -> Vec<Output> {
+    vec![Output::Send { to: HUB, message }]
+}

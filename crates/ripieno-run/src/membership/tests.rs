@@ -1,0 +1,311 @@
+//! The promises of the protocol, on a world of machines whose messages and clock the test holds.
+
+use super::inquiry::tests::{allreduce, barrier};
+use super::*;
+use std::collections::VecDeque;
+
+struct World {
+    now: Duration,
+    ranks: Vec<(Membership, History)>,
+    wire: VecDeque<(usize, usize, Message)>,
+    completed: Vec<bool>,
+    finished: Vec<bool>,
+    failures: Vec<Option<Failure>>,
+    /// Ranks that neither run nor answer.
+    frozen: Vec<usize>,
+}
+
+const TIMING: Timing = Timing { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
+
+impl World {
+    fn new(world_size: usize) -> World {
+        let hosts: Vec<String> = (0..world_size).map(|rank| format!("host{rank}")).collect();
+        let machine = |rank| (Membership::new(rank, hosts.clone(), TIMING, Duration::ZERO), History::default());
+        World {
+            now: Duration::ZERO,
+            ranks: (0..world_size).map(machine).collect(),
+            wire: VecDeque::new(),
+            completed: vec![false; world_size],
+            finished: vec![false; world_size],
+            failures: vec![None; world_size],
+            frozen: vec![],
+        }
+    }
+
+    fn met(world_size: usize) -> World {
+        let mut world = World::new(world_size);
+        (1..world_size).for_each(|peer| world.event(0, Event::Connected { peer }));
+        world.deliver();
+        world
+    }
+
+    fn event(&mut self, rank: usize, event: Event) {
+        let (machine, history) = &mut self.ranks[rank];
+        for output in machine.handle(self.now, event, history) {
+            match output {
+                Output::Send { to, message } => self.wire.push_back((rank, to, message)),
+                Output::Complete => self.completed[rank] = true,
+                Output::Finished => self.finished[rank] = true,
+                Output::Failed(failure) => {
+                    assert_eq!(self.failures[rank], None, "a verdict is given once");
+                    self.failures[rank] = Some(failure);
+                }
+            }
+        }
+    }
+
+    fn request(&mut self, rank: usize, request: Request) {
+        self.event(rank, Event::Request(request));
+        self.deliver();
+    }
+
+    /// Every message goes through its bytes; frozen ranks get none.
+    fn deliver(&mut self) {
+        while let Some((peer, to, message)) = self.wire.pop_front() {
+            let mut inbox = Inbox::default();
+            inbox.push(&message.encode());
+            let message = inbox.pop().unwrap().unwrap();
+            if !self.frozen.contains(&to) && !self.finished[to] {
+                self.event(to, Event::Received { peer, message });
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            let awake: Vec<usize> = (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect();
+            let next = awake.iter().map(|&rank| self.ranks[rank].0.next_tick()).min().unwrap();
+            self.now = next.clamp(self.now + Duration::from_millis(1), end);
+            awake.iter().for_each(|&rank| self.event(rank, Event::Tick));
+            self.deliver();
+        }
+    }
+
+    fn enter(&mut self, rank: usize, header: Header) {
+        self.ranks[rank].1.enter(header);
+    }
+
+    fn dies(&mut self, rank: usize) {
+        self.frozen.push(rank);
+        let closed = |peer| Event::Closed { peer, cause: "its process ended".into() };
+        if rank == 0 {
+            (1..self.ranks.len()).for_each(|other| self.event(other, closed(0)));
+        } else {
+            self.event(0, closed(rank));
+        }
+        self.deliver();
+    }
+
+    #[track_caller]
+    fn assert_all_blame(&self, culprit: usize, text: &str) {
+        for rank in (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)) {
+            let Some(Failure::RankFailed { rank: blamed, host, cause, .. }) = &self.failures[rank] else {
+                panic!("rank {rank} has no failed rank but {:?}", self.failures[rank])
+            };
+            assert_eq!((*blamed, host.as_str()), (culprit, format!("host{culprit}").as_str()));
+            assert!(cause.contains(text), "{cause}");
+        }
+    }
+}
+
+fn raised(rank: usize) -> Failure {
+    rank_failed(rank, &["host0".into(), "host1".into(), "host2".into()], "ValueError: no")
+}
+
+#[test]
+fn the_meeting_is_complete_when_the_last_rank_has_come() {
+    let mut world = World::new(3);
+    world.event(0, Event::Connected { peer: 2 });
+    world.deliver();
+    assert_eq!(world.completed, [false; 3]);
+
+    world.event(0, Event::Connected { peer: 1 });
+    world.deliver();
+    assert_eq!(world.completed, [true; 3]);
+}
+
+#[test]
+fn a_rank_that_never_comes_fails_the_others() {
+    let mut world = World::new(3);
+    world.event(0, Event::Connected { peer: 1 });
+    world.frozen.push(2);
+    world.pass(Duration::from_millis(5100));
+    world.assert_all_blame(2, "did not come within 5.0 s");
+}
+
+#[test]
+fn a_healthy_world_stays_healthy() {
+    let mut world = World::met(5);
+    world.pass(Duration::from_secs(60));
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn a_death_reaches_everybody_whoever_dies() {
+    for world_size in 2..=5 {
+        for culprit in 0..world_size {
+            let mut world = World::met(world_size);
+            world.dies(culprit);
+            world.assert_all_blame(culprit, "its process ended");
+        }
+    }
+}
+
+#[test]
+fn silence_is_found_within_the_timeout_and_an_eighth() {
+    for culprit in 0..3 {
+        let mut world = World::met(3);
+        world.pass(Duration::from_secs(3));
+        world.frozen.push(culprit);
+        world.pass(Duration::from_millis(1125));
+        world.assert_all_blame(culprit, "no heartbeat for 1.");
+    }
+}
+
+#[test]
+fn a_hub_that_stood_still_blames_nobody() {
+    let mut world = World::met(3);
+    world.pass(Duration::from_secs(1));
+    world.now += Duration::from_secs(30);
+    world.event(0, Event::Tick);
+    world.wire.clear();
+    assert_eq!(world.failures[0], None);
+}
+
+#[test]
+fn a_rank_that_reports_and_then_dies_is_blamed_with_its_report() {
+    let mut world = World::met(3);
+    world.request(1, Request::Report(raised(1)));
+    world.dies(1);
+    world.dies(2);
+    assert_eq!(world.failures[0], Some(raised(1)));
+}
+
+#[test]
+fn the_first_failure_is_everybodys() {
+    let mut world = World::met(3);
+    world.event(2, Event::Request(Request::Report(raised(2))));
+    world.event(1, Event::Request(Request::Report(raised(1))));
+    world.deliver();
+    assert!(world.failures.iter().all(|failure| *failure == Some(raised(2))));
+}
+
+#[test]
+fn a_closed_link_waits_for_the_culprits_own_words() {
+    let mut world = World::met(3);
+    world.request(2, Request::Suspect { peer: 1, cause: "reset".into() });
+    assert!(world.failures.iter().all(Option::is_none));
+    world.request(1, Request::Report(raised(1)));
+    assert!(world.failures.iter().all(|failure| *failure == Some(raised(1))));
+}
+
+#[test]
+fn a_closed_link_alone_convicts_after_the_grace() {
+    let mut world = World::met(3);
+    world.request(2, Request::Suspect { peer: 1, cause: "reset".into() });
+    world.pass(hub::GRACE);
+    world.assert_all_blame(1, "its link to rank 2 closed: reset");
+}
+
+#[test]
+fn a_mismatch_names_every_rank_that_has_called() {
+    let mut world = World::met(4);
+    for rank in [0, 1, 3] {
+        world.enter(rank, allreduce(7));
+    }
+    world.enter(2, barrier(7));
+    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2] });
+    let called = format!("ranks 0-1, 3 called {}; rank 2 called {}", allreduce(7).call, barrier(7).call);
+    let mismatch = Failure::Mismatch { description: format!("collective 7: {called}") };
+    assert!(world.failures.iter().all(|failure| *failure == Some(mismatch.clone())), "{:?}", world.failures);
+}
+
+#[test]
+fn a_mismatch_with_the_hub_is_found_from_either_side() {
+    for asker in 0..2 {
+        let mut world = World::met(2);
+        world.enter(0, allreduce(0));
+        world.enter(1, barrier(0));
+        let header = world.ranks[asker].1.at(0).unwrap();
+        world.request(asker, Request::Stalled { header, peers: vec![1 - asker] });
+        assert!(matches!(world.failures[asker], Some(Failure::Mismatch { .. })));
+    }
+}
+
+#[test]
+fn a_mismatch_does_not_wait_for_the_silent() {
+    let mut world = World::met(4);
+    world.enter(1, allreduce(7));
+    world.enter(2, barrier(7));
+    world.frozen.push(3);
+    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2] });
+    assert_eq!(world.failures[0], None);
+    world.pass(hub::ANSWER_WAIT);
+    assert!(matches!(world.failures[0], Some(Failure::Mismatch { .. })));
+}
+
+#[test]
+fn a_late_rank_is_just_late() {
+    let mut world = World::met(3);
+    world.enter(1, allreduce(7));
+    world.enter(2, barrier(6));
+    for _ in 0..10 {
+        world.request(1, Request::Stalled { header: allreduce(7), peers: vec![0, 2] });
+        world.pass(Duration::from_secs(1));
+    }
+    world.enter(2, allreduce(7));
+    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![0, 2] });
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn leaving_is_no_failure_until_somebody_waits_for_more() {
+    let mut world = World::met(3);
+    for rank in 0..3 {
+        world.enter(rank, barrier(4));
+    }
+    world.request(1, Request::Leave);
+    assert!(world.finished[1]);
+    world.frozen.push(1);
+    world.event(0, Event::Closed { peer: 1, cause: "closed".into() });
+    world.pass(Duration::from_secs(5));
+    // The link still holds what rank 1 sent for collective 4.
+    world.request(2, Request::Stalled { header: barrier(4), peers: vec![1] });
+    assert!(world.failures.iter().all(Option::is_none));
+
+    world.request(2, Request::Stalled { header: barrier(5), peers: vec![1] });
+    world.assert_all_blame(1, "left the job before collective 5 (its last was collective 4, barrier)");
+}
+
+#[test]
+fn a_hub_that_left_watches_until_the_last_has_left() {
+    let mut world = World::met(3);
+    world.request(0, Request::Leave);
+    assert!(!world.finished[0]);
+    world.request(1, Request::Leave);
+    assert!(!world.finished[0]);
+    world.request(2, Request::Leave);
+    assert_eq!(world.finished, [true; 3]);
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn a_hub_that_left_still_tells_of_deaths() {
+    let mut world = World::met(3);
+    world.request(0, Request::Leave);
+    world.dies(1);
+    world.assert_all_blame(1, "its process ended");
+    assert!(world.finished[0]);
+}
+
+#[test]
+fn a_spoke_whose_hub_left_and_went_is_alone_but_sound() {
+    let mut world = World::met(3);
+    world.request(0, Request::Leave);
+    world.dies(0);
+    world.pass(Duration::from_secs(30));
+    assert!(world.failures.iter().all(Option::is_none));
+    world.request(1, Request::Suspect { peer: 2, cause: "reset".into() });
+    assert!(matches!(world.failures[1], Some(Failure::RankFailed { rank: 2, .. })));
+}
