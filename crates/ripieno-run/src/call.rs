@@ -40,7 +40,7 @@ pub struct Call {
     pub op: Option<Op>,
     /// The root, where there is one; the receiver for point-to-point.
     pub root: u32,
-    /// Elements in all.
+    /// Elements in all; 0 where every rank has another count (alltoall).
     pub element_count: u64,
     /// A hash of the counts per rank, where they are given; 0 otherwise.
     pub counts_hash: u64,
@@ -182,6 +182,29 @@ impl std::fmt::Display for Call {
             None => write!(f, ", unknown algorithm {})", self.algorithm),
         }
     }
+}
+
+impl std::fmt::Display for Header {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} as its collective {}", self.call, self.sequence)
+    }
+}
+
+/// Who called what, ordered by rank, for the error that ranks get whose calls differ.
+pub fn describe(calls: &[(usize, Header)]) -> String {
+    let mut calls = calls.to_vec();
+    calls.sort_by_key(|&(rank, _)| rank);
+    let sequence = calls[0].1.sequence;
+    let at_one = calls.iter().all(|(_, header)| header.sequence == sequence);
+    let parts: Vec<String> = calls
+        .iter()
+        .map(|(rank, header)| match at_one {
+            true => format!("rank {rank} called {}", header.call),
+            false => format!("rank {rank} called {header}"),
+        })
+        .collect();
+    let calls = parts.join("; ");
+    if at_one { format!("collective {sequence}: {calls}") } else { calls }
 }
 
 #[cfg(test)]

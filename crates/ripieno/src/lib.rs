@@ -1,1 +1,13 @@
-//! facade
+//! Ripieno: collectives as data, for whoever writes Rust. The Python package stands on this crate.
+//!
+//! A [`Communicator`] is one rank's end of a world of ranks.
+
+mod communicator;
+mod error;
+mod schedules;
+
+pub use communicator::{Communicator, Statistics};
+pub use error::Error;
+pub use ripieno_net as net;
+pub use ripieno_plan::{Algorithm, Collective, Op};
+pub use ripieno_run::{Element, Failure, Memory};

@@ -67,8 +67,8 @@ pub struct Executor {
 struct Cursor {
     /// Index into the lane's steps.
     next: usize,
-    /// Bytes of the header that have left or come.
-    header_bytes: usize,
+    /// Bytes of the preamble that have left or come.
+    preamble_bytes: usize,
     /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
     on_stream: bool,
 }
@@ -94,7 +94,6 @@ impl Executor {
         let mut run = run::Run {
             fabric,
             header,
-            encoded: header.encode(),
             schedule,
             buffers,
             combine,

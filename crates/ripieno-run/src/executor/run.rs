@@ -3,7 +3,7 @@
 use super::memory::{self, Memory};
 use super::schedule::{Schedule, Stream};
 use super::{Cursor, RELAY_UNIT_BYTES, RunError, SEGMENT_BYTES, Traffic};
-use crate::call::{HEADER_BYTES, Header};
+use crate::call::{HEADER_BYTES, Header, describe};
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::{Link, LinkError};
 use crate::reduction::Combine;
@@ -12,7 +12,6 @@ use ripieno_plan::{Operation, Span};
 pub(super) struct Run<'a, 'b> {
     pub fabric: &'a mut dyn Fabric,
     pub header: Header,
-    pub encoded: [u8; HEADER_BYTES],
     pub schedule: &'a Schedule,
     pub buffers: &'a mut [Memory<'b>],
     pub combine: Combine,
@@ -110,8 +109,7 @@ impl Run<'_, '_> {
             cursor: &mut self.cursors[lane],
             passed: self.passed,
             buffers: self.buffers,
-            encoded: &self.encoded,
-            expected: self.header,
+            preamble: Preamble::new(self.header, self.schedule.lanes[lane].length_bytes),
             combine: self.combine,
             traffic: &mut self.traffic,
         };
@@ -124,7 +122,7 @@ impl Run<'_, '_> {
         match moved {
             Ok(moved) => Ok(moved == Moved::Something),
             Err(LaneError::Link(error)) => Err(self.closed(peer, error)),
-            Err(LaneError::Other(theirs)) => Err(self.mismatch(peer, theirs)),
+            Err(LaneError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
         }
     }
 
@@ -160,35 +158,51 @@ impl Run<'_, '_> {
         self.fabric.blame(peer, &cause).into()
     }
 
-    fn mismatch(&mut self, peer: usize, theirs: Option<Header>) -> RunError {
-        let mine = self.header;
-        let rank = self.fabric.rank();
-        let description = match theirs {
-            Some(theirs) if theirs.sequence == mine.sequence => {
-                let mut calls = [(rank, mine.call), (peer, theirs.call)];
-                calls.sort_by_key(|&(rank, _)| rank);
-                let [(a, call_a), (b, call_b)] = calls;
-                format!("collective {}: rank {a} called {call_a}; rank {b} called {call_b}", mine.sequence)
-            }
-            Some(theirs) => format!(
-                "rank {rank} is at its collective {} ({}); rank {peer} is at its collective {} ({})",
-                mine.sequence, mine.call, theirs.sequence, theirs.call
+    fn mismatch(&mut self, lane: usize, peer: usize, theirs: Preamble) -> RunError {
+        let (mine, rank) = (self.header, self.fabric.rank());
+        let description = match theirs.header() {
+            None => format!("rank {rank} called {mine}; what rank {peer} sent is no header of this version"),
+            Some(header) if header == mine => format!(
+                "rank {rank} called {mine} and expects {} bytes of rank {peer}, which sends {}",
+                self.schedule.lanes[lane].length_bytes,
+                theirs.payload_bytes()
             ),
-            None => format!(
-                "rank {rank} is at its collective {} ({}); what rank {peer} sent is no header of this version",
-                mine.sequence, mine.call
-            ),
+            Some(header) => describe(&[(rank, mine), (peer, header)]),
         };
         self.fabric.report(Failure::Mismatch { description });
         self.failure().into()
     }
 }
 
+/// Bytes of a [`Preamble`].
+const PREAMBLE_BYTES: usize = HEADER_BYTES + size_of::<u64>();
+
+/// What travels ahead of the data of one collective on one link: the header, and how many bytes of data follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Preamble([u8; PREAMBLE_BYTES]);
+
+impl Preamble {
+    fn new(header: Header, payload_bytes: usize) -> Preamble {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+        bytes[HEADER_BYTES..].copy_from_slice(&(payload_bytes as u64).to_le_bytes());
+        Preamble(bytes)
+    }
+
+    fn header(&self) -> Option<Header> {
+        Header::decode(self.0.first_chunk().expect("a preamble begins with a header"))
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        u64::from_le_bytes(*self.0.last_chunk().expect("a preamble ends with a length"))
+    }
+}
+
 /// Why a lane stopped for good.
 enum LaneError {
     Link(LinkError),
-    /// The peer's header is another one than expected, or none at all.
-    Other(Option<Header>),
+    /// The peer's preamble is another one than expected.
+    Other(Preamble),
 }
 
 impl From<LinkError> for LaneError {
@@ -205,8 +219,7 @@ struct Lane<'a, 'b> {
     cursor: &'a mut Cursor,
     passed: &'a mut [usize],
     buffers: &'a mut [Memory<'b>],
-    encoded: &'a [u8; HEADER_BYTES],
-    expected: Header,
+    preamble: Preamble,
     combine: Combine,
     traffic: &'a mut Traffic,
 }
@@ -222,7 +235,7 @@ impl Lane<'_, '_> {
             };
             let done = self.passed[index];
             let ready = sendable(done, limit(self.schedule, self.passed, index), span.length_bytes);
-            let head = &self.encoded[self.cursor.header_bytes..];
+            let head = &self.preamble.0[self.cursor.preamble_bytes..];
             if head.is_empty() && ready == done && done < span.length_bytes {
                 self.cursor.on_stream = false;
                 break;
@@ -231,7 +244,7 @@ impl Lane<'_, '_> {
             let offered = head.len() + body.len();
             let taken = if offered == 0 { 0 } else { self.link.send(&[head, body])? };
             let of_head = taken.min(head.len());
-            self.cursor.header_bytes += of_head;
+            self.cursor.preamble_bytes += of_head;
             self.passed[index] += taken - of_head;
             sent_bytes += taken - of_head;
             if taken > 0 {
@@ -255,7 +268,7 @@ impl Lane<'_, '_> {
 
     /// Receives or reduces until nothing is there, an earlier step is in the way, or a segment has come.
     fn take(&mut self) -> Result<Moved, LaneError> {
-        if self.cursor.header_bytes == 0 && !self.take_header()? {
+        if self.cursor.preamble_bytes == 0 && !self.take_preamble()? {
             self.cursor.on_stream = true;
             return Ok(Moved::Nothing);
         }
@@ -294,16 +307,15 @@ impl Lane<'_, '_> {
         Ok(moved)
     }
 
-    /// Takes the peer's header, if it is there, and compares it with this rank's.
-    fn take_header(&mut self) -> Result<bool, LaneError> {
-        let there = self.link.peek(HEADER_BYTES)?;
-        let Some(bytes) = there.first_chunk::<HEADER_BYTES>() else { return Ok(false) };
-        if bytes != self.encoded {
-            let theirs = Header::decode(bytes).filter(|theirs| *theirs != self.expected);
+    /// Takes the peer's preamble, if it is there, and compares it with this rank's.
+    fn take_preamble(&mut self) -> Result<bool, LaneError> {
+        let there = self.link.peek(PREAMBLE_BYTES)?;
+        let Some(theirs) = there.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
+        if theirs != self.preamble {
             return Err(LaneError::Other(theirs));
         }
-        self.link.consume(HEADER_BYTES);
-        self.cursor.header_bytes = HEADER_BYTES;
+        self.link.consume(PREAMBLE_BYTES);
+        self.cursor.preamble_bytes = PREAMBLE_BYTES;
         Ok(true)
     }
 

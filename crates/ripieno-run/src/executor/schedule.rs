@@ -38,6 +38,7 @@ pub(super) struct Dependency {
 pub(super) struct Lane {
     pub stream: Stream,
     pub steps: Vec<usize>,
+    pub length_bytes: usize,
 }
 
 /// What the steps of a lane share.
@@ -82,10 +83,12 @@ impl Schedule {
             Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(from),
             Operation::Copy { .. } => Stream::Local,
         };
-        match self.lanes.iter_mut().find(|lane| lane.stream == stream) {
-            Some(lane) => lane.steps.push(index),
-            None => self.lanes.push(Lane { stream, steps: vec![index] }),
-        }
+        let known = self.lanes.iter().position(|lane| lane.stream == stream).unwrap_or_else(|| {
+            self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0 });
+            self.lanes.len() - 1
+        });
+        self.lanes[known].steps.push(index);
+        self.lanes[known].length_bytes += operation.length_bytes();
     }
 
     fn require(&mut self, span: Span) {

@@ -1,0 +1,33 @@
+//! What can go wrong in a collective.
+
+use ripieno_run::{Failure, RunError, reduction::UnsupportedOp};
+
+/// Why a collective did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The job has failed; every later call on this communicator gives the same error.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The reduction has no meaning.
+    #[error(transparent)]
+    Unsupported(UnsupportedOp),
+    /// An argument cannot be right.
+    #[error("{name}={value}: expected {expected}")]
+    Argument {
+        /// Which argument.
+        name: &'static str,
+        /// What it is.
+        value: String,
+        /// What it may be.
+        expected: String,
+    },
+}
+
+impl From<RunError> for Error {
+    fn from(error: RunError) -> Error {
+        match error {
+            RunError::Failed(failure) => Error::Failed(failure),
+            RunError::Unsupported(unsupported) => Error::Unsupported(unsupported),
+        }
+    }
+}

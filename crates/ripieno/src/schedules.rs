@@ -1,0 +1,40 @@
+//! The schedules a communicator has made, by what was asked for: a collective that repeats is planned once.
+
+use ripieno_run::{Call, Schedule};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// More schedules than this are not kept: the oldest give way together.
+const KEPT_COUNT: usize = 512;
+
+/// Schedules by call and, where ranks contribute unequal parts, by the parts.
+#[derive(Debug, Default)]
+pub(crate) struct Schedules {
+    by_call: HashMap<Key, Arc<Schedule>>,
+    latest: Option<(Key, Arc<Schedule>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    call: Call,
+    counts: Vec<usize>,
+}
+
+impl Schedules {
+    /// The schedule for `call` with these `counts`, made by `make` if it is new.
+    pub fn get(&mut self, call: Call, counts: &[usize], make: impl FnOnce() -> Schedule) -> Arc<Schedule> {
+        if let Some((key, schedule)) = &self.latest
+            && key.call == call
+            && key.counts == counts
+        {
+            return schedule.clone();
+        }
+        if self.by_call.len() >= KEPT_COUNT {
+            self.by_call.clear();
+        }
+        let key = Key { call, counts: counts.to_vec() };
+        let schedule = self.by_call.entry(key.clone()).or_insert_with(|| Arc::new(make())).clone();
+        self.latest = Some((key, schedule.clone()));
+        schedule
+    }
+}
