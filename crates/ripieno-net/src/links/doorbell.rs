@@ -131,12 +131,14 @@ impl<'a> Watch<'a> {
 }
 
 /// The owner's half of the protocol; it looks for work afterwards.
-fn announce<W: Word>(parked: &W) {
-    parked.store(1, Relaxed);
+pub(super) fn announce<W: Word>(parked: &W) {
+    // A swap, not a store: it follows the claim that it reads in the word's own order, so a peer that has claimed once
+    // cannot take its old claim for the newest value.
+    parked.swap(1, Relaxed);
     W::fence();
 }
 
 /// The peer's half, after the work is stored and fenced: whether it is this peer's part to wake the owner.
-fn claim<W: Word>(parked: &W) -> bool {
+pub(super) fn claim<W: Word>(parked: &W) -> bool {
     parked.load(Relaxed) != 0 && parked.swap(0, Relaxed) != 0
 }

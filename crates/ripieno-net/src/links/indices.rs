@@ -14,18 +14,18 @@ const CLOSED: u64 = 1 << 63;
 /// The words of one ring, in shared memory. Lines are 128 bytes apart: x86 prefetches lines in pairs, some arm64 have
 /// lines of that size.
 #[repr(C)]
-#[derive(Default)]
+#[cfg_attr(test, derive(Default))]
 pub struct Indices<W> {
     producer: Line<ProducerWords<W>>,
     consumer: Line<W>,
 }
 
 #[repr(C, align(128))]
-#[derive(Default)]
+#[cfg_attr(test, derive(Default))]
 struct Line<T>(T);
 
 #[repr(C)]
-#[derive(Default)]
+#[cfg_attr(test, derive(Default))]
 struct ProducerWords<W> {
     /// Bytes published so far, with [`CLOSED`].
     tail: W,
@@ -160,11 +160,6 @@ impl Consumer {
         (self.head & (self.capacity - 1)) as usize
     }
 
-    /// Bytes known to be readable, without looking at shared memory.
-    pub fn known(&self) -> usize {
-        (self.tail_seen - self.head) as usize
-    }
-
     /// Gives the first `count` bytes back to the producer. They are not read afterwards.
     pub fn release<W: Word>(&mut self, shared: &Indices<W>, count: usize) {
         self.head += count as u64;
@@ -185,4 +180,55 @@ impl Consumer {
 
 fn within(found: u64, least: u64, greatest: u64) -> Result<u64, Broken> {
     if (least..=greatest).contains(&found) { Ok(found) } else { Err(Broken::Corrupt { found, least, greatest }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn an_index_the_protocol_cannot_give_breaks_the_ring() {
+        for hostile in [9, 100, CLOSED - 1, 1, 0] {
+            let shared = Indices::<AtomicU64>::default();
+            let mut consumer = Consumer::new(8);
+            shared.producer.0.tail.store(2, Relaxed);
+            assert_eq!(consumer.arrived(&shared, 1), Ok(2));
+            consumer.release(&shared, 1);
+
+            shared.producer.0.tail.store(hostile, Relaxed);
+            let found = consumer.arrived(&shared, 8);
+
+            let possible = hostile == 9;
+            assert_eq!(found.is_ok(), possible, "index {hostile} where 2..=9 is possible gave {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_consumer_that_claims_more_than_was_sent_gives_no_room() {
+        for hostile in [5, 100, u64::MAX >> 1] {
+            let shared = Indices::<AtomicU64>::default();
+            let mut producer = Producer::new(8);
+            producer.advance(4);
+            producer.publish(&shared);
+
+            shared.consumer.0.store(hostile, Relaxed);
+
+            let expected = Broken::Corrupt { found: hostile, least: 0, greatest: 4 };
+            assert_eq!(producer.room(&shared, 8), Err(expected));
+        }
+    }
+
+    #[test]
+    fn what_was_published_is_read_before_the_close_is_seen() {
+        let shared = Indices::<AtomicU64>::default();
+        let (mut producer, mut consumer) = (Producer::new(8), Consumer::new(8));
+        producer.advance(3);
+        producer.close(&shared);
+
+        assert_eq!(consumer.arrived(&shared, 4), Err(Broken::Closed));
+        assert_eq!(consumer.arrived(&shared, 3), Ok(3));
+        consumer.release(&shared, 3);
+        assert_eq!(consumer.arrived(&shared, 1), Err(Broken::Closed));
+    }
 }

@@ -9,6 +9,8 @@ mod descriptors;
 mod doorbell;
 mod indices;
 mod memory;
+#[cfg(test)]
+mod model;
 mod ring;
 pub mod shared_memory;
 mod tcp;
