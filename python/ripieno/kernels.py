@@ -2,7 +2,8 @@
 
 Points are C-contiguous float32, float64 or uint8 rows. Centroids are float64 for float64 points, else float32
 (:func:`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on who added what first.
-Every distance is a *squared* Euclidean distance unless its name says otherwise.
+Distances are Euclidean. Results do not depend on the number of threads, nor, but for the rounding of sums, on how rows
+are cut into shares.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Labels = NDArray[np.int32]
 
 
 def centroid_dtype(points_dtype: np.dtype) -> np.dtype:
-    """The type of centroids, and of distances, for points of a type."""
+    """The type of centroids for points of a type."""
     return np.dtype(np.float64 if points_dtype == np.float64 else np.float32)
 
 
@@ -43,7 +44,7 @@ def assign_accumulate(
     centroids: Centroids,
     weights: NDArray[np.float64] | None,
     labels: Labels,
-    distances: NDArray[Any] | None,
+    squared_distances: NDArray[np.float64] | None,
     *,
     threads: int = 1,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
@@ -56,7 +57,7 @@ def assign_accumulate(
     weights : (n,) float64, or None for ones
     labels : (n,) int32, written
         The nearest centroid of each point; of equally near ones the lowest.
-    distances : (n,) of the centroids' type, or None, written
+    squared_distances : (n,) float64, or None, written
         The squared distance to it.
     threads
         Threads to compute with.
@@ -70,18 +71,50 @@ def assign_accumulate(
     inertia : float
         Weighted sum of the squared distances.
     """
-    return _native.assign_accumulate(points, centroids, weights, labels, threads, distances)
+    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances)
 
 
 def assign(
-    points: Points, centroids: Centroids, labels: Labels, distances: NDArray[Any] | None = None, *, threads: int = 1
+    points: Points,
+    centroids: Centroids,
+    labels: Labels,
+    squared_distances: NDArray[np.float64] | None = None,
+    *,
+    threads: int = 1,
 ) -> None:
     """Write the nearest centroid of every point, and if asked for its squared distance, without adding anything up."""
-    _native.assign(points, centroids, labels, distances, threads)
+    _native.assign(points, centroids, labels, squared_distances, threads)
 
 
-def squared_distances(points: Points, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:
-    """All squared distances, (n, k), of the centroids' type."""
+def update_min_distances(
+    points: Points,
+    new_centroids: Centroids,
+    min_squared_distances: NDArray[np.float64],
+    closest: Labels | None = None,
+    *,
+    first_index: int = 0,
+    threads: int = 1,
+) -> None:
+    """Lower each point's squared distance to its nearest centre by some new centres; a step of seeding.
+
+    Parameters
+    ----------
+    points : (n, d)
+    new_centroids : (m, d)
+    min_squared_distances : (n,) float64, lowered in place
+        Begin with infinity.
+    closest : (n,) int32, or None, written
+        Where a new centre is nearer: `first_index` plus its row.
+    first_index
+        Number of the first new centre.
+    threads
+        Threads to compute with.
+    """
+    _native.update_min_distances(points, new_centroids, first_index, min_squared_distances, closest, threads)
+
+
+def distances(points: Points, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:
+    """All distances, not squared: (n, k), of the centroids' type."""
     out = np.empty((len(points), len(centroids)), centroids.dtype)
     _native.distances(points, centroids, out, threads)
     return out

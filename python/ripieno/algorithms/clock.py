@@ -1,0 +1,111 @@
+"""How long a worker computes and how long it communicates, per iteration, and what a fit reports of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Clock:
+    """A stopwatch with two sums, in seconds; `lap` returns and clears them."""
+
+    def __init__(self) -> None:
+        self.compute_s = 0.0
+        self.communication_s = 0.0
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Count what happens inside as computation."""
+        begin = time.perf_counter()
+        yield
+        self.compute_s += time.perf_counter() - begin
+
+    @contextmanager
+    def communicating(self) -> Iterator[None]:
+        """Count what happens inside as communication, waiting for slower ranks included."""
+        begin = time.perf_counter()
+        yield
+        self.communication_s += time.perf_counter() - begin
+
+    def lap(self) -> tuple[float, float]:
+        """Seconds of computation and of communication since the last lap."""
+        lap = (self.compute_s, self.communication_s)
+        self.__init__()
+        return lap
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One iteration of the run that was kept.
+
+    Parameters
+    ----------
+    inertia
+        Before the centroids moved.
+    moved
+        Squared Frobenius norm of their shift.
+    compute_s, communication_s
+        Seconds of each rank; waiting for a slower rank is communication.
+    """
+
+    inertia: float
+    moved: float
+    compute_s: tuple[float, ...]
+    communication_s: tuple[float, ...]
+
+    @property
+    def seconds(self) -> float:
+        """How long the iteration took."""
+        return max(sum(pair) for pair in zip(self.compute_s, self.communication_s, strict=True))
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What happened in a fit, for the report and for whoever asks where the time went.
+
+    Parameters
+    ----------
+    iterations
+        Of the run that was kept.
+    row_count, column_count, dtype
+        The data as it was computed with.
+    hosts, threads
+        Of each rank.
+    load_s, seed_s
+        Seconds of reading and of choosing the first centroids, on the slowest rank.
+    total_s
+        Seconds from the call of fit to its end, starting workers included.
+    cluster_sizes : (k,) int64
+        Rows of each cluster.
+    exemplar_clusters : (m,) int64
+        The largest clusters, largest first.
+    exemplar_rows : (m, count) int64
+        Global numbers of the rows nearest to their centroids; -1 where there are fewer.
+    traffic
+        Of each rank, what its communicator counted.
+    """
+
+    iterations: tuple[Iteration, ...]
+    row_count: int
+    column_count: int
+    dtype: str
+    hosts: tuple[str, ...]
+    threads: tuple[int, ...]
+    load_s: float
+    seed_s: float
+    total_s: float
+    cluster_sizes: NDArray[np.int64]
+    exemplar_clusters: NDArray[np.int64]
+    exemplar_rows: NDArray[np.int64]
+    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+    @property
+    def points_per_s(self) -> float:
+        """Rows assigned and added up per second of iterating."""
+        return self.row_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)

@@ -1,0 +1,353 @@
+"""K-means as a scikit-learn estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ripieno import kernels
+from ripieno.algorithms import kmeans_program as program
+from ripieno.algorithms.clock import FitReport, Iteration
+from ripieno.algorithms.kmeans_program import FitOptions, FitPart
+from ripieno.algorithms.rows import check_finite
+from ripieno.data import Dataset, InMemory, is_path_like, open_source
+from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
+
+INITS = ("k-means||", "k-means++", "random")
+POINT_DTYPES = [np.float64, np.float32, np.uint8]
+RANDOM_RUN_COUNT = 10
+SEED_LIMIT = 2**31 - 1
+
+Input = ArrayLike | PathLike | Sequence[PathLike]
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """K-means clustering by Lloyd's iteration, on rows divided among workers.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters.
+    init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
+        Where to start. The named ones depend on `random_state` and the data only, not on the number of workers. A
+        callable is called as ``init(X, n_clusters, random_state=...)`` and needs an array for X.
+    n_init : "auto" or int, default="auto"
+        Runs from different starts; the one of least inertia is kept. "auto" is 10 for "random" and callables, else 1.
+    max_iter : int, default=300
+        Iterations of a run, at most.
+    tol : float, default=1e-4
+        A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance of
+        the features, or earlier, when no label changes.
+    random_state : int, RandomState instance or None, default=None
+        Source of the starts; an int makes them repeatable.
+    workers : int, default=1
+        Worker processes; with 1 the calling process does the work.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly.
+    verbose : int, default=0
+        Above 0, a line per iteration is printed.
+    on_iteration : callable or None, default=None
+        Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration"; an
+        iteration has "run", "iteration", "inertia", "moved", "points_per_s", and rank 0's "compute_s" and
+        "communication_s".
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        The centroids: float64 for float64 input, float32 for float32 and uint8.
+    labels_ : ndarray of shape (n_samples,), int32
+        The nearest centroid of each row, in the order of the rows (files in the order given, globs sorted).
+    inertia_ : float
+        Weighted sum of the squared distances of the rows to their centroids.
+    n_iter_ : int
+        Iterations of the run that was kept.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+    report_ : FitReport
+        Inertia and seconds per iteration and rank, cluster sizes, the rows nearest to the largest clusters.
+
+    Notes
+    -----
+    A cluster that loses all rows gets the row that is farthest from its centroid (see
+    :func:`ripieno.algorithms.lloyd.reseed_empty`).
+
+    References
+    ----------
+    Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28(2), 1982.
+    Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import KMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = KMeans(n_clusters=2, init=X[[0, 3]]).fit(X)
+    >>> model.labels_
+    array([0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.cluster_centers_
+    array([[ 1.,  2.],
+           [10.,  2.]])
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike | Callable[..., ArrayLike] = "k-means||",
+        n_init: str | int = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        verbose: int = 0,
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.workers = workers
+        self.threads = threads
+        self.verbose = verbose
+        self.on_iteration = on_iteration
+
+    def fit(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> KMeans:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+            float32, float64 and uint8 are computed with as they are; other numbers become float64. Of files, each
+            worker reads its own share: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in their order; none may be negative.
+
+        Returns
+        -------
+        KMeans
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        self._check_parameters()
+        source = self._open(X, reset=True)
+        if source.row_count is not None:
+            program.check_cluster_count(self.n_clusters, source.row_count)
+        options = FitOptions(
+            n_clusters=self.n_clusters,
+            init=self.init if isinstance(self.init, str) else "array",
+            starts=self._starts(source),
+            max_iter=self.max_iter,
+            tol=self.tol,
+            threads=self.threads,
+        )
+        parts = self._launch(program.fit, _payload(source), _weights(sample_weight, source), options)
+        self._keep(parts, source, time.perf_counter() - begin)
+        return self
+
+    def predict(self, X: Input) -> NDArray[np.int32]:
+        """Nearest centroid of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+        """
+        return self._assign(X)[0]
+
+    def fit_predict(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[np.int32]:
+        """Cluster the rows of X and return their labels."""
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def transform(self, X: Input) -> NDArray[Any]:
+        """Distance of each row to each centroid: (n_samples, n_clusters)."""
+        check_is_fitted(self)
+        points, centroids = program.matched(_all_points(self._open(X, reset=False)), self.cluster_centers_)
+        return kernels.distances(points, centroids, threads=kernels.thread_count(self.threads))
+
+    def fit_transform(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
+        """Cluster the rows of X and return their distances to the centroids."""
+        return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    def score(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Minus the weighted sum of the squared distances of the rows to their nearest centroids."""
+        _, squared_distances = self._assign(X)
+        if sample_weight is None:
+            return -float(squared_distances.sum())
+        return -float(squared_distances @ _check_sample_weight(sample_weight, squared_distances[:, None]))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        check_is_fitted(self)
+        source = self._open(X, reset=False)
+        if isinstance(source, Dataset):
+            parts = self._launch(program.predict, source, self.cluster_centers_, self.threads)
+            labels, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
+            return labels, distances
+        threads = kernels.thread_count(self.threads)
+        return program.assign(_all_points(source), self.cluster_centers_, threads=threads)
+
+    def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
+        if not is_path_like(X):
+            # Whether values are finite is found out where they are computed on, by row and column.
+            array = validate_data(self, X, reset=reset, dtype=POINT_DTYPES, order="C", ensure_all_finite=False)
+            return InMemory(array)
+        source = open_source(X)
+        if reset:
+            self.n_features_in_ = source.column_count
+        elif source.column_count != self.n_features_in_:
+            raise InputError(
+                f"{source.names[0]} has {source.column_count} columns, but KMeans was fitted on {self.n_features_in_}"
+            )
+        return source
+
+    def _launch(self, run: Callable[..., Any], *arguments: Any) -> list[Any]:
+        # Imported late: algorithms and launchers know of each other only here.
+        from ripieno.launch import launch
+
+        with launch(workers=self.workers, threads=self.threads, on_event=self._on_event) as job:
+            parts = job.run(run, *arguments)
+        if isinstance(parts[0], InputError):
+            raise parts[0]
+        return parts
+
+    def _on_event(self, rank: int, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)
+        if self.verbose and event["event"] == "iteration":
+            print("run {run}, iteration {iteration}: inertia {inertia:.6g}".format(**event))
+
+    def _check_parameters(self) -> None:
+        for name in ("n_clusters", "max_iter", "workers"):
+            _check_count(name, getattr(self, name))
+        if self.threads is not None:
+            _check_count("threads", self.threads)
+        if self.n_init != "auto":
+            _check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
+        if isinstance(self.init, str) and self.init not in INITS:
+            raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
+
+    def _starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
+        """One seed, or one array of centroids, per run."""
+        random = check_random_state(self.random_state)
+        if isinstance(self.init, str):
+            return [int(seed) for seed in random.randint(SEED_LIMIT, size=self._run_count(self.init == "random"))]
+        if callable(self.init):
+            if isinstance(source, Dataset):
+                raise InputError("init is a callable: expected an array as input, not files")
+            calls = range(self._run_count(True))
+            return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]
+        if self.n_init not in ("auto", 1):
+            warnings.warn(
+                f"init is an array: one run is made, not n_init={self.n_init}", RuntimeWarning, stacklevel=3
+            )
+        return [self._start(self.init, source)]
+
+    def _run_count(self, several: bool) -> int:
+        return (RANDOM_RUN_COUNT if several else 1) if self.n_init == "auto" else self.n_init
+
+    def _start(self, centroids: ArrayLike, source: Dataset | InMemory) -> NDArray[Any]:
+        centroids = check_array(centroids, dtype=[np.float64, np.float32])
+        expected = (self.n_clusters, source.column_count)
+        if centroids.shape != expected:
+            raise InputError(f"init has shape {centroids.shape}: expected (n_clusters, n_features), {expected}")
+        return centroids
+
+    def _keep(self, parts: list[FitPart], source: Dataset | InMemory, total_s: float) -> None:
+        best = parts[0]
+        self.cluster_centers_ = best.clustering.centroids
+        self.labels_ = np.concatenate([part.clustering.labels for part in parts])
+        self.inertia_ = best.clustering.inertia
+        self.n_iter_ = best.clustering.iteration_count
+        self.report_ = _report(parts, source.column_count, total_s)
+        found = np.count_nonzero(best.cluster_sizes)
+        if found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
+                "there may be fewer different rows",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport:
+    best = parts[0]
+    laps = zip(*(part.laps for part in parts), strict=True)
+    iterations = [
+        Iteration(inertia, moved, *zip(*lap, strict=True))
+        for (inertia, moved), lap in zip(best.history, laps, strict=True)
+    ]
+    return FitReport(
+        iterations=tuple(iterations),
+        row_count=best.row_count,
+        column_count=column_count,
+        dtype=best.dtype,
+        hosts=tuple(part.host for part in parts),
+        threads=tuple(part.threads for part in parts),
+        load_s=max(part.load_s for part in parts),
+        seed_s=max(part.seed_s for part in parts),
+        total_s=total_s,
+        cluster_sizes=best.cluster_sizes,
+        exemplar_clusters=best.exemplar_clusters,
+        exemplar_rows=best.exemplar_rows,
+        traffic=tuple(part.traffic for part in parts),
+    )
+
+
+def _payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
+    # An array among the arguments is shared with local workers rather than sent.
+    return source if isinstance(source, Dataset) else source.array
+
+
+def _all_points(source: Dataset | InMemory) -> NDArray[Any]:
+    share = source.read_share(0, 1)
+    check_finite(share)
+    return share.points
+
+
+def _weights(sample_weight: ArrayLike | None, source: Dataset | InMemory) -> NDArray[np.float64] | None:
+    if sample_weight is None:
+        return None
+    if isinstance(source, InMemory):
+        weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
+    else:
+        weights = check_array(sample_weight, dtype=np.float64, ensure_2d=False, order="C", input_name="sample_weight")
+    if weights.ndim != 1 or weights.min() < 0 or not weights.any():
+        raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
+    return weights
+
+
+def _check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:
+    if not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name}={value!r}: {expected}")

@@ -1,0 +1,180 @@
+"""What every worker runs for K-means: a fit, or a prediction over files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms import lloyd
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.rows import Rows, load, mean_variance
+from ripieno.algorithms.seeding import seed_centroids
+from ripieno.data import Dataset
+from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+EXEMPLAR_CLUSTERS = 24
+EXEMPLARS = 12
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the workers are told; `starts` has one entry per run, a seed or the (k, d) centroids to start from."""
+
+    n_clusters: int
+    init: str
+    starts: Sequence[int | NDArray[Any]]
+    max_iter: int
+    tol: float
+    threads: int | None
+
+
+@dataclass(frozen=True)
+class FitPart:
+    """One worker's part of the result; `clustering.labels` are those of its rows."""
+
+    clustering: lloyd.Clustering
+    laps: list[tuple[float, float]]
+    history: list[tuple[float, float]]
+    row_count: int
+    dtype: str
+    host: str
+    threads: int
+    load_s: float
+    seed_s: float
+    cluster_sizes: NDArray[np.int64]
+    exemplar_clusters: NDArray[np.int64]
+    exemplar_rows: NDArray[np.int64]
+    traffic: dict[str, Any]
+
+
+def fit(
+    comm: Communicator,
+    source: Dataset | NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    options: FitOptions,
+) -> FitPart | InputError:
+    """Run K-means from every start and keep the run of least inertia; bad input is returned, alike on every rank."""
+    begin = time.perf_counter()
+    try:
+        rows = load(comm, source, weights)
+        check_cluster_count(options.n_clusters, rows.total)
+    except InputError as error:
+        return error
+    load_s = time.perf_counter() - begin
+    threads = _threads(comm, options.threads)
+    tol = options.tol and options.tol * mean_variance(comm, rows)
+    runs = [_run(comm, rows, number, options, tol, threads) for number in range(len(options.starts))]
+    clustering, laps, history, seed_s = min(runs, key=lambda run: run[0].inertia)
+
+    sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
+    largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTERS]
+    exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS)
+    return FitPart(
+        clustering=clustering,
+        laps=laps,
+        history=history,
+        row_count=rows.total,
+        dtype=str(rows.points.dtype),
+        host=comm.hosts[comm.rank],
+        threads=threads,
+        load_s=load_s,
+        seed_s=seed_s,
+        cluster_sizes=sizes,
+        exemplar_clusters=largest,
+        exemplar_rows=exemplars,
+        traffic=comm.statistics(),
+    )
+
+
+def predict(
+    comm: Communicator, source: Dataset, centroids: NDArray[Any], threads: int | None
+) -> tuple[NDArray[np.int32], NDArray[np.float64]] | InputError:
+    """Labels and squared distances of this worker's rows."""
+    try:
+        rows = load(comm, source)
+    except InputError as error:
+        return error
+    return assign(rows.points, centroids, threads=_threads(comm, threads))
+
+
+def assign(
+    points: NDArray[Any], centroids: NDArray[Any], *, threads: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Labels (n,) and squared distances (n,) of points to their nearest centroids, whatever the two types are."""
+    points, centroids = matched(points, centroids)
+    labels, distances = np.empty(len(points), np.int32), np.empty(len(points))
+    kernels.assign(points, centroids, labels, distances, threads=threads)
+    return labels, distances
+
+
+def matched(points: NDArray[Any], centroids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Points and centroids in types that kernels take together, without loss."""
+    if centroids.dtype == np.float64 and points.dtype != np.float64:
+        points = points.astype(np.float64)
+    return points, np.ascontiguousarray(centroids, kernels.centroid_dtype(points.dtype))
+
+
+def check_cluster_count(n_clusters: int, row_count: int) -> None:
+    """Raise InputError if there are fewer rows than clusters."""
+    if row_count < n_clusters:
+        raise InputError(f"n_samples={row_count} should be >= n_clusters={n_clusters}")
+
+
+def _threads(comm: Communicator, threads: int | None) -> int:
+    return kernels.thread_count(threads, comm.hosts.count(comm.hosts[comm.rank]))
+
+
+def _run(
+    comm: Communicator, rows: Rows, number: int, options: FitOptions, tol: float, threads: int
+) -> tuple[lloyd.Clustering, list[tuple[float, float]], list[tuple[float, float]], float]:
+    begin = time.perf_counter()
+    start = options.starts[number]
+    if isinstance(start, np.ndarray):
+        centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
+    else:
+        if comm.rank == 0:
+            comm.emit({"event": "seeding", "run": number, "init": options.init, "row_count": rows.total})
+        centroids = seed_centroids(
+            comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, threads=threads
+        )
+    seed_s = time.perf_counter() - begin
+    clock, laps, history = Clock(), [], []
+
+    def on_iteration(iteration: int, inertia: float, moved: float) -> None:
+        compute_s, communication_s = lap = clock.lap()
+        laps.append(lap)
+        history.append((inertia, moved))
+        if comm.rank == 0:
+            comm.emit(
+                {
+                    "event": "iteration",
+                    "run": number,
+                    "iteration": iteration,
+                    "inertia": inertia,
+                    "moved": moved,
+                    "points_per_s": rows.total / max(compute_s + communication_s, 1e-9),
+                    "compute_s": compute_s,
+                    "communication_s": communication_s,
+                }
+            )
+
+    clustering = lloyd.lloyd(
+        comm,
+        rows,
+        centroids,
+        max_iter=options.max_iter,
+        tol=tol,
+        threads=threads,
+        clock=clock,
+        on_iteration=on_iteration,
+    )
+    return clustering, laps, history, seed_s

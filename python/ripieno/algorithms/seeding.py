@@ -1,0 +1,101 @@
+"""Where K-means starts: `random`, `k-means++` and `k-means||`, on rows that lie with many workers.
+
+Every row's random numbers come from a counter-based generator at the row's global number, and a row is drawn in
+proportion to a weight w by a race: the lowest of -ln(1-u)/w wins. So no worker needs another one's numbers, and
+the same rows are chosen whatever the number of workers (but for the rounding of sums of distances).
+Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", IPL 2006 (the race).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms.rows import Rows, lowest, take
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+#: Rounds and oversampling factor of k-means||; section 5 of the paper finds 5 and 2k to be enough.
+ROUND_COUNT = 5
+OVERSAMPLING = 2
+
+PLUS_PLUS_STREAM = 1 << 32
+
+
+def seed_centroids(
+    comm: Communicator, rows: Rows, *, init: str, n_clusters: int, seed: int, threads: int
+) -> NDArray[Any]:
+    """First centroids by the method called `init`: (k, d) of the centroids' type, equal on every rank."""
+    if init == "random":
+        return random_rows(comm, rows, n_clusters, seed)
+    if init == "k-means++":
+        return plus_plus(comm, rows, n_clusters, seed, threads=threads)
+    return scalable_plus_plus(comm, rows, n_clusters, seed, threads=threads)
+
+
+def random_rows(comm: Communicator, rows: Rows, n_clusters: int, seed: int) -> NDArray[Any]:
+    """As many different rows, each with a chance in proportion to its weight."""
+    return take(comm, rows, lowest(comm, rows, _race(rows.draw(seed, 0), rows.mass), n_clusters))
+
+
+def plus_plus(comm: Communicator, rows: Rows, n_clusters: int, seed: int, *, threads: int) -> NDArray[Any]:
+    """Greedy k-means++: each next centroid is the best of some rows drawn in proportion to their cost.
+
+    Cost: `n_clusters` times one pass over the points and three small collectives.
+    Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
+    the number of trials is scikit-learn's.
+    """
+    mass, trial_count = rows.mass, 2 + int(np.log(n_clusters))
+    nearest = np.full(len(rows), np.inf)
+    centroids = take(comm, rows, lowest(comm, rows, _race(rows.draw(seed, PLUS_PLUS_STREAM), mass), 1))
+    kernels.update_min_distances(rows.points, centroids, nearest, threads=threads)
+    chosen = [centroids]
+    for step in range(1, n_clusters):
+        keys = _race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * mass)
+        trials = take(comm, rows, lowest(comm, rows, keys, trial_count))
+        squared = np.square(kernels.distances(rows.points, trials, threads=threads), dtype=np.float64)
+        costs = comm.allreduce(mass @ np.minimum(nearest[:, None], squared))
+        best = trials[[np.argmin(costs)]]
+        kernels.update_min_distances(rows.points, best, nearest, threads=threads)
+        chosen.append(best)
+    return np.concatenate(chosen)
+
+
+def scalable_plus_plus(comm: Communicator, rows: Rows, n_clusters: int, seed: int, *, threads: int) -> NDArray[Any]:
+    """k-means||: a few rounds each draw many candidates at once, then k-means++ chooses among these by their weight.
+
+    The candidates are divided among the workers for the second part, too.
+    Cost: passes over the points worth 10 iterations, and two collectives a round.
+    Source: Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012, algorithm 2.
+    """
+    mass = rows.mass
+    nearest, closest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
+    new = take(comm, rows, lowest(comm, rows, _race(rows.draw(seed, 0), mass), 1))
+    candidates = new
+    kernels.update_min_distances(rows.points, new, nearest, closest, threads=threads)
+    for round_number in range(1, ROUND_COUNT + 1):
+        costs = nearest * mass
+        total = comm.allreduce(float(costs.sum()))
+        drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
+        new = np.concatenate(comm.allgather(rows.points[drawn].astype(candidates.dtype)))
+        kernels.update_min_distances(
+            rows.points, new, nearest, closest, first_index=len(candidates), threads=threads
+        )
+        candidates = np.concatenate([candidates, new])
+    if len(candidates) <= n_clusters:
+        # Few rows, or few different ones: choosing among all of them is cheap.
+        return plus_plus(comm, rows, n_clusters, seed, threads=threads)
+    weights = comm.allreduce(np.bincount(closest, mass, len(candidates)))
+    first, last = (len(candidates) * i // comm.world_size for i in (comm.rank, comm.rank + 1))
+    share = Rows(candidates[first:last], weights[first:last], first, len(candidates))
+    return plus_plus(comm, share, n_clusters, seed, threads=threads)
+
+
+def _race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keys of which the lowest belongs to each row with a chance in proportion to its weight; infinite without one."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
