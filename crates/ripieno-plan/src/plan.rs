@@ -30,6 +30,19 @@ impl Op {
     /// Every operation.
     pub const ALL: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
 
+    /// The name that users know.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::Sum => "sum",
+            Op::Prod => "prod",
+            Op::Min => "min",
+            Op::Max => "max",
+            Op::And => "and",
+            Op::Or => "or",
+            Op::Xor => "xor",
+        }
+    }
+
     /// Whether combining a value with itself changes nothing, so that a contribution may arrive more than once.
     pub fn is_idempotent(self) -> bool {
         matches!(self, Op::Min | Op::Max | Op::And | Op::Or)

@@ -106,19 +106,6 @@ impl Element {
     }
 }
 
-/// The name of an operation that users know.
-pub fn op_name(op: Op) -> &'static str {
-    match op {
-        Op::Sum => "sum",
-        Op::Prod => "prod",
-        Op::Min => "min",
-        Op::Max => "max",
-        Op::And => "and",
-        Op::Or => "or",
-        Op::Xor => "xor",
-    }
-}
-
 /// The number on the wire that says "no operation".
 const NO_OP: u8 = u8::MAX;
 
@@ -165,7 +152,7 @@ impl std::fmt::Display for Call {
         }
         write!(f, "{}({} × {}", self.collective.name(), self.element.name(), self.element_count)?;
         if let Some(op) = self.op {
-            write!(f, ", {}", op_name(op))?;
+            write!(f, ", {}", op.name())?;
         }
         match self.collective {
             Collective::PointToPoint => write!(f, ", to {}", self.root)?,

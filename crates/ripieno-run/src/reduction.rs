@@ -4,13 +4,13 @@
 //! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined in
 //! single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
 
-use crate::call::{Element, op_name};
+use crate::call::Element;
 use half::{bf16, f16};
 use ripieno_plan::Op;
 
 /// A reduction that has no meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("op {} has no meaning on {}: expected sum, prod, min or max", op_name(*.op), .element.name())]
+#[error("op {} has no meaning on {}: expected sum, prod, min or max", .op.name(), .element.name())]
 pub struct UnsupportedOp {
     /// The operation asked for.
     pub op: Op,
