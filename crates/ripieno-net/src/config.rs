@@ -18,9 +18,9 @@ impl Token {
         Token(bytes)
     }
 
-    /// The token that a text stands for (e.g. the environment's `RIPIENO_TOKEN`).
-    pub fn from_text(text: &str) -> Token {
-        Token(Sha256::new().chain_update(b"ripieno token 1\0").chain_update(text).finalize().into())
+    /// The token that a secret of any length stands for (e.g. the environment's `RIPIENO_TOKEN`).
+    pub fn from_secret(secret: impl AsRef<[u8]>) -> Token {
+        Token(Sha256::new().chain_update(b"ripieno token 1\0").chain_update(secret).finalize().into())
     }
 
     /// A new random token, as a text to hand to every rank.
