@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from ripieno import kernels
 from ripieno.algorithms import kmeans_program as program
-from ripieno.algorithms.clock import FitReport, Iteration
+from ripieno.algorithms.checks import check_count, checked_weights
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart
 from ripieno.algorithms.rows import check_finite
 from ripieno.data import Dataset, InMemory, is_path_like, open_source
@@ -164,7 +164,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             tol=self.tol,
             threads=self.threads,
         )
-        parts = self._launch(program.fit, _payload(source), _weights(sample_weight, source), options)
+        parts = self._launch(program.fit, _payload(source), checked_weights(sample_weight, source), options)
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -248,11 +248,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     def _check_parameters(self) -> None:
         for name in ("n_clusters", "max_iter", "workers"):
-            _check_count(name, getattr(self, name))
+            check_count(name, getattr(self, name))
         if self.threads is not None:
-            _check_count("threads", self.threads)
+            check_count("threads", self.threads)
         if self.n_init != "auto":
-            _check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
+            check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
         if isinstance(self.init, str) and self.init not in INITS:
@@ -269,9 +269,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             calls = range(self._run_count(True))
             return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]
         if self.n_init not in ("auto", 1):
-            warnings.warn(
-                f"init is an array: one run is made, not n_init={self.n_init}", RuntimeWarning, stacklevel=3
-            )
+            warnings.warn(f"init is an array: one run is made, not n_init={self.n_init}", RuntimeWarning, stacklevel=3)
         return [self._start(self.init, source)]
 
     def _run_count(self, several: bool) -> int:
@@ -290,7 +288,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         self.labels_ = np.concatenate([part.clustering.labels for part in parts])
         self.inertia_ = best.clustering.inertia
         self.n_iter_ = best.clustering.iteration_count
-        self.report_ = _report(parts, source.column_count, total_s)
+        self.report_ = program.report(parts, source.column_count, total_s)
         found = np.count_nonzero(best.cluster_sizes)
         if found < self.n_clusters:
             warnings.warn(
@@ -299,30 +297,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-
-def _report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport:
-    best = parts[0]
-    laps = zip(*(part.laps for part in parts), strict=True)
-    iterations = [
-        Iteration(inertia, moved, *zip(*lap, strict=True))
-        for (inertia, moved), lap in zip(best.history, laps, strict=True)
-    ]
-    return FitReport(
-        iterations=tuple(iterations),
-        row_count=best.row_count,
-        column_count=column_count,
-        dtype=best.dtype,
-        hosts=tuple(part.host for part in parts),
-        threads=tuple(part.threads for part in parts),
-        load_s=max(part.load_s for part in parts),
-        seed_s=max(part.seed_s for part in parts),
-        total_s=total_s,
-        cluster_sizes=best.cluster_sizes,
-        exemplar_clusters=best.exemplar_clusters,
-        exemplar_rows=best.exemplar_rows,
-        traffic=tuple(part.traffic for part in parts),
-    )
 
 
 def _payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
@@ -334,20 +308,3 @@ def _all_points(source: Dataset | InMemory) -> NDArray[Any]:
     share = source.read_share(0, 1)
     check_finite(share)
     return share.points
-
-
-def _weights(sample_weight: ArrayLike | None, source: Dataset | InMemory) -> NDArray[np.float64] | None:
-    if sample_weight is None:
-        return None
-    if isinstance(source, InMemory):
-        weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
-    else:
-        weights = check_array(sample_weight, dtype=np.float64, ensure_2d=False, order="C", input_name="sample_weight")
-    if weights.ndim != 1 or weights.min() < 0 or not weights.any():
-        raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
-    return weights
-
-
-def _check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:
-    if not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name}={value!r}: {expected}")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.algorithms import lloyd
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import Clock, FitReport, Iteration
 from ripieno.algorithms.rows import Rows, load, mean_variance
 from ripieno.algorithms.seeding import seed_centroids
 from ripieno.data import Dataset
@@ -127,6 +127,31 @@ def check_cluster_count(n_clusters: int, row_count: int) -> None:
     """Raise InputError if there are fewer rows than clusters."""
     if row_count < n_clusters:
         raise InputError(f"n_samples={row_count} should be >= n_clusters={n_clusters}")
+
+
+def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport:
+    """Put the workers' parts together."""
+    best = parts[0]
+    laps = zip(*(part.laps for part in parts), strict=True)
+    iterations = [
+        Iteration(inertia, moved, *zip(*lap, strict=True))
+        for (inertia, moved), lap in zip(best.history, laps, strict=True)
+    ]
+    return FitReport(
+        iterations=tuple(iterations),
+        row_count=best.row_count,
+        column_count=column_count,
+        dtype=best.dtype,
+        hosts=tuple(part.host for part in parts),
+        threads=tuple(part.threads for part in parts),
+        load_s=max(part.load_s for part in parts),
+        seed_s=max(part.seed_s for part in parts),
+        total_s=total_s,
+        cluster_sizes=best.cluster_sizes,
+        exemplar_clusters=best.exemplar_clusters,
+        exemplar_rows=best.exemplar_rows,
+        traffic=tuple(part.traffic for part in parts),
+    )
 
 
 def _threads(comm: Communicator, threads: int | None) -> int:

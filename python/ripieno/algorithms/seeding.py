@@ -82,9 +82,7 @@ def scalable_plus_plus(comm: Communicator, rows: Rows, n_clusters: int, seed: in
         total = comm.allreduce(float(costs.sum()))
         drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
         new = np.concatenate(comm.allgather(rows.points[drawn].astype(candidates.dtype)))
-        kernels.update_min_distances(
-            rows.points, new, nearest, closest, first_index=len(candidates), threads=threads
-        )
+        kernels.update_min_distances(rows.points, new, nearest, closest, first_index=len(candidates), threads=threads)
         candidates = np.concatenate([candidates, new])
     if len(candidates) <= n_clusters:
         # Few rows, or few different ones: choosing among all of them is cheap.

@@ -1,0 +1,32 @@
+"""Checks of what users pass, in words that name the parameter and its value."""
+
+from __future__ import annotations
+
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import _check_sample_weight
+
+from ripieno.data import Dataset, InMemory
+from ripieno.errors import InputError
+
+
+def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory) -> NDArray[np.float64] | None:
+    """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights."""
+    if sample_weight is None:
+        return None
+    if isinstance(source, InMemory):
+        weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
+    else:
+        weights = check_array(sample_weight, dtype=np.float64, ensure_2d=False, order="C", input_name="sample_weight")
+    if weights.ndim != 1 or weights.min() < 0 or not weights.any():
+        raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
+    return weights
+
+
+def check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:
+    """Raise InputError, naming the parameter, if a value is not a whole number of at least 1."""
+    if not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name}={value!r}: {expected}")
