@@ -1,7 +1,17 @@
 //! Nearest centroids: the pass of K-means, prediction, and the step of seeding.
+//!
+//! Blocks of rows meet the packed centroids in f32 ([`Panels`]), which gives each row its best score and the
+//! runner-up. The distance to the best is then computed directly, in f64. Where the runner-up is so close that rounding
+//! may have swapped the two, all centroids within the bound are computed in f64 as well ([`Doubt`]). So a label is the
+//! argmin of the f64 distances, whatever the type of the points, the SIMD level and the number of threads.
+//!
+//! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
+//! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
 
 use crate::accumulate::accumulate;
 use crate::distances::squared_distance;
+use crate::panels::{Form, Frame, Panels};
+use crate::simd::{self, Job, Lanes, Nearest, ROW_STEP, Vector};
 use crate::{Matrix, Point, Threads};
 
 /// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
@@ -30,17 +40,9 @@ pub fn assign_accumulate<P: Point>(
     pass: Pass,
     threads: &Threads,
 ) -> f64 {
-    let mut own = Vec::new();
-    let distances = pass.squared_distances.unwrap_or_else(|| {
-        own.resize(points.rows(), 0.0);
-        &mut own
-    });
-    assign(points, centroids, pass.labels, Some(distances), threads);
-    accumulate(points, pass.labels, weights, pass.sums, pass.weight_sums);
-    match weights {
-        Some(weights) => distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum(),
-        None => distances.iter().sum(),
-    }
+    let inertia = assign_weighted(points, centroids, weights, pass.labels, pass.squared_distances, threads);
+    accumulate(points, pass.labels, weights, pass.sums, pass.weight_sums, threads);
+    inertia
 }
 
 /// Assigns each row to its nearest centroid; ties go to the lowest index.
@@ -53,24 +55,10 @@ pub fn assign<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     labels: &mut [i32],
-    mut squared_distances: Option<&mut [f64]>,
-    _threads: &Threads,
+    squared_distances: Option<&mut [f64]>,
+    threads: &Threads,
 ) {
-    assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
-    assert_eq!(labels.len(), points.rows(), "one label per row");
-    for row in 0..points.rows() {
-        let (mut best, mut nearest) = (f64::INFINITY, 0);
-        for index in 0..centroids.rows() {
-            let distance = squared_distance(points.row(row), centroids.row(index));
-            if distance < best {
-                (best, nearest) = (distance, index);
-            }
-        }
-        labels[row] = nearest as i32;
-        if let Some(distances) = &mut squared_distances {
-            distances[row] = best;
-        }
-    }
+    assign_weighted(points, centroids, None, labels, squared_distances, threads);
 }
 
 /// A step of seeding: lowers each row's squared distance to its nearest centre by some new centres.
@@ -86,20 +74,316 @@ pub fn update_min_distances<P: Point>(
     new_centroids: Matrix<P::Centroid>,
     first_index: i32,
     min_squared_distances: &mut [f64],
-    mut closest: Option<&mut [i32]>,
-    _threads: &Threads,
+    closest: Option<&mut [i32]>,
+    threads: &Threads,
 ) {
     assert_eq!(points.columns(), new_centroids.columns(), "points and centroids have the same columns");
     assert_eq!(min_squared_distances.len(), points.rows(), "one distance per row");
-    for row in 0..points.rows() {
-        for index in 0..new_centroids.rows() {
-            let distance = squared_distance(points.row(row), new_centroids.row(index));
-            if distance < min_squared_distances[row] {
-                min_squared_distances[row] = distance;
-                if let Some(closest) = &mut closest {
-                    closest[row] = first_index + index as i32;
+    if points.rows() == 0 || new_centroids.rows() == 0 {
+        return;
+    }
+    let search = Search::new(points, new_centroids, threads);
+    let distances = min_squared_distances.chunks_mut(search.block_rows);
+    let closest = optional_chunks(closest, points.rows(), search.block_rows);
+    let parts: Vec<_> = distances.zip(closest).enumerate().collect();
+    threads.for_each(parts, search.block_operations(), || search.scratch(), {
+        |scratch: &mut Scratch, (block, (min_distances, mut closest))| {
+            let mut labels = std::mem::take(&mut scratch.labels);
+            let mut distances = std::mem::take(&mut scratch.distances);
+            let count = min_distances.len();
+            search.block(block, &mut labels[..count], &mut distances[..count], scratch, threads);
+            for (row, min_distance) in min_distances.iter_mut().enumerate() {
+                if distances[row] < *min_distance {
+                    *min_distance = distances[row];
+                    if let Some(closest) = &mut closest {
+                        closest[row] = first_index + labels[row];
+                    }
                 }
             }
+            (scratch.labels, scratch.distances) = (labels, distances);
         }
+    });
+}
+
+fn assign_weighted<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    weights: Option<&[f64]>,
+    labels: &mut [i32],
+    squared_distances: Option<&mut [f64]>,
+    threads: &Threads,
+) -> f64 {
+    assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
+    assert_eq!(labels.len(), points.rows(), "one label per row");
+    assert!(weights.is_none_or(|weights| weights.len() == points.rows()), "one weight per row");
+    if points.rows() == 0 {
+        return 0.0;
+    }
+    let search = Search::new(points, centroids, threads);
+    let mut inertias = vec![0.0; points.rows().div_ceil(search.block_rows)];
+    let distances = optional_chunks(squared_distances, points.rows(), search.block_rows);
+    let parts = labels.chunks_mut(search.block_rows).zip(distances).zip(&mut inertias).enumerate();
+    threads.for_each(parts.collect(), search.block_operations(), || search.scratch(), {
+        |scratch: &mut Scratch, (block, ((labels, distances), inertia))| {
+            let mut own = std::mem::take(&mut scratch.distances);
+            let distances = distances.unwrap_or(&mut own[..labels.len()]);
+            search.block(block, labels, distances, scratch, threads);
+            *inertia = match weights {
+                Some(weights) => {
+                    let weights = &weights[block * search.block_rows..];
+                    distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum()
+                }
+                None => distances.iter().sum(),
+            };
+            scratch.distances = own;
+        }
+    });
+    // Blocks are the same for every number of threads, so the sum is too.
+    inertias.iter().sum()
+}
+
+/// `slice` in chunks, or as many times nothing.
+fn optional_chunks<T>(slice: Option<&mut [T]>, length: usize, chunk: usize) -> Vec<Option<&mut [T]>> {
+    match slice {
+        Some(slice) => {
+            assert_eq!(slice.len(), length, "one entry per row");
+            slice.chunks_mut(chunk).map(Some).collect()
+        }
+        None => (0..length.div_ceil(chunk)).map(|_| None).collect(),
+    }
+}
+
+/// A search for the nearest centroid of each point.
+struct Search<'a, P: Point> {
+    points: Matrix<'a, P>,
+    centroids: Matrix<'a, P::Centroid>,
+    panels: Panels,
+    frame: Frame<P::Centroid>,
+    block_rows: usize,
+}
+
+/// What a thread needs for a block of rows.
+struct Scratch {
+    rows: Vec<f32>,
+    squared_norms: Vec<f32>,
+    lanes: Vec<Lanes>,
+    nearest: Vec<Nearest>,
+    doubtful: Vec<(usize, f32)>,
+    tile: Vec<f32>,
+    labels: Vec<i32>,
+    distances: Vec<f64>,
+}
+
+/// A block of rows takes at most this much of the second-level cache; a panel of centroids needs room as well.
+const BLOCK_BYTES: usize = 384 << 10;
+
+/// More rows in a block gain nothing: their lanes have to stay in the cache too.
+const BLOCK_ROWS_MAX: usize = 8 * ROW_STEP;
+
+impl<'a, P: Point> Search<'a, P> {
+    fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
+        assert!(centroids.rows() > 0, "there is at least one centroid");
+        assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
+        let (panels, frame) = Panels::pack(centroids, threads);
+        let fitting = BLOCK_BYTES / (points.columns() * size_of::<f32>() * ROW_STEP) * ROW_STEP;
+        Search { points, centroids, panels, frame, block_rows: fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX) }
+    }
+
+    fn block_operations(&self) -> usize {
+        self.block_rows * self.centroids.rows() * self.points.columns()
+    }
+
+    fn scratch(&self) -> Scratch {
+        Scratch {
+            rows: vec![0.0; self.block_rows * self.points.columns()],
+            squared_norms: vec![0.0; self.block_rows],
+            lanes: vec![Lanes::default(); self.block_rows],
+            nearest: vec![Nearest::default(); self.block_rows],
+            doubtful: Vec::new(),
+            tile: vec![0.0; ROW_STEP * self.points.columns()],
+            labels: vec![0; self.block_rows],
+            distances: vec![0.0; self.block_rows],
+        }
+    }
+
+    /// Labels and squared distances of block number `block`.
+    fn block(
+        &self,
+        block: usize,
+        labels: &mut [i32],
+        squared_distances: &mut [f64],
+        scratch: &mut Scratch,
+        threads: &Threads,
+    ) {
+        let points = self.points.row_range(block * self.block_rows, labels.len());
+        threads.simd().run(Block { search: self, points, labels, squared_distances, scratch });
+    }
+}
+
+/// One block of a search.
+struct Block<'a, P: Point> {
+    search: &'a Search<'a, P>,
+    points: Matrix<'a, P>,
+    labels: &'a mut [i32],
+    squared_distances: &'a mut [f64],
+    scratch: &'a mut Scratch,
+}
+
+impl<P: Point> Job for Block<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(mut self) {
+        self.enter_frame();
+        let scratch = &mut *self.scratch;
+        let row_count = self.points.rows().next_multiple_of(ROW_STEP);
+        let rows = &scratch.rows[..row_count * self.points.columns()];
+        let nearest = &mut scratch.nearest[..row_count];
+        simd::nearest::<V, ROWS, VECTORS>(rows, &self.search.panels, &mut scratch.lanes, nearest);
+        self.measure();
+        self.settle::<V, ROWS, VECTORS>();
+    }
+}
+
+impl<P: Point> Block<'_, P> {
+    /// Rounds the rows to f32 in the frame, and fills the block up with zeros.
+    #[inline(always)]
+    fn enter_frame(&mut self) {
+        let columns = self.points.columns();
+        let (rows, fill) = self.scratch.rows.split_at_mut(self.points.rows() * columns);
+        for (index, out) in rows.chunks_exact_mut(columns).enumerate() {
+            self.search.frame.enter(self.points.row(index), out);
+            self.scratch.squared_norms[index] = squared_norm(out);
+        }
+        fill.fill(0.0);
+    }
+
+    /// Takes the best of each row, computes its distance, and notes the rows where another may be nearer.
+    #[inline(always)]
+    fn measure(&mut self) {
+        let doubt = Doubt::new(self.search);
+        self.scratch.doubtful.clear();
+        for row in 0..self.points.rows() {
+            let nearest = self.scratch.nearest[row];
+            // Scores that are not numbers leave an index that means nothing.
+            let index = (nearest.index as usize).min(self.search.centroids.rows() - 1);
+            let distance = squared_distance(self.points.row(row), self.search.centroids.row(index));
+            self.labels[row] = index as i32;
+            self.squared_distances[row] = distance;
+            let limit = nearest.score as f64 - doubt.margin(self.scratch.squared_norms[row], distance);
+            let is_clear = (nearest.runner_up as f64) < limit;
+            if !is_clear {
+                self.scratch.doubtful.push((row, (limit as f32).next_down()));
+            }
+        }
+    }
+
+    /// Decides the doubtful rows by the distances of all centroids whose score is not below the limit.
+    #[inline(always)]
+    fn settle<V: Vector, const ROWS: usize, const VECTORS: usize>(&mut self) {
+        let columns = self.points.columns();
+        let centroids = self.search.centroids;
+        let scratch = &mut *self.scratch;
+        for doubtful in scratch.doubtful.chunks(ROWS) {
+            let mut limits = [f32::INFINITY; ROWS];
+            for (slot, &(row, limit)) in doubtful.iter().enumerate() {
+                limits[slot] = limit;
+                let from = &scratch.rows[row * columns..(row + 1) * columns];
+                scratch.tile[slot * columns..(slot + 1) * columns].copy_from_slice(from);
+                self.squared_distances[row] = f64::INFINITY;
+            }
+            let tile = &scratch.tile[..ROWS * columns];
+            simd::candidates::<V, ROWS, VECTORS>(tile, &self.search.panels, &limits, |slot, index| {
+                if slot >= doubtful.len() || index >= centroids.rows() {
+                    return;
+                }
+                let row = doubtful[slot].0;
+                let distance = squared_distance(self.points.row(row), centroids.row(index));
+                // Candidates come in ascending order, so a tie stays with the lowest index.
+                if distance < self.squared_distances[row] {
+                    self.labels[row] = index as i32;
+                    self.squared_distances[row] = distance;
+                }
+            });
+        }
+    }
+}
+
+#[inline(always)]
+fn squared_norm(row: &[f32]) -> f32 {
+    let mut sums = [0.0; 16];
+    let chunks = row.chunks_exact(16);
+    let rest: f32 = chunks.remainder().iter().map(|value| value * value).sum();
+    for chunk in chunks {
+        for (sum, value) in sums.iter_mut().zip(chunk) {
+            *sum += value * value;
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+/// How far rounding may put a score off: the bound behind "no other centroid can be nearer".
+///
+/// With `u = 2⁻²⁴`, a product of `d` columns is off by at most `γ(d)·‖x‖‖c‖`, `γ(d) = d·u/(1 − d·u)`; rounding `x` and
+/// `c` to f32 adds `2u·‖x‖‖c‖`, the half norm and the last subtraction `u·‖c‖²` and `u·‖x‖‖c‖`. A centroid that is
+/// nearer than one at distance `r` has a norm of at most `‖x‖ + r`. A difference is off by its own relative rounding,
+/// `γ(d + 2)·r²`, and for f64 points by their rounding to f32. The f64 distances that decide have `γ` of `u = 2⁻⁵³`.
+/// Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1.
+struct Doubt {
+    form: Form,
+    scale: f64,
+    greatest_norm: f64,
+    gamma: f64,
+    gamma_f64: f64,
+    tiny: f64,
+    tiny_norm: f64,
+    is_rounded: bool,
+}
+
+/// Above this the squares may overflow, and the bound means nothing.
+const SQUARED_NORM_MAX: f64 = 1e30;
+
+/// Unit roundoff of f32.
+const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
+
+impl Doubt {
+    fn new<P: Point>(search: &Search<P>) -> Doubt {
+        let columns = search.points.columns() as f64;
+        let terms = (columns + 6.0) * ROUNDOFF;
+        Doubt {
+            form: search.panels.form(),
+            scale: search.frame.scale(),
+            greatest_norm: search.panels.greatest_norm(),
+            gamma: if terms < 0.5 { terms / (1.0 - terms) } else { f64::INFINITY },
+            gamma_f64: (columns + 16.0) * f64::EPSILON,
+            // What underflow loses, also where some library has made it flush to zero.
+            tiny: columns * 2.0 * f32::MIN_POSITIVE as f64,
+            tiny_norm: columns.sqrt() * 2.0 * (f32::MIN_POSITIVE as f64).sqrt(),
+            is_rounded: !<P::Centroid as crate::matrix::number::Real>::IS_F32,
+        }
+    }
+
+    /// How much two scores together may be off, for a row of this squared norm (in the frame) whose best centroid is at
+    /// this squared distance (outside).
+    #[inline(always)]
+    fn margin(&self, squared_norm: f32, squared_distance: f64) -> f64 {
+        // Negated, so that NaN is caught.
+        if !((squared_norm as f64) < SQUARED_NORM_MAX) {
+            return f64::INFINITY;
+        }
+        // The norm is itself rounded; a thousandth more covers that.
+        let norm = (squared_norm as f64).sqrt() * 1.001 + self.tiny_norm;
+        let distance = squared_distance.sqrt() * self.scale * 1.001;
+        let off = match self.form {
+            Form::Product => {
+                let rival_norm = self.greatest_norm.min(norm + distance);
+                self.gamma * norm * rival_norm + 1.1 * ROUNDOFF * rival_norm * rival_norm
+            }
+            Form::Difference => {
+                let moved = if self.is_rounded { 2.0 * ROUNDOFF * (2.0 * norm + distance) } else { 0.0 };
+                self.gamma * distance * distance + 2.1 * distance * moved + moved * moved
+            }
+        };
+        2.0 * (off + self.gamma_f64 * distance * distance + self.tiny * (1.0 + norm + distance))
     }
 }

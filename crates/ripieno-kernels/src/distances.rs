@@ -1,6 +1,7 @@
 //! Distances between rows and centroids.
 
-use crate::{Centroid, Matrix, Point, Threads};
+use crate::matrix::number::Real;
+use crate::{Matrix, Point, Threads};
 
 /// The squared distance of every row to every centroid, `n × k`, into `out`.
 ///
@@ -39,7 +40,27 @@ pub fn distances<P: Point>(
 }
 
 /// `‖x − c‖²` in f64.
+///
+/// The order of the additions is part of the result: eight sums side by side, then one after the other.
+#[inline(always)]
 pub(crate) fn squared_distance<P: Point>(point: &[P], centroid: &[P::Centroid]) -> f64 {
-    let differences = point.iter().zip(centroid).map(|(&x, &c)| -> f64 { x.into() - c.into() });
-    differences.map(|difference| difference * difference).sum()
+    const SUMS: usize = 8;
+    let mut sums = [0.0; SUMS];
+    let (points, centroids) = (point.chunks_exact(SUMS), centroid.chunks_exact(SUMS));
+    let rest = points.remainder().iter().zip(centroids.remainder());
+    for (points, centroids) in points.zip(centroids) {
+        for i in 0..SUMS {
+            sums[i] += squared_difference(points[i], centroids[i]);
+        }
+    }
+    for (sum, (&x, &c)) in sums.iter_mut().zip(rest) {
+        *sum += squared_difference(x, c);
+    }
+    sums.iter().sum()
+}
+
+#[inline(always)]
+fn squared_difference(x: impl Into<f64>, c: impl Into<f64>) -> f64 {
+    let difference = x.into() - c.into();
+    difference * difference
 }

@@ -13,6 +13,7 @@ mod assign;
 mod check;
 mod distances;
 mod matrix;
+mod panels;
 mod simd;
 mod threads;
 

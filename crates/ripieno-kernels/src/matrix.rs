@@ -46,60 +46,147 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for u8 {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
+/// What the kernels do with numbers; not for others.
+pub(crate) mod number {
+    use std::ops::{Mul, Sub};
+
+    /// A coordinate.
+    pub trait Number: Copy + Send + Sync + PartialEq + Into<f64> + 'static {
+        /// The type it is computed with.
+        type Real: Real;
+        /// The same value in that type.
+        fn widen(self) -> Self::Real;
+        /// Whether it is neither infinite nor NaN.
+        fn is_finite(self) -> bool;
+    }
+
+    /// A coordinate that can be computed with.
+    pub trait Real: Number<Real = Self> + Default + Sub<Output = Self> + Mul<Output = Self> {
+        /// Whether this is f32.
+        const IS_F32: bool;
+        /// The nearest value of this type.
+        fn from_f64(value: f64) -> Self;
+        /// The nearest f32.
+        fn to_f32(self) -> f32;
+        /// The absolute value.
+        fn magnitude(self) -> Self;
+        /// The greater one; `self` if `other` is NaN.
+        fn maximum(self, other: Self) -> Self;
+    }
 }
 
+use number::{Number, Real};
+
 /// A coordinate of a point: `u8`, `f32` or `f64`.
-pub trait Point: sealed::Sealed + Copy + Send + Sync + Into<f64> + 'static {
+pub trait Point: Number<Real = Self::Centroid> {
     /// The type of the centroids of such points: `f64` for `f64`, otherwise `f32`.
     type Centroid: Centroid;
-
-    /// Whether this coordinate is neither infinite nor NaN.
-    fn is_finite(self) -> bool;
 }
 
 /// A coordinate of a centroid: `f32` or `f64`.
-pub trait Centroid: sealed::Sealed + Copy + Send + Sync + Into<f64> + Default + 'static {
-    /// The nearest value of this type.
-    fn from_f64(value: f64) -> Self;
-}
+pub trait Centroid: Real + Point<Centroid = Self> {}
 
 impl Point for u8 {
     type Centroid = f32;
+}
+
+impl Point for f32 {
+    type Centroid = f32;
+}
+
+impl Point for f64 {
+    type Centroid = f64;
+}
+
+impl Centroid for f32 {}
+
+impl Centroid for f64 {}
+
+impl Number for u8 {
+    type Real = f32;
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self.into()
+    }
 
     fn is_finite(self) -> bool {
         true
     }
 }
 
-impl Point for f32 {
-    type Centroid = f32;
+impl Number for f32 {
+    type Real = f32;
 
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
     fn is_finite(self) -> bool {
         f32::is_finite(self)
     }
 }
 
-impl Point for f64 {
-    type Centroid = f64;
+impl Real for f32 {
+    const IS_F32: bool = true;
 
+    #[inline(always)]
+    fn from_f64(value: f64) -> f32 {
+        value as f32
+    }
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self
+    }
+
+    #[inline(always)]
+    fn magnitude(self) -> f32 {
+        self.abs()
+    }
+
+    #[inline(always)]
+    fn maximum(self, other: f32) -> f32 {
+        if other > self { other } else { self }
+    }
+}
+
+impl Number for f64 {
+    type Real = f64;
+
+    #[inline(always)]
+    fn widen(self) -> f64 {
+        self
+    }
+
+    #[inline(always)]
     fn is_finite(self) -> bool {
         f64::is_finite(self)
     }
 }
 
-impl Centroid for f32 {
-    fn from_f64(value: f64) -> Self {
-        value as f32
-    }
-}
+impl Real for f64 {
+    const IS_F32: bool = false;
 
-impl Centroid for f64 {
-    fn from_f64(value: f64) -> Self {
+    #[inline(always)]
+    fn from_f64(value: f64) -> f64 {
         value
+    }
+
+    #[inline(always)]
+    fn to_f32(self) -> f32 {
+        self as f32
+    }
+
+    #[inline(always)]
+    fn magnitude(self) -> f64 {
+        self.abs()
+    }
+
+    #[inline(always)]
+    fn maximum(self, other: f64) -> f64 {
+        if other > self { other } else { self }
     }
 }

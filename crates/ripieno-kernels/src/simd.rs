@@ -1,4 +1,18 @@
-//! Which vector instructions the kernels use; chosen at run time, once per [`Threads`](crate::Threads).
+//! Vector instructions: which ones this machine has, and how the kernels are compiled for each.
+//!
+//! A kernel is a [`Job`], written once over [`Vector`]; [`Simd::run`] compiles it for every level and picks one at run
+//! time. The levels differ in speed only: what depends on the rounding of vector code is checked in f64 afterwards.
+
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+mod tiles;
+mod vector;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest};
+pub(crate) use vector::{Job, Vector};
 
 /// A level of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,7 +21,7 @@ pub enum Simd {
     Scalar,
     /// AVX2 with FMA (x86-64).
     Avx2,
-    /// AVX-512 F, DQ, BW and VL (x86-64).
+    /// AVX-512 F, BW, DQ and VL (x86-64).
     Avx512,
     /// NEON (arm64).
     Neon,
@@ -16,11 +30,48 @@ pub enum Simd {
 impl Simd {
     /// The levels this machine can run, the best one last.
     pub fn available() -> Vec<Simd> {
-        vec![Simd::Scalar]
+        [Simd::Scalar, Simd::Avx2, Simd::Avx512, Simd::Neon].into_iter().filter(|level| level.is_available()).collect()
     }
 
     /// The best level of this machine.
     pub fn best() -> Simd {
         *Simd::available().last().expect("the scalar level is always there")
+    }
+
+    fn is_available(self) -> bool {
+        match self {
+            Simd::Scalar => true,
+            #[cfg(target_arch = "x86_64")]
+            Simd::Avx2 => x86::has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Simd::Avx512 => x86::has_avx512(),
+            #[cfg(target_arch = "aarch64")]
+            Simd::Neon => true,
+            _ => false,
+        }
+    }
+
+    /// How many centroids stand side by side in a panel.
+    pub(crate) fn panel_width(self) -> usize {
+        match self {
+            Simd::Avx512 => 48,
+            Simd::Scalar | Simd::Avx2 | Simd::Neon => 16,
+        }
+    }
+
+    /// Runs `job` with the vectors of this level.
+    pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
+        match self {
+            // SAFETY: `Threads` refuses a level that the machine lacks, so these instructions are there.
+            #[cfg(target_arch = "x86_64")]
+            Simd::Avx512 => unsafe { x86::run_avx512(job) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Simd::Avx2 => unsafe { x86::run_avx2(job) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            Simd::Neon => unsafe { neon::run(job) },
+            _ => job.run::<scalar::F32x4, 2, 4>(),
+        }
     }
 }

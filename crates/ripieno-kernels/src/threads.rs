@@ -1,6 +1,7 @@
-//! The threads of one rank.
+//! The threads of one rank, and a loop over parts of the work.
 
 use crate::Simd;
+use std::sync::Mutex;
 
 /// The threads, and the SIMD level, that a kernel may use.
 ///
@@ -10,6 +11,9 @@ pub struct Threads {
     count: usize,
     simd: Simd,
 }
+
+/// Below this many operations, about 50 µs of them, starting a thread costs more than it saves.
+const OPERATIONS_WORTH_A_THREAD: usize = 1 << 21;
 
 impl Threads {
     /// `count` threads, the caller's included, with the best SIMD level of this machine.
@@ -38,5 +42,33 @@ impl Threads {
     /// The SIMD level.
     pub fn simd(&self) -> Simd {
         self.simd
+    }
+
+    /// Calls `work` once for each part, on whichever thread is free, and returns when all are done.
+    ///
+    /// `operations` is the work of one part. Each thread makes its own `scratch` and keeps it from part to part.
+    pub(crate) fn for_each<T: Send, S>(
+        &self,
+        parts: Vec<T>,
+        operations: usize,
+        scratch: impl Fn() -> S + Sync,
+        work: impl Fn(&mut S, T) + Sync,
+    ) {
+        let worth = parts.len().saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD;
+        let helper_count = self.count.min(parts.len()).min(worth + 1).saturating_sub(1);
+        let parts = Mutex::new(parts.into_iter());
+        let next = || parts.lock().expect("taking a part does not panic").next();
+        let take_parts = || {
+            let mut scratch = scratch();
+            while let Some(part) = next() {
+                work(&mut scratch, part);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..helper_count {
+                scope.spawn(take_parts);
+            }
+            take_parts();
+        });
     }
 }

@@ -1,0 +1,260 @@
+//! Centroids as the register tiles want them: in f32, near the origin, side by side in panels.
+//!
+//! Points and centroids are moved and scaled into one frame before they are rounded to f32. The move takes a common
+//! offset out, which would otherwise cost the products their digits; the scale, a power of two, keeps the squares in
+//! range. Cost: `2·k·d`, once per pass.
+
+use crate::simd::{FEW_COLUMNS, Simd};
+use crate::threads::Threads;
+use crate::{Centroid, Matrix, Point};
+
+/// Sixteen f32 on a cache line of their own.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+pub(crate) struct Line([f32; Line::LEN]);
+
+impl Line {
+    /// How many values a line holds.
+    pub(crate) const LEN: usize = 16;
+
+    pub(crate) fn values(&self) -> &[f32; Line::LEN] {
+        &self.0
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const f32 {
+        self.0.as_ptr()
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
+        self.0.as_mut_ptr()
+    }
+}
+
+/// How a score is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `x·c − ½‖c‖²`.
+    Product,
+    /// `−‖x − c‖²`.
+    Difference,
+}
+
+/// The move and scale that points and centroids undergo before they become f32.
+#[derive(Debug)]
+pub(crate) struct Frame<C> {
+    shift: Vec<C>,
+    scale: C,
+}
+
+impl<C: Centroid> Frame<C> {
+    /// The frame for `centroids`. Differences of f32 lose nothing to an offset, so that form keeps its origin.
+    fn around(centroids: Matrix<C>, form: Form) -> Frame<C> {
+        let shift = match form {
+            Form::Difference if C::IS_F32 => vec![C::default(); centroids.columns()],
+            _ => rough_mean(centroids),
+        };
+        let mut greatest = C::default();
+        for row in centroids.values().chunks_exact(centroids.columns()) {
+            for (&value, &shift) in row.iter().zip(&shift) {
+                greatest = greatest.maximum((value - shift).magnitude());
+            }
+        }
+        Frame { shift, scale: C::from_f64(power_of_two_below(greatest.into())) }
+    }
+
+    /// The factor by which distances are greater in the frame.
+    pub(crate) fn scale(&self) -> f64 {
+        self.scale.into()
+    }
+
+    /// Writes `row` in the frame's coordinates.
+    #[inline(always)]
+    pub(crate) fn enter<P: Point<Centroid = C>>(&self, row: &[P], out: &mut [f32]) {
+        for ((out, &value), &shift) in out.iter_mut().zip(row).zip(&self.shift) {
+            *out = ((value.widen() - shift) * self.scale).to_f32();
+        }
+    }
+}
+
+/// The mean of a sample of the rows: any point amid them will do.
+fn rough_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
+    const SAMPLE: usize = 128;
+    let step = centroids.rows().div_ceil(SAMPLE).max(1);
+    let mut sums = vec![0.0; centroids.columns()];
+    for row in (0..centroids.rows()).step_by(step) {
+        for (sum, &value) in sums.iter_mut().zip(centroids.row(row)) {
+            *sum += value.into();
+        }
+    }
+    let count = centroids.rows().div_ceil(step).max(1) as f64;
+    sums.into_iter().map(|sum| C::from_f64(sum / count)).collect()
+}
+
+/// `2^-e` with `e` the exponent of `value`, within what f32 can take; 1 for zero, infinity and NaN.
+fn power_of_two_below(value: f64) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return 1.0;
+    }
+    let exponent = value.log2().floor().clamp(-100.0, 100.0);
+    (-exponent).exp2()
+}
+
+/// All centroids, packed.
+///
+/// Centroids stand in panels of `width`; in a panel, coordinate after coordinate. The last panel is filled up with
+/// centroids that never win; neither does any but the first of several equal ones.
+pub(crate) struct Panels {
+    lines: Vec<Line>,
+    half_norms: Vec<Line>,
+    depth: usize,
+    width: usize,
+    form: Form,
+    greatest_norm: f64,
+}
+
+/// A centroid's coordinates that make a difference infinite.
+const FAR_AWAY: f32 = f32::MAX;
+
+impl Panels {
+    /// Packs `centroids`; returns the frame too.
+    pub(crate) fn pack<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> (Panels, Frame<C>) {
+        let (depth, width) = (centroids.columns(), threads.simd().panel_width());
+        let form = if depth <= FEW_COLUMNS { Form::Difference } else { Form::Product };
+        let frame = Frame::around(centroids, form);
+        let panel_count = centroids.rows().div_ceil(width);
+        let mut panels = Panels {
+            lines: vec![Line::default(); panel_count * depth * width / Line::LEN],
+            half_norms: vec![Line::default(); panel_count * width / Line::LEN],
+            depth,
+            width,
+            form,
+            greatest_norm: 0.0,
+        };
+
+        let mut half_norms = vec![f64::INFINITY; panel_count * width];
+        let parts = panels.lines.chunks_exact_mut(depth * width / Line::LEN).zip(half_norms.chunks_exact_mut(width));
+        threads.for_each(parts.enumerate().collect(), depth * width * 16, || vec![0.0; depth], {
+            |row: &mut Vec<f32>, (panel, (lines, half_norms))| {
+                pack_panel(centroids, &frame, form, panel * width, row, lines, half_norms);
+            }
+        });
+        let greatest_half_norm = half_norms[..centroids.rows()].iter().fold(0.0, |a: f64, &b| a.max(b));
+        panels.greatest_norm = (2.0 * greatest_half_norm).sqrt();
+        for index in repeated_rows(centroids, &half_norms) {
+            half_norms[index] = f64::INFINITY;
+            if form == Form::Difference {
+                let panel = panels.panel_mut(index / width);
+                put(panel, width, index % width, std::iter::repeat_n(FAR_AWAY, depth));
+            }
+        }
+        for (line, half_norms) in panels.half_norms.iter_mut().zip(half_norms.chunks_exact(Line::LEN)) {
+            line.0 = std::array::from_fn(|lane| half_norms[lane] as f32);
+        }
+        (panels, frame)
+    }
+
+    /// The number of columns.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// How many centroids a panel holds.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The number of panels.
+    pub(crate) fn count(&self) -> usize {
+        self.half_norms.len() * Line::LEN / self.width
+    }
+
+    /// How scores are computed.
+    pub(crate) fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The greatest norm of a centroid, in the frame.
+    pub(crate) fn greatest_norm(&self) -> f64 {
+        self.greatest_norm
+    }
+
+    /// The coordinates of panel `index`.
+    #[inline(always)]
+    pub(crate) fn panel(&self, index: usize) -> &[Line] {
+        let count = self.depth * self.width / Line::LEN;
+        &self.lines[index * count..(index + 1) * count]
+    }
+
+    fn panel_mut(&mut self, index: usize) -> &mut [Line] {
+        let count = self.depth * self.width / Line::LEN;
+        &mut self.lines[index * count..(index + 1) * count]
+    }
+
+    /// `½‖c‖²` of the centroids of panel `index`.
+    #[inline(always)]
+    pub(crate) fn half_norms(&self, index: usize) -> &[Line] {
+        let count = self.width / Line::LEN;
+        &self.half_norms[index * count..(index + 1) * count]
+    }
+}
+
+fn pack_panel<C: Centroid>(
+    centroids: Matrix<C>,
+    frame: &Frame<C>,
+    form: Form,
+    first: usize,
+    row: &mut [f32],
+    lines: &mut [Line],
+    half_norms: &mut [f64],
+) {
+    let width = half_norms.len();
+    for lane in 0..width {
+        if first + lane >= centroids.rows() {
+            if form == Form::Difference {
+                put(lines, width, lane, std::iter::repeat_n(FAR_AWAY, row.len()));
+            }
+            continue;
+        }
+        let centroid = centroids.row(first + lane);
+        frame.enter(centroid, row);
+        put(lines, width, lane, row.iter().copied());
+        half_norms[lane] = 0.5 * frame.squared_norm(centroid);
+    }
+}
+
+/// Writes the coordinates of the centroid at `lane` of a panel.
+fn put(panel: &mut [Line], width: usize, lane: usize, coordinates: impl Iterator<Item = f32>) {
+    let lines = panel[lane / Line::LEN..].iter_mut().step_by(width / Line::LEN);
+    for (line, coordinate) in lines.zip(coordinates) {
+        line.0[lane % Line::LEN] = coordinate;
+    }
+}
+
+impl<C: Centroid> Frame<C> {
+    fn squared_norm(&self, centroid: &[C]) -> f64 {
+        let mut sums = [0.0; 8];
+        for (values, shifts) in centroid.chunks(8).zip(self.shift.chunks(8)) {
+            for ((sum, &value), &shift) in sums.iter_mut().zip(values).zip(shifts) {
+                let value: f64 = (value.into() - shift.into()) * self.scale.into();
+                *sum += value * value;
+            }
+        }
+        sums.iter().sum()
+    }
+}
+
+/// The centroids that equal one of a lower index.
+fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..centroids.rows()).collect();
+    order.sort_unstable_by(|&a, &b| {
+        let by_norm = half_norms[a].total_cmp(&half_norms[b]);
+        by_norm.then_with(|| compare(centroids.row(a), centroids.row(b))).then(a.cmp(&b))
+    });
+    let pairs = order.windows(2).filter(|pair| centroids.row(pair[0]) == centroids.row(pair[1]));
+    pairs.map(|pair| pair[1]).collect()
+}
+
+fn compare<C: Centroid>(a: &[C], b: &[C]) -> std::cmp::Ordering {
+    let mut orders = a.iter().zip(b).map(|(&a, &b)| -> std::cmp::Ordering { a.into().total_cmp(&b.into()) });
+    orders.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+}

@@ -1,0 +1,98 @@
+//! Vectors of arm64: NEON, which every such machine has.
+
+use super::vector::{Job, Vector};
+use std::arch::aarch64::*;
+
+/// 24 of the 32 registers hold sums, 4 the centroids' coordinates, the others the rows'.
+///
+/// # Safety
+/// The machine has NEON.
+#[target_feature(enable = "neon")]
+pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
+    job.run::<F32x4, 6, 4>()
+}
+
+/// Four f32.
+#[derive(Clone, Copy)]
+struct F32x4(float32x4_t);
+
+// SAFETY (of every block below): these functions run under `run` only, so the instructions are there; `load` and `store`
+// pass their callers' promise on.
+impl Vector for F32x4 {
+    type Mask = uint32x4_t;
+
+    const LANES: usize = 4;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vdupq_n_f32(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vld1q_f32(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: see above.
+        unsafe { vst1q_f32(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vfmaq_f32(sum.0, self.0, factor.0) })
+    }
+
+    #[inline(always)]
+    fn multiply_subtract_from(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vfmsq_f32(sum.0, self.0, factor.0) })
+    }
+
+    #[inline(always)]
+    fn subtract(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vsubq_f32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn maximum(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vmaxq_f32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn minimum(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vminq_f32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn is_greater(self, other: Self) -> Self::Mask {
+        // SAFETY: see above.
+        unsafe { vcgtq_f32(self.0, other.0) }
+    }
+
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vbslq_f32(mask, yes.0, no.0) })
+    }
+
+    #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        const BITS: [u32; 4] = [1, 2, 4, 8];
+        // SAFETY: see above.
+        unsafe { vaddvq_u32(vandq_u32(mask, vld1q_u32(BITS.as_ptr()))) }
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f32 {
+        // SAFETY: see above.
+        unsafe { vmaxvq_f32(self.0) }
+    }
+}

@@ -1,0 +1,279 @@
+//! Register tiles: the scores of a few rows against a panel of centroids, and the best scores of a block of rows.
+//!
+//! A score is greater the nearer the centroid. With [`Form::Product`] it is `x·c − ½‖c‖²` (one multiply-add a
+//! coordinate; the rest of `−½‖x − c‖²` is the same for every centroid), with [`Form::Difference`] it is `−‖x − c‖²`
+//! (twice the work, but no cancellation; for few columns).
+//!
+//! Each lane of a vector belongs to a centroid and keeps its own best score, runner-up and index; lanes meet once per
+//! row, after the last panel. So the matrix of scores is never stored.
+//! Source: Van Zee and van de Geijn, "BLIS", ACM TOMS 2015, section 4 (panels and register tiles).
+
+use super::vector::Vector;
+use crate::panels::{Form, Line, Panels};
+
+/// Rows of a block come in multiples of this, which every tile height divides.
+pub(crate) const ROW_STEP: usize = 36;
+
+/// How many columns [`Form::Difference`] is made for.
+pub(crate) const FEW_COLUMNS: usize = 8;
+
+/// Rows that [`nearest`] compares at once where there are few columns.
+const FEW_COLUMNS_ROWS: usize = 4;
+
+/// The best centroid of a row, by score.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Nearest {
+    /// The greatest score.
+    pub score: f32,
+    /// The greatest score of any other centroid.
+    pub runner_up: f32,
+    /// The centroid.
+    pub index: u32,
+}
+
+/// The best score of each lane so far, of one row; memory for [`nearest`].
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Lanes {
+    best: Line,
+    runner_up: Line,
+    index: Line,
+}
+
+/// The best centroid of each of the rows, of which there is a multiple of [`ROW_STEP`].
+#[inline(always)]
+pub(crate) fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    lanes: &mut [Lanes],
+    found: &mut [Nearest],
+) {
+    let depth = panels.depth();
+    assert_eq!(rows.len(), found.len() * depth, "a result for every row");
+    assert!(found.len().is_multiple_of(ROW_STEP), "blocks are filled up with rows of zeros");
+    assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
+    match (panels.form(), depth) {
+        (Form::Product, _) => by_panel::<V, ROWS, VECTORS>(rows, panels, lanes, found),
+        (Form::Difference, 1) => by_rows::<V, 1, VECTORS>(rows, panels, found),
+        (Form::Difference, 2) => by_rows::<V, 2, VECTORS>(rows, panels, found),
+        (Form::Difference, 3) => by_rows::<V, 3, VECTORS>(rows, panels, found),
+        (Form::Difference, 4) => by_rows::<V, 4, VECTORS>(rows, panels, found),
+        (Form::Difference, 5) => by_rows::<V, 5, VECTORS>(rows, panels, found),
+        (Form::Difference, 6) => by_rows::<V, 6, VECTORS>(rows, panels, found),
+        (Form::Difference, 7) => by_rows::<V, 7, VECTORS>(rows, panels, found),
+        (Form::Difference, _) => by_rows::<V, 8, VECTORS>(rows, panels, found),
+    }
+}
+
+/// Calls `found(row, centroid)` for every score that is not below the row's limit, per row in ascending order.
+#[inline(always)]
+pub(crate) fn candidates<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    limits: &[f32; ROWS],
+    mut found: impl FnMut(usize, usize),
+) {
+    assert_eq!(rows.len(), ROWS * panels.depth(), "a full tile of rows");
+    assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
+    for panel in 0..panels.count() {
+        let scores = match panels.form() {
+            Form::Product => products::<V, ROWS, VECTORS>(rows, panels, panel),
+            Form::Difference => differences::<V, ROWS, VECTORS>(rows, panels, panel),
+        };
+        for (row, scores) in scores.iter().enumerate() {
+            for (vector, &score) in scores.iter().enumerate() {
+                let mut bits = !V::bits(score.is_less(V::splat(limits[row]))) & ((1 << V::LANES) - 1);
+                while bits != 0 {
+                    let lane = bits.trailing_zeros() as usize;
+                    found(row, panel * panels.width() + vector * V::LANES + lane);
+                    bits &= bits - 1;
+                }
+            }
+        }
+    }
+}
+
+/// All rows against one panel after the other: a panel stays in the cache while the rows pass.
+#[inline(always)]
+fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    lanes: &mut [Lanes],
+    found: &mut [Nearest],
+) {
+    let lanes = &mut lanes[..found.len()];
+    let none = Best::<V>::none();
+    lanes.iter_mut().for_each(|lanes| none.put(lanes));
+    for panel in 0..panels.count() {
+        for (rows, lanes) in rows.chunks_exact(ROWS * panels.depth()).zip(lanes.chunks_exact_mut(ROWS)) {
+            let scores = products::<V, ROWS, VECTORS>(rows, panels, panel);
+            for row in 0..ROWS {
+                let mut best = Best::<V>::take(&lanes[row]);
+                for vector in 0..VECTORS {
+                    best.meet(scores[row][vector], panel * VECTORS + vector);
+                }
+                best.put(&mut lanes[row]);
+            }
+        }
+    }
+    for (lanes, found) in lanes.iter().zip(found) {
+        *found = Best::<V>::take(lanes).nearest();
+    }
+}
+
+/// A few rows against all centroids, with everything about the rows in registers.
+#[inline(always)]
+fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], panels: &Panels, found: &mut [Nearest]) {
+    let rows = rows.chunks_exact(FEW_COLUMNS_ROWS * DEPTH);
+    for (rows, found) in rows.zip(found.chunks_exact_mut(FEW_COLUMNS_ROWS)) {
+        let mut best = [Best::<V>::none(); FEW_COLUMNS_ROWS];
+        for panel in 0..panels.count() {
+            let lines = panels.panel(panel);
+            assert_eq!(lines.len() * Line::LEN, DEPTH * VECTORS * V::LANES, "a whole panel");
+            let coordinates = lines.as_ptr().cast::<f32>();
+            for vector in 0..VECTORS {
+                let mut score = [V::splat(0.0); FEW_COLUMNS_ROWS];
+                for column in 0..DEPTH {
+                    // SAFETY: the panel has DEPTH times VECTORS vectors, and its lines are aligned.
+                    let centroids = unsafe { V::load(coordinates.add((column * VECTORS + vector) * V::LANES)) };
+                    for row in 0..FEW_COLUMNS_ROWS {
+                        let difference = V::splat(rows[row * DEPTH + column]).subtract(centroids);
+                        score[row] = difference.multiply_subtract_from(difference, score[row]);
+                    }
+                }
+                for row in 0..FEW_COLUMNS_ROWS {
+                    best[row].meet(score[row], panel * VECTORS + vector);
+                }
+            }
+        }
+        for row in 0..FEW_COLUMNS_ROWS {
+            found[row] = best[row].nearest();
+        }
+    }
+}
+
+#[inline(always)]
+fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    panel: usize,
+) -> [[V; VECTORS]; ROWS] {
+    let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
+    fold::<V, ROWS, VECTORS>(rows, panels, panel, &mut sums, |x, c, sum| x.multiply_add(c, sum));
+    let half_norms = panels.half_norms(panel);
+    assert_eq!(half_norms.len() * Line::LEN, VECTORS * V::LANES, "one per centroid");
+    for vector in 0..VECTORS {
+        // SAFETY: there are VECTORS vectors of them, and lines are aligned.
+        let half_norm = unsafe { V::load(half_norms.as_ptr().cast::<f32>().add(vector * V::LANES)) };
+        for row in &mut sums {
+            row[vector] = row[vector].subtract(half_norm);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn differences<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    panel: usize,
+) -> [[V; VECTORS]; ROWS] {
+    let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
+    fold::<V, ROWS, VECTORS>(rows, panels, panel, &mut sums, |x, c, sum| {
+        let difference = x.subtract(c);
+        difference.multiply_subtract_from(difference, sum)
+    });
+    sums
+}
+
+/// Folds each coordinate of the rows and the panel's centroids into `sums`.
+#[inline(always)]
+fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    panel: usize,
+    sums: &mut [[V; VECTORS]; ROWS],
+    combine: impl Fn(V, V, V) -> V,
+) {
+    let depth = panels.depth();
+    let lines = panels.panel(panel);
+    assert_eq!(lines.len() * Line::LEN, depth * VECTORS * V::LANES, "a whole panel");
+    assert_eq!(rows.len(), ROWS * depth, "a full tile of rows");
+    let (coordinates, rows) = (lines.as_ptr().cast::<f32>(), rows.as_ptr());
+    for column in 0..depth {
+        // SAFETY: the panel has `depth` times VECTORS vectors, aligned; `rows` has ROWS times `depth` values.
+        unsafe {
+            let mut centroids = [V::splat(0.0); VECTORS];
+            for vector in 0..VECTORS {
+                centroids[vector] = V::load(coordinates.add((column * VECTORS + vector) * V::LANES));
+            }
+            for row in 0..ROWS {
+                let value = V::splat(*rows.add(row * depth + column));
+                for vector in 0..VECTORS {
+                    sums[row][vector] = combine(value, centroids[vector], sums[row][vector]);
+                }
+            }
+        }
+    }
+}
+
+/// [`Lanes`] in registers. `index` holds the number of a vector of centroids, as bits: it is only ever moved.
+#[derive(Clone, Copy)]
+struct Best<V> {
+    best: V,
+    runner_up: V,
+    index: V,
+}
+
+impl<V: Vector> Best<V> {
+    #[inline(always)]
+    fn none() -> Self {
+        let none = V::splat(f32::NEG_INFINITY);
+        Best { best: none, runner_up: none, index: V::splat(0.0) }
+    }
+
+    #[inline(always)]
+    fn take(lanes: &Lanes) -> Self {
+        // SAFETY: a line holds at least one vector and is aligned.
+        unsafe {
+            Best {
+                best: V::load(lanes.best.as_ptr()),
+                runner_up: V::load(lanes.runner_up.as_ptr()),
+                index: V::load(lanes.index.as_ptr()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn put(self, lanes: &mut Lanes) {
+        // SAFETY: a line holds at least one vector and is aligned.
+        unsafe {
+            self.best.store(lanes.best.as_mut_ptr());
+            self.runner_up.store(lanes.runner_up.as_mut_ptr());
+            self.index.store(lanes.index.as_mut_ptr());
+        }
+    }
+
+    #[inline(always)]
+    fn meet(&mut self, score: V, vector: usize) {
+        let better = score.is_greater(self.best);
+        self.runner_up = self.runner_up.maximum(self.best.minimum(score));
+        self.best = V::select(better, score, self.best);
+        self.index = V::select(better, V::splat(f32::from_bits(vector as u32)), self.index);
+    }
+
+    #[inline(always)]
+    fn nearest(self) -> Nearest {
+        let score = self.best.greatest();
+        let is_other = V::splat(score).is_greater(self.best);
+        let winners = !V::bits(is_other) & ((1 << V::LANES) - 1);
+        let lane = winners.trailing_zeros() as usize % V::LANES;
+        let others = V::select(is_other, self.best, V::splat(f32::NEG_INFINITY));
+        let runner_up = if winners.count_ones() > 1 { score } else { self.runner_up.maximum(others).greatest() };
+
+        let mut index = Line::default();
+        // SAFETY: a line holds at least one vector and is aligned.
+        unsafe { self.index.store(index.as_mut_ptr()) };
+        let vector = index.values()[lane].to_bits();
+        Nearest { score, runner_up, index: vector * V::LANES as u32 + lane as u32 }
+    }
+}

@@ -1,0 +1,204 @@
+//! Vectors of x86-64: AVX-512 and AVX2 with FMA.
+
+use super::vector::{Job, Vector};
+use std::arch::x86_64::*;
+
+pub(super) fn has_avx512() -> bool {
+    has_avx2()
+        && is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+pub(super) fn has_avx2() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
+}
+
+/// 27 of the 32 registers hold sums, 3 the centroids' coordinates, 2 the rows'.
+///
+/// # Safety
+/// The machine has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+pub(super) unsafe fn run_avx512<J: Job>(job: J) -> J::Output {
+    job.run::<F32x16, 9, 3>()
+}
+
+/// 12 of the 16 registers hold sums, 2 the centroids' coordinates, 2 the rows'.
+///
+/// # Safety
+/// The machine has AVX2 and FMA.
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn run_avx2<J: Job>(job: J) -> J::Output {
+    job.run::<F32x8, 6, 2>()
+}
+
+/// Sixteen f32.
+#[derive(Clone, Copy)]
+struct F32x16(__m512);
+
+// SAFETY (of every block below): these functions run under `run_avx512` only, so the instructions are there; `load` and
+// `store` pass their callers' promise on.
+impl Vector for F32x16 {
+    type Mask = __mmask16;
+
+    const LANES: usize = 16;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_set1_ps(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_load_ps(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: see above.
+        unsafe { _mm512_store_ps(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_fmadd_ps(self.0, factor.0, sum.0) })
+    }
+
+    #[inline(always)]
+    fn multiply_subtract_from(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_fnmadd_ps(self.0, factor.0, sum.0) })
+    }
+
+    #[inline(always)]
+    fn subtract(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn maximum(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_max_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn minimum(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_min_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn is_greater(self, other: Self) -> Self::Mask {
+        // SAFETY: see above.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_GT_OQ>(self.0, other.0) }
+    }
+
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_mask_blend_ps(mask, no.0, yes.0) })
+    }
+
+    #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        mask as u32
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f32 {
+        // SAFETY: see above.
+        unsafe { _mm512_reduce_max_ps(self.0) }
+    }
+}
+
+/// Eight f32.
+#[derive(Clone, Copy)]
+struct F32x8(__m256);
+
+// SAFETY (of every block below): as for `F32x16`, with `run_avx2`.
+impl Vector for F32x8 {
+    type Mask = __m256;
+
+    const LANES: usize = 8;
+
+    #[inline(always)]
+    fn splat(value: f32) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_set1_ps(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_load_ps(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: see above.
+        unsafe { _mm256_store_ps(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn multiply_add(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_fmadd_ps(self.0, factor.0, sum.0) })
+    }
+
+    #[inline(always)]
+    fn multiply_subtract_from(self, factor: Self, sum: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_fnmadd_ps(self.0, factor.0, sum.0) })
+    }
+
+    #[inline(always)]
+    fn subtract(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn maximum(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_max_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn minimum(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_min_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn is_greater(self, other: Self) -> Self::Mask {
+        // SAFETY: see above.
+        unsafe { _mm256_cmp_ps::<_CMP_GT_OQ>(self.0, other.0) }
+    }
+
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_blendv_ps(no.0, yes.0, mask) })
+    }
+
+    #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        // SAFETY: see above.
+        unsafe { _mm256_movemask_ps(mask) as u32 }
+    }
+
+    #[inline(always)]
+    fn greatest(self) -> f32 {
+        // SAFETY: see above.
+        unsafe {
+            let four = _mm_max_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+            let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
+        }
+    }
+}
