@@ -32,7 +32,7 @@ def as_array(value: Any) -> np.ndarray | None:
 
 
 def reducible(value: Any, op: str, what: str) -> np.ndarray:
-    """A new, contiguous, writable array of `value`, of a type that `op` is defined on."""
+    """`value`, a number or an array, as an array of a type that `op` is defined on."""
     found = as_array(value)
     if found is None and isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray):
         found = np.asarray(value)
@@ -41,17 +41,16 @@ def reducible(value: Any, op: str, what: str) -> np.ndarray:
             f"{what} of a {type(value).__name__}: expected numbers, arrays, or tuples, lists, dicts of these"
         )
     if found.dtype == bool and op in ("sum", "prod"):
-        if np.ndim(value):
+        if found.ndim:
             raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
-        found = found.astype(np.int64)
-    result = np.array(found, dtype=found.dtype.newbyteorder("="), order="C", copy=True, subok=False)
-    if result.dtype != bool and not is_native(result.dtype):
+        return found.astype(np.int64)
+    if found.dtype != bool and not is_native(found.dtype.newbyteorder("=")):
         raise InputError(
-            f"{what}: dtype {result.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32, float64"
+            f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
         )
-    if result.dtype.kind == "f" and op in ("and", "or", "xor"):
-        raise InputError(f"{what}: op={op!r} of dtype {result.dtype}: expected integers or booleans")
-    return result
+    if op in ("and", "or", "xor") and found.dtype.kind not in "biu":
+        raise InputError(f"{what}: op={op!r} of dtype {found.dtype}: expected integers or booleans")
+    return found
 
 
 def in_place(out: Any, what: str = "out") -> np.ndarray:
@@ -62,6 +61,26 @@ def in_place(out: Any, what: str = "out") -> np.ndarray:
         raise InputError(f"{what}: dtype {out.dtype} holds Python objects, which cannot be received in place")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise InputError(f"{what}: expected a C-contiguous, writable array (shape {out.shape}, strides {out.strides})")
+    return out
+
+
+def required(value: Any, what: str) -> np.ndarray:
+    """`value` as an array without Python objects."""
+    found = as_array(value)
+    if found is None or found.dtype.hasobject:
+        raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
+    return found
+
+
+def fill(out: np.ndarray, value: Any) -> np.ndarray:
+    """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
+    found = as_array(value)
+    source = np.asarray(value) if found is None else found
+    if source.shape != out.shape or not np.can_cast(source.dtype, out.dtype, "same_kind"):
+        raise InputError(
+            f"out: shape {out.shape} and dtype {out.dtype}: expected {source.shape} and {source.dtype}, as the value"
+        )
+    np.copyto(out, source)
     return out
 
 
@@ -92,6 +111,12 @@ def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int
     if len(listed) != world_size or min(listed) < 0 or sum(listed) != row_count:
         raise InputError(f"{what}={listed}: expected {world_size} non-negative numbers that add up to {row_count} rows")
     return listed
+
+
+def split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
+    """Views of `counts` rows each, one after the other."""
+    stops = np.cumsum(counts, dtype=np.int64).tolist()
+    return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
 
 
 def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:

@@ -7,7 +7,7 @@ new array then keeps. A *blob* is the same in one piece, for collectives that pl
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -15,8 +15,8 @@ import numpy as np
 
 from ripieno.errors import SerializationError
 
-# Buffers inside a blob start at a multiple of this, enough for any dtype.
-ALIGNMENT_BYTES = 16
+# Buffers inside a blob start at a multiple of this: a cache line, and enough for any dtype.
+ALIGNMENT_BYTES = 64
 
 
 class Packed(NamedTuple):
@@ -71,14 +71,20 @@ def blob_bytes(packed: Packed) -> int:
     return _aligned(head_bytes) + sum(_aligned(buffer.nbytes) for buffer in packed.buffers)
 
 
-def write_blob(packed: Packed, into: np.ndarray) -> None:
-    """Write the head and the buffers into `into`, a uint8 array of `blob_bytes(packed)` elements."""
+def blob_pieces(packed: Packed) -> Iterator[tuple[int, np.ndarray]]:
+    """What a blob consists of: offsets, and the bytes that belong there."""
     start = head(packed)
-    into[: start.nbytes] = start
+    yield 0, start
     offset = _aligned(start.nbytes)
     for buffer in packed.buffers:
-        into[offset : offset + buffer.nbytes] = buffer
+        yield offset, buffer
         offset += _aligned(buffer.nbytes)
+
+
+def write_blob(packed: Packed, into: np.ndarray) -> None:
+    """Write the blob of `packed` into `into`, a uint8 array of `blob_bytes(packed)` elements."""
+    for offset, piece in blob_pieces(packed):
+        into[offset : offset + piece.nbytes] = piece
 
 
 def read_blob(blob: np.ndarray) -> Any:

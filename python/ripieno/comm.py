@@ -1,12 +1,12 @@
 """`Communicator`: the collectives, for arrays, numbers and any other Python objects.
 
-Every rank calls the same methods in the same order. Arguments are never changed and results are new, unless ``out=`` says
-where a result belongs: then the data moves once, straight into it, and nothing else is exchanged. Without ``out=`` (or
-``counts=``, where there is one) ranks may give values of different kinds and sizes, and a small message with these goes
-ahead of the data. Sums and other reductions need no such message.
+Every rank calls the same methods in the same order. Arguments are never changed and results are new, unless ``out=``
+says where a result belongs: then the data moves once, straight into it, and nothing else is exchanged. Without ``out=``
+(or ``counts=``, where there is one) ranks may give values of different kinds and sizes, and a small message with these
+goes ahead of the data. Sums and other reductions need no such message.
 
-An *array* is a NumPy array or whatever shares its memory with one: the buffer protocol, or DLPack. Everything else travels
-as pickle protocol 5, with the memory of the arrays inside it sent from, and received into, its place.
+An *array* is a NumPy array or whatever shares its memory with one: the buffer protocol, or DLPack. Everything else
+travels as pickle protocol 5, with the memory of the arrays inside it sent from, and received into, its place.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ from typing import Any
 
 import numpy as np
 
-from ripieno import _wire
+from ripieno import _objects
 from ripieno._arrays import (
     OPS,
     as_array,
     checked_counts,
+    fill,
     flat,
     in_place,
     map_leaves,
     reducible,
+    required,
     row_size,
+    split,
 )
 from ripieno.errors import CommunicatorClosed, InputError
-
-# First message about an object: its head's length and, if it fits, the head itself. An array's head does.
-FRAME_BYTES = 256
-_INLINE_BYTES = FRAME_BYTES - 8
 
 
 class Communicator:
@@ -93,15 +92,15 @@ class Communicator:
         root = self._rank("root", root)
         if out is not None:
             if value is not None and self.rank == root:
-                _fill(out, value)
+                fill(out, value)
             self._native.broadcast(flat(in_place(out))[0], root, algorithm)
             return out
         if self.rank != root:
-            return self._receive_object(lambda piece: self._native.broadcast(piece, root, algorithm))
+            return _objects.receive(lambda piece: self._native.broadcast(piece, root, algorithm))
         array = as_array(value)
         if array is not None and not array.dtype.hasobject:
             value = np.array(array, order="C", copy=True)
-        self._send_object(value, lambda piece: self._native.broadcast(piece, root, algorithm))
+        _objects.send(value, lambda piece: self._native.broadcast(piece, root, algorithm))
         return value
 
     def allreduce(
@@ -168,7 +167,7 @@ class Communicator:
             A list with one value per rank; with `out` or `counts`, one array of all rows.
         """
         if out is None and counts is None:
-            return self._allgather_objects(value, algorithm)
+            return _objects.allgather(self._native, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
         self._native.allgather(rows, element_counts, algorithm)
         return out
@@ -184,14 +183,14 @@ class Communicator:
     ) -> Any:
         """The root gets every rank's `value`, the others None.
 
-        Without `counts` the root gets a list of arrays or objects. With `counts`, rows per rank and the same on every rank,
-        it gets one array of all rows (`out`, if given), and no sizes are exchanged.
+        Without `counts` the root gets a list of arrays or objects. With `counts`, rows per rank and the same on every
+        rank, it gets one array of all rows (`out`, if given), and no sizes are exchanged.
         """
         root = self._rank("root", root)
         if counts is None:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
-            return self._gather_objects(value, root, algorithm)
+            return _objects.gather(self._native, value, root, algorithm)
         out, rows, element_counts = self._all_rows(value, out if self.rank == root else None, counts)
         self._native.gather(rows, element_counts, root, algorithm)
         return out if self.rank == root else None
@@ -223,21 +222,18 @@ class Communicator:
         """
         root = self._rank("root", root)
         if out is None:
-            return self._scatter_objects(values, root, counts, algorithm)
+            parts = self._one_per_rank(values, counts, "scatter") if self.rank == root else None
+            return _objects.scatter(self._native, parts, root, algorithm)
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
-        chunk = in_place(out)
-        whole = chunk if self.rank != root else _required_array(values, "scatter: values at the root")
-        counts = checked_counts(counts, len(whole) if self.rank == root else sum(counts), self.world_size)
-        all_rows = np.empty((sum(counts), *chunk.shape[1:]), chunk.dtype)
         if self.rank == root:
-            _fill(all_rows, whole)
-        line, scale = flat(all_rows)
-        per_row = row_size(chunk) * scale
-        self._native.scatter(line, [count * per_row for count in counts], root, algorithm)
-        start = sum(counts[: self.rank])
-        _fill(chunk, all_rows[start : start + counts[self.rank]])
-        return out
+            rows = np.ascontiguousarray(required(values, "scatter: values at the root"), dtype=in_place(out).dtype)
+        else:
+            rows = np.empty((sum(counts), *in_place(out).shape[1:]), out.dtype)
+        counts = checked_counts(counts, len(rows), self.world_size)
+        line, element_counts = _elements(rows, counts)
+        self._native.scatter(line, element_counts, root, algorithm)
+        return fill(out, split(rows, counts)[self.rank])
 
     def reduce_scatter(
         self,
@@ -264,17 +260,15 @@ class Communicator:
             By default the cheapest for this size and world is chosen.
         """
         _check_op(op)
-        scratch = reducible(value, op, "reduce_scatter")
+        scratch = _own(reducible(value, op, "reduce_scatter"))
         if scratch.ndim == 0:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(scratch), self.world_size)
-        line, scale = flat(scratch)
-        per_row = row_size(scratch) * scale
-        self._native.reduce_scatter(line, [count * per_row for count in counts], op, algorithm)
-        start = sum(counts[: self.rank])
-        mine = scratch[start : start + counts[self.rank]]
+        line, element_counts = _elements(scratch, counts)
+        self._native.reduce_scatter(line, element_counts, op, algorithm)
+        mine = split(scratch, counts)[self.rank]
         # A copy, for a view would keep all ranks' rows in memory.
-        return mine.copy() if out is None else _fill(in_place(out), mine)
+        return mine.copy() if out is None else fill(in_place(out), mine)
 
     def alltoall(
         self,
@@ -304,11 +298,13 @@ class Communicator:
             A list with one value from every rank, or `out`.
         """
         if out is None:
-            return self._alltoall_objects(values, algorithm)
-        array = np.ascontiguousarray(_required_array(values, "alltoall: values"), dtype=out.dtype)
-        sent = checked_counts(counts, len(array), self.world_size)
-        received = checked_counts(out_counts, len(out), self.world_size, "out_counts")
-        self._exchange_rows(array, sent, in_place(out), received, algorithm)
+            parts = self._one_per_rank(values, counts, "alltoall")
+            return _objects.alltoall(self._native, parts, algorithm)
+        sent = np.ascontiguousarray(required(values, "alltoall: values"), dtype=in_place(out).dtype)
+        counts = checked_counts(counts, len(sent), self.world_size)
+        out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
+        (line, element_counts), (out_line, out_element_counts) = _elements(sent, counts), _elements(out, out_counts)
+        self._native.alltoall(line, element_counts, out_line, out_element_counts, algorithm)
         return out
 
     def barrier(self, *, algorithm: str | None = None) -> None:
@@ -323,22 +319,27 @@ class Communicator:
         For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
         """
         to = self._rank("to", to)
-        self._send_object(value, lambda piece: self._native.send(piece, to))
+        _objects.send(value, lambda piece: self._native.send(piece, to))
 
     def send_into(self, array: Any, to: int) -> None:
         """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
         to = self._rank("to", to)
-        self._native.send(flat(_sendable(_required_array(array, "send_into")))[0], to)
+        self._native.send(flat(np.ascontiguousarray(required(array, "send_into")))[0], to)
 
     def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
         """The value that rank `source` sends; with `out`, the elements that it sends with `send_into`."""
         source = self._rank("source", source)
         if out is None:
-            return self._receive_object(lambda piece: self._native.receive(piece, source))
+            return _objects.receive(lambda piece: self._native.receive(piece, source))
         self._native.receive(flat(in_place(out))[0], source)
         return out
 
     # Life
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._native_or_none is None
 
     def emit(self, event: dict[str, Any]) -> None:
         """Hand a small dict to whoever launched the job (``on_event=``); without a listener it is dropped."""
@@ -387,10 +388,10 @@ class Communicator:
     ) -> Any:
         _check_op(op)
         if out is not None:
+            reducible(in_place(out), op, what)
             if value is not out:
-                _fill(in_place(out), value)
-            reducible(out[:0] if out.ndim else out, op, what)
-            collective(flat(in_place(out))[0])
+                fill(out, value)
+            collective(flat(out)[0])
             return out
         leaves: list[np.ndarray] = []
         map_leaves(value, lambda leaf: leaves.append(reducible(leaf, op, what)))
@@ -401,129 +402,36 @@ class Communicator:
         self, value: Any, out: np.ndarray | None, counts: Sequence[int] | None
     ) -> tuple[np.ndarray, np.ndarray, list[int]]:
         """The array of all ranks' rows with this rank's in place, its flat form, and elements per rank of that form."""
-        mine = None if value is None else _required_array(value, "value")
+        mine = None if value is None else required(value, "value")
         if out is None:
             if mine is None or counts is None:
                 raise InputError("expected this rank's rows as value")
             out = np.empty((sum(counts), *mine.shape[1:]), mine.dtype)
         counts = checked_counts(counts, len(in_place(out)), self.world_size)
         if mine is not None:
-            start = sum(counts[: self.rank])
-            _fill(out[start : start + counts[self.rank]], mine)
-        line, scale = flat(out)
-        per_row = row_size(out) * scale
-        return out, line, [count * per_row for count in counts]
-
-    def _exchange_rows(
-        self, array: np.ndarray, counts: list[int], out: np.ndarray, out_counts: list[int], algorithm: str | None
-    ) -> None:
-        (line, scale), (out_line, _) = flat(_sendable(array)), flat(out)
-        per_row, out_per_row = row_size(array) * scale, row_size(out) * scale
-        self._native.alltoall(
-            out_line,
-            [count * out_per_row for count in out_counts],
-            line,
-            [count * per_row for count in counts],
-            algorithm,
-        )
-
-    def _send_object(self, value: Any, send: Callable[[np.ndarray], None]) -> None:
-        packed = _wire.pack(value)
-        head = _wire.head(packed)
-        frame = np.zeros(FRAME_BYTES, np.uint8)
-        frame[:8].view(np.int64)[0] = head.nbytes
-        if head.nbytes <= _INLINE_BYTES:
-            frame[8 : 8 + head.nbytes] = head
-            send(frame)
-        else:
-            send(frame)
-            send(head)
-        for buffer in packed.buffers:
-            send(_sendable(buffer))
-
-    def _receive_object(self, receive: Callable[[np.ndarray], None]) -> Any:
-        frame = np.empty(FRAME_BYTES, np.uint8)
-        receive(frame)
-        head_bytes = int(frame[:8].view(np.int64)[0])
-        head = frame[8 : 8 + head_bytes]
-        if head_bytes > _INLINE_BYTES:
-            head = np.empty(head_bytes, np.uint8)
-            receive(head)
-        pickled, sizes_bytes = _wire.read_head(head)
-        buffers = [np.empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
-        for buffer in buffers:
-            receive(buffer)
-        return _wire.unpack(pickled, buffers)
-
-    def _allgather_objects(self, value: Any, algorithm: str | None) -> list[Any]:
-        packed = _wire.pack(_movable(value))
-        mine_bytes = _wire.blob_bytes(packed)
-        frames = np.zeros((self.world_size, FRAME_BYTES), np.uint8)
-        frames[self.rank, :8].view(np.int64)[0] = mine_bytes
-        if mine_bytes <= _INLINE_BYTES:
-            _wire.write_blob(packed, frames[self.rank, 8 : 8 + mine_bytes])
-        self._native.allgather(frames.reshape(-1), [FRAME_BYTES] * self.world_size, None)
-        sizes = [int(size) for size in frames[:, :8].view(np.int64)[:, 0]]
-        if max(sizes) <= _INLINE_BYTES:
-            return [_wire.read_blob(frame[8 : 8 + size].copy()) for frame, size in zip(frames, sizes, strict=True)]
-        blobs = np.empty(sum(sizes), np.uint8)
-        chunks = _split(blobs, sizes)
-        _wire.write_blob(packed, chunks[self.rank])
-        self._native.allgather(blobs, sizes, algorithm)
-        return [_wire.read_blob(chunk) for chunk in chunks]
-
-    def _gather_objects(self, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
-        packed = _wire.pack(_movable(value))
-        sizes_array = np.zeros(self.world_size, np.int64)
-        sizes_array[self.rank] = _wire.blob_bytes(packed)
-        self._native.allgather(sizes_array, [1] * self.world_size, None)
-        sizes = sizes_array.tolist()
-        blobs = np.empty(sum(sizes), np.uint8)
-        chunks = _split(blobs, sizes)
-        _wire.write_blob(packed, chunks[self.rank])
-        self._native.gather(blobs, sizes, root, algorithm)
-        return [_wire.read_blob(chunk) for chunk in chunks] if self.rank == root else None
-
-    def _scatter_objects(self, values: Any, root: int, counts: Sequence[int] | None, algorithm: str | None) -> Any:
-        sizes_array = np.zeros(self.world_size, np.int64)
-        packed: list[_wire.Packed] = []
-        if self.rank == root:
-            packed = [_wire.pack(_movable(each)) for each in self._one_per_rank(values, counts, "scatter")]
-            sizes_array[:] = [_wire.blob_bytes(each) for each in packed]
-        self._native.broadcast(sizes_array, root, None)
-        sizes = sizes_array.tolist()
-        blobs = np.empty(sum(sizes), np.uint8)
-        chunks = _split(blobs, sizes)
-        for each, chunk in zip(packed, chunks, strict=False):
-            _wire.write_blob(each, chunk)
-        self._native.scatter(blobs, sizes, root, algorithm)
-        return _wire.read_blob(chunks[self.rank].copy())
-
-    def _alltoall_objects(self, values: Any, algorithm: str | None) -> list[Any]:
-        packed = [_wire.pack(_movable(each)) for each in self._one_per_rank(values, None, "alltoall")]
-        sizes = np.array([_wire.blob_bytes(each) for each in packed], np.int64)
-        out_sizes = np.empty_like(sizes)
-        ones = [1] * self.world_size
-        self._native.alltoall(out_sizes, ones, sizes, ones, None)
-        blobs, out_blobs = np.empty(int(sizes.sum()), np.uint8), np.empty(int(out_sizes.sum()), np.uint8)
-        for each, chunk in zip(packed, _split(blobs, sizes.tolist()), strict=True):
-            _wire.write_blob(each, chunk)
-        self._native.alltoall(out_blobs, out_sizes.tolist(), blobs, sizes.tolist(), algorithm)
-        return [_wire.read_blob(chunk) for chunk in _split(out_blobs, out_sizes.tolist())]
+            fill(split(out, counts)[self.rank], mine)
+        return out, *_elements(out, counts)
 
     def _one_per_rank(self, values: Any, counts: Sequence[int] | None, what: str) -> list[Any]:
         array = as_array(values)
         if array is not None and array.ndim:
-            return _split(array, checked_counts(counts, len(array), self.world_size))
+            return split(array, checked_counts(counts, len(array), self.world_size))
         if not isinstance(values, Sequence) or len(values) != self.world_size:
             raise InputError(f"{what}: expected a sequence of {self.world_size} values, one per rank, or an array")
         return list(values)
 
 
 def describe(error: BaseException) -> tuple[str, str]:
-    """Cause in one line and traceback text of an exception, as `Communicator.abort` takes them."""
-    cause = "".join(traceback.format_exception_only(error)).strip()
+    """Cause in short and traceback text of an exception, as `Communicator.abort` takes them."""
+    cause = f"{type(error).__qualname__}: {error}".rstrip(": ")
     return cause, "".join(traceback.format_exception(error))
+
+
+def _elements(rows: np.ndarray, counts: list[int]) -> tuple[np.ndarray, list[int]]:
+    """The flat form of `rows`, and how many of its elements belong to each rank, for `counts` rows each."""
+    line, scale = flat(rows)
+    per_row = row_size(rows) * scale
+    return line, [count * per_row for count in counts]
 
 
 def _check_op(op: str) -> None:
@@ -531,52 +439,24 @@ def _check_op(op: str) -> None:
         raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
 
 
-def _required_array(value: Any, what: str) -> np.ndarray:
-    array = as_array(value)
-    if array is None or array.dtype.hasobject:
-        raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
-    return array
-
-
-def _movable(value: Any) -> Any:
-    """Arrays of other libraries as NumPy arrays; anything else as it is."""
-    array = as_array(value)
-    return value if array is None else array
-
-
-def _sendable(array: np.ndarray) -> np.ndarray:
-    """The array, or a copy if it cannot be handed to the native module as it is."""
-    return np.require(array, requirements=["C", "W"])
-
-
-def _fill(out: np.ndarray, value: Any) -> np.ndarray:
-    array = as_array(value)
-    source = np.asarray(value) if array is None else array
-    if source.shape != out.shape or not np.can_cast(source.dtype, out.dtype, "same_kind"):
-        raise InputError(
-            f"out: shape {out.shape} and dtype {out.dtype}: expected {source.shape} and {source.dtype}, as the value"
-        )
-    np.copyto(out, source)
-    return out
-
-
-def _split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
-    stops = np.cumsum(counts).tolist()
-    return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
+def _own(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy that may be written to, in this machine's byte order."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True, subok=False)
 
 
 def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]) -> list[np.ndarray]:
-    """Run `collective` once for all leaves of one dtype, and return each leaf's part of the result."""
+    """Run `collective` once for all leaves of one dtype, on copies, and return each leaf's part of the result."""
     results: dict[int, np.ndarray] = {}
     by_dtype: dict[np.dtype, list[int]] = {}
     for index, leaf in enumerate(leaves):
-        by_dtype.setdefault(leaf.dtype, []).append(index)
-    for indices in by_dtype.values():
-        lines = [leaves[index].reshape(-1) for index in indices]
-        line = lines[0] if len(lines) == 1 else np.concatenate(lines)
-        collective(flat(line)[0])
-        for index, part in zip(indices, _split(line, [each.size for each in lines]), strict=True):
+        by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
+    for dtype, indices in by_dtype.items():
+        sizes = [leaves[index].size for index in indices]
+        line = np.empty(sum(sizes), dtype)
+        for index, part in zip(indices, split(line, sizes), strict=True):
             results[index] = part.reshape(leaves[index].shape)
+            np.copyto(results[index], leaves[index])
+        collective(flat(line)[0])
     return [results[index] for index in range(len(leaves))]
 
 

@@ -1,0 +1,125 @@
+"""Collectives of arbitrary objects, built from the native collectives of bytes: first the sizes, then the data.
+
+Cost: one small collective ahead of the data; none if the objects are small enough to travel with their sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ripieno import _wire
+from ripieno._arrays import as_array, split
+
+# First message about an object: the length of what follows and, if it fits, that itself. An array's head does.
+FRAME_BYTES = 256
+_LENGTH_BYTES = 8
+_INLINE_BYTES = FRAME_BYTES - _LENGTH_BYTES
+
+
+def send(value: Any, give: Callable[[np.ndarray], None]) -> None:
+    """Pass a value on through `give`, which moves an array's bytes: a frame, then each buffer from its place."""
+    packed = _wire.pack(movable(value))
+    head = _wire.head(packed)
+    frame = np.zeros(FRAME_BYTES, np.uint8)
+    frame[:_LENGTH_BYTES].view(np.int64)[0] = head.nbytes
+    if head.nbytes <= _INLINE_BYTES:
+        frame[_LENGTH_BYTES : _LENGTH_BYTES + head.nbytes] = head
+        give(frame)
+    else:
+        give(frame)
+        give(head)
+    for buffer in packed.buffers:
+        give(buffer)
+
+
+def receive(take: Callable[[np.ndarray], None]) -> Any:
+    """The value that `send` passed on; `take` fills an array with the next bytes."""
+    frame = np.empty(FRAME_BYTES, np.uint8)
+    take(frame)
+    head_bytes = int(frame[:_LENGTH_BYTES].view(np.int64)[0])
+    head = frame[_LENGTH_BYTES : _LENGTH_BYTES + head_bytes]
+    if head_bytes > _INLINE_BYTES:
+        head = np.empty(head_bytes, np.uint8)
+        take(head)
+    pickled, sizes_bytes = _wire.read_head(head)
+    buffers = [np.empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
+    for buffer in buffers:
+        take(buffer)
+    return _wire.unpack(pickled, buffers)
+
+
+def allgather(native: Any, value: Any, algorithm: str | None) -> list[Any]:
+    """Every rank's value, on every rank."""
+    packed = _wire.pack(movable(value))
+    mine_bytes = _wire.blob_bytes(packed)
+    frames = np.zeros((native.world_size, FRAME_BYTES), np.uint8)
+    lengths, inline = frames[:, :_LENGTH_BYTES], frames[:, _LENGTH_BYTES:]
+    lengths[native.rank].view(np.int64)[0] = mine_bytes
+    if mine_bytes <= _INLINE_BYTES:
+        _wire.write_blob(packed, inline[native.rank])
+    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, None)
+    sizes = lengths.copy().view(np.int64)[:, 0].tolist()
+    if max(sizes) <= _INLINE_BYTES:
+        return [_wire.read_blob(blob.copy()) for blob in inline]
+    blobs, chunks = _chunks(sizes)
+    _wire.write_blob(packed, chunks[native.rank])
+    native.allgather(blobs, sizes, algorithm)
+    return [_wire.read_blob(chunk) for chunk in chunks]
+
+
+def gather(native: Any, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
+    """Every rank's value, at the root."""
+    packed = _wire.pack(movable(value))
+    sizes_array = np.zeros(native.world_size, np.int64)
+    sizes_array[native.rank] = _wire.blob_bytes(packed)
+    native.allgather(sizes_array, [1] * native.world_size, None)
+    sizes = sizes_array.tolist()
+    blobs, chunks = _chunks(sizes)
+    _wire.write_blob(packed, chunks[native.rank])
+    native.gather(blobs, sizes, root, algorithm)
+    return [_wire.read_blob(chunk) for chunk in chunks] if native.rank == root else None
+
+
+def scatter(native: Any, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
+    """The root's i-th value, at rank i."""
+    packed = [_wire.pack(movable(value)) for value in values or ()]
+    sizes_array = np.zeros(native.world_size, np.int64)
+    sizes_array[: len(packed)] = [_wire.blob_bytes(each) for each in packed]
+    native.broadcast(sizes_array, root, None)
+    sizes = sizes_array.tolist()
+    blobs, chunks = _chunks(sizes)
+    for each, chunk in zip(packed, chunks, strict=False):
+        _wire.write_blob(each, chunk)
+    native.scatter(blobs, sizes, root, algorithm)
+    # A copy, for a view would keep the memory of all ranks' values.
+    return _wire.read_blob(chunks[native.rank].copy())
+
+
+def alltoall(native: Any, values: Sequence[Any], algorithm: str | None) -> list[Any]:
+    """From every rank, the value that it has for this one."""
+    packed = [_wire.pack(movable(value)) for value in values]
+    sizes_array = np.array([_wire.blob_bytes(each) for each in packed], np.int64)
+    in_sizes_array = np.empty_like(sizes_array)
+    ones = [1] * native.world_size
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None)
+    blobs, chunks = _chunks(sizes_array.tolist())
+    for each, chunk in zip(packed, chunks, strict=True):
+        _wire.write_blob(each, chunk)
+    in_blobs, in_chunks = _chunks(in_sizes_array.tolist())
+    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm)
+    return [_wire.read_blob(chunk) for chunk in in_chunks]
+
+
+def movable(value: Any) -> Any:
+    """Arrays of other libraries as NumPy arrays; anything else as it is."""
+    array = as_array(value)
+    return value if array is None else array
+
+
+def _chunks(sizes: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """One array for all ranks' blobs, and each one's part of it. Memory is only taken for what is written."""
+    blobs = np.empty(sum(sizes), np.uint8)
+    return blobs, split(blobs, sizes)
