@@ -1,0 +1,65 @@
+"""Ripieno: collectives for iterative analytics, and the algorithms that live on them.
+
+import ripieno as rp
+
+model = rp.KMeans(n_clusters=1000, workers=4).fit("vectors/*.npy")     # an estimator; workers start by themselves
+
+with rp.launch(workers=4) as job:                                      # one function, every rank runs it
+    results = job.run(program, data)
+
+comm = rp.init()                                                       # a script:  ripieno run -n 4 script.py
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from ripieno.comm import Communicator
+from ripieno.errors import (
+    CollectiveMismatch,
+    CommunicatorClosed,
+    InputError,
+    RankFailed,
+    RendezvousError,
+    RipienoError,
+    SerializationError,
+)
+from ripieno.launch import Job, init, launch
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import KMeans
+
+try:
+    __version__ = version("ripieno")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0+unknown"
+
+__all__ = [
+    "CollectiveMismatch",
+    "Communicator",
+    "CommunicatorClosed",
+    "InputError",
+    "Job",
+    "KMeans",
+    "RankFailed",
+    "RendezvousError",
+    "RipienoError",
+    "SerializationError",
+    "init",
+    "launch",
+]
+
+# Estimators bring scikit-learn with them, which takes a second to import and which no worker of a plain program needs.
+_ESTIMATORS = ("KMeans",)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ESTIMATORS:
+        return getattr(import_module("ripieno.algorithms"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,73 @@
+"""Launching: worker ranks as processes of this machine, or in whatever engine there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ripieno.errors import InputError
+from ripieno.launch.environment import init
+from ripieno.launch.inline import InlineJob
+from ripieno.launch.job import EventListener, Job
+from ripieno.launch.local import LocalJob
+from ripieno.launch.machine import usable_cores
+
+__all__ = ["Job", "init", "launch"]
+
+ENGINES = ("local",)
+
+
+def launch(
+    workers: int | None = None,
+    engine: str = "local",
+    threads: int | None = None,
+    on_event: EventListener | None = None,
+    *,
+    prefix_output: bool = False,
+    **options: Any,
+) -> Job:
+    """Start worker ranks and let them meet.
+
+    Parameters
+    ----------
+    workers : int, optional
+        How many; by default one per usable core. A single one runs in this process and starts nothing.
+    engine : {"local"}
+        Where they run: "local" are processes of this machine.
+    threads : int, optional
+        Threads that each computes with; by default the usable cores divided among the workers, at least one.
+    on_event : callable, optional
+        Gets every dict that a rank emits, with its "rank", in the calling process while `Job.run` waits.
+    prefix_output : bool
+        Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
+        ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
+    **options
+        ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
+        ``ports``.
+
+    Returns
+    -------
+    Job
+        To be used in a ``with`` statement.
+
+    Examples
+    --------
+    >>> import ripieno as rp
+    >>> def program(comm, first):
+    ...     return comm.allreduce(first + comm.rank)
+    >>> with rp.launch(workers=2) as job:
+    ...     job.run(program, 10)
+    [21, 21]
+    """
+    if engine not in ENGINES:
+        raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
+    workers = usable_cores() if workers is None else _positive("workers", workers)
+    threads = max(1, usable_cores() // workers) if threads is None else _positive("threads", threads)
+    if workers == 1:
+        return InlineJob(threads=threads, on_event=on_event, **options)
+    return LocalJob(workers, threads=threads, on_event=on_event, prefix_output=prefix_output, **options)
+
+
+def _positive(name: str, value: int) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 1:
+        raise InputError(f"{name}={value!r}: expected a whole number >= 1")
+    return int(value)

@@ -1,0 +1,38 @@
+"""The job of a single rank: it runs in the calling process, with all its cores, and starts nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from ripieno.comm import Communicator, describe
+from ripieno.launch.job import EventListener, Job
+
+
+class InlineJob(Job):
+    """`workers=1`."""
+
+    def __init__(self, *, threads: int, on_event: EventListener | None, **options: Any) -> None:
+        super().__init__(1, threads)
+        self._comm = alone(threads=threads, on_event=on_event, **options)
+
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        try:
+            return [program(self._comm, *args, **kwargs)]
+        except BaseException as error:
+            self._over = f"its program failed: {describe(error)[0]}"
+            self._close()
+            raise
+
+    def _close(self) -> None:
+        self._comm.close()
+
+
+def alone(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:
+    """A communicator of one rank."""
+    from ripieno import _native
+
+    native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
+    listener = None if on_event is None else lambda event: on_event({"rank": 0, **event})
+    return Communicator(native, threads=threads, on_event=listener)

@@ -1,0 +1,88 @@
+"""`launch` and `Job`: worker ranks that stand ready to run programs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from ripieno.errors import CommunicatorClosed, InputError
+
+EventListener = Callable[[dict[str, Any]], None]
+
+
+class Job(ABC):
+    """Worker ranks that have met. Use it in a ``with`` statement, so that they end with it.
+
+    Attributes
+    ----------
+    workers : int
+        How many ranks there are.
+    threads : int
+        Threads that each should compute with.
+    """
+
+    def __init__(self, workers: int, threads: int) -> None:
+        self.workers = workers
+        self.threads = threads
+        self._over: str | None = None
+        self._running = False
+
+    def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call ``program(comm, *args, **kwargs)`` on every rank.
+
+        Functions of ``__main__`` and of notebooks work. Arrays among the arguments, however deeply nested, are
+        read-only views of memory that all workers of a machine share; a `numpy.memmap` is opened anew by each.
+
+        Parameters
+        ----------
+        program : callable
+            The same for every rank; its first argument is the rank's `Communicator`.
+
+        Returns
+        -------
+        list
+            What each rank returned, in order of rank.
+
+        Raises
+        ------
+        Exception
+            What the program raised on the rank that failed first, from a `RankFailed` that says which and where. After
+            that the job is over.
+        RankFailed
+            If a rank ended without a word, or its exception cannot travel.
+        SerializationError
+            If the program, an argument or a result cannot travel.
+        CommunicatorClosed
+            If the job is over.
+        """
+        if self._over is not None:
+            raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
+        if self._running:
+            raise InputError("this job is already running a program: a job runs one at a time")
+        self._running = True
+        try:
+            return self._run(program, args, kwargs)
+        finally:
+            self._running = False
+
+    def close(self) -> None:
+        """End the workers. May be called again."""
+        if self._over is None:
+            self._over = "it was closed"
+            self._close()
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
+
+    @abstractmethod
+    def _close(self) -> None: ...

@@ -1,0 +1,257 @@
+"""The local engine: worker processes on this machine, each a fresh Python, heard and ended by this one.
+
+Every worker holds one end of a socket pair. Setup, programs, exchanged addresses, events, results and reports pass
+there, and the end of either process is noticed there: nothing is found by polling, or named in the file system.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import selectors
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from ripieno.errors import RankFailed, SerializationError
+from ripieno.launch import process
+from ripieno.launch.channel import Channel, HungUp, pair
+from ripieno.launch.job import EventListener, Job
+from ripieno.launch.output import LinePump
+from ripieno.launch.parcel import Parcel
+from ripieno.launch.report import Report
+
+# Once a rank says that another one failed, that one has this long to give its own account.
+CULPRIT_S = 2.0
+# A worker that has begun a message, or should be reading one, may stand still for this long.
+MESSAGE_S = 60.0
+# Workers of a job that has done its work get this long to say goodbye.
+GOODBYE_S = 5.0
+
+
+@dataclass
+class _Worker:
+    rank: int
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    pid_fd: int | None
+
+
+class LocalJob(Job):
+    """Two or more worker processes."""
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        threads: int,
+        on_event: EventListener | None,
+        prefix_output: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(workers, threads)
+        self._on_event = on_event
+        self._host = socket.gethostname()
+        self._pump = LinePump() if prefix_output else None
+        self._workers: list[_Worker] = []
+        self._end = weakref.finalize(self, _end_workers, self._workers, self._pump, os.getpid())
+        try:
+            setup = {"world_size": workers, "threads": threads, "token": secrets.token_bytes(32), **options}
+            for rank in range(workers):
+                self._workers.append(self._start(rank, setup))
+            if self._pump is not None:
+                self._pump.start()
+            self._replies("ready")
+        except BaseException as error:
+            self._fail(f"its workers did not start: {error}")
+            raise
+
+    @property
+    def pids(self) -> list[int]:
+        """The process of every rank."""
+        return [worker.process.pid for worker in self._workers]
+
+    def _start(self, rank: int, setup: dict[str, Any]) -> _Worker:
+        channel, theirs = pair(MESSAGE_S)
+        pipes = {} if self._pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with theirs:
+            child = process.start(
+                "ripieno.launch.worker",
+                [str(theirs.fileno())],
+                environment=process.thread_environment(self.threads),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                **pipes,
+            )
+        worker = _Worker(rank, child, channel, _open_pid(child.pid))
+        if self._pump is not None:
+            self._pump.add(rank, child)
+        message = {
+            "die_with": os.getpid() if process.on_main_thread() else None,
+            "sys_path": sys.path,
+            "communicator": {"rank": rank, **setup},
+        }
+        _tell(worker, "setup", message)
+        return worker
+
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        try:
+            parcel = Parcel((program, args, kwargs))
+        except SerializationError as error:
+            # Nothing has begun, so the job can go on.
+            name = getattr(program, "__qualname__", repr(program))
+            raise SerializationError(f"{name} or its arguments cannot be sent to workers: {error}") from error
+        try:
+            with parcel:
+                for worker in self._workers:
+                    # If it has ended, that is noticed below, with the cause.
+                    with suppress(HungUp):
+                        worker.channel.send_parcel("run", parcel)
+            return self._replies("result")
+        except BaseException as error:
+            self._fail(f"its program failed: {type(error).__name__}: {error}".partition("\n")[0])
+            raise
+
+    def _close(self) -> None:
+        for worker in self._workers:
+            _tell(worker, "close")
+        deadline = time.monotonic() + GOODBYE_S
+        for worker in self._workers:
+            try:
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                break
+        self._end()
+
+    def _fail(self, sentence: str) -> None:
+        self._over = sentence
+        self._end()
+
+    def _replies(self, kind: str) -> list[Any]:
+        """One message of `kind` from every worker; serves exchanges and events until then, and raises on failure."""
+        conversation = _Conversation(kind, self._workers, self._host)
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                selector.register(worker.channel, selectors.EVENT_READ, worker)
+                if worker.pid_fd is not None:
+                    selector.register(worker.pid_fd, selectors.EVENT_READ, worker)
+            while not conversation.complete:
+                for key, _ in selector.select(conversation.patience_s()):
+                    event = conversation.hear(key.data)
+                    if event is not None and self._on_event is not None:
+                        self._on_event(event)
+        return [conversation.replies[rank] for rank in range(self.workers)]
+
+
+class _Conversation:
+    """What the workers have said so far."""
+
+    def __init__(self, awaited: str, workers: list[_Worker], host: str) -> None:
+        self._awaited = awaited
+        self._workers = workers
+        self._host = host
+        self._exchange: dict[int, str] = {}
+        self._victim: Report | None = None
+        self._culprit_by = 0.0
+        self.replies: dict[int, Any] = {}
+
+    @property
+    def complete(self) -> bool:
+        return len(self.replies) == len(self._workers)
+
+    def patience_s(self) -> float | None:
+        """How long to wait for the next message; raises the victim's error if no culprit has come forward in time."""
+        if self._victim is None:
+            return None
+        left_s = self._culprit_by - time.monotonic()
+        if left_s <= 0:
+            self._victim.throw()
+        return left_s
+
+    def hear(self, worker: _Worker) -> dict[str, Any] | None:
+        """Take one message from `worker`, whose channel or whose end has shown up; an event is returned."""
+        try:
+            # A process that has ended may still have left messages, and must be heard before it is called dead.
+            if not _readable(worker.channel):
+                self._dead(worker)
+            kind, value = worker.channel.receive()
+        except HungUp:
+            self._dead(worker)
+        if kind == self._awaited:
+            self.replies[worker.rank] = value
+        elif kind == "exchange":
+            self._exchanged(worker, value)
+        elif kind == "event":
+            return {"rank": worker.rank, **value}
+        elif kind == "error":
+            self._reported(value)
+        return None
+
+    def _exchanged(self, worker: _Worker, text: str) -> None:
+        self._exchange[worker.rank] = text
+        if len(self._exchange) == len(self._workers):
+            texts = [self._exchange[rank] for rank in range(len(self._workers))]
+            self._exchange.clear()
+            for each in self._workers:
+                _tell(each, "exchange", texts)
+
+    def _reported(self, report: Report) -> None:
+        if report.victim is None:
+            report.throw()
+        if self._victim is None:
+            self._victim = report
+            self._culprit_by = time.monotonic() + CULPRIT_S
+
+    def _dead(self, worker: _Worker) -> NoReturn:
+        try:
+            cause = process.ending(worker.process.wait(CULPRIT_S))
+        except subprocess.TimeoutExpired:
+            cause = "its process closed the connection to its launcher"
+        raise RankFailed(worker.rank, self._host, cause) from None
+
+
+def _tell(worker: _Worker, kind: str, value: Any = None) -> None:
+    # Whoever listens to this worker learns of its end there.
+    with suppress(HungUp):
+        worker.channel.send(kind, value)
+
+
+def _readable(channel: Channel) -> bool:
+    watch = select.poll()
+    watch.register(channel.fileno(), select.POLLIN)
+    return bool(watch.poll(0))
+
+
+def _open_pid(pid: int) -> int | None:
+    """A descriptor that tells of the process's end even if a grandchild holds its channel; from Linux 5.3 on."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _end_workers(workers: list[_Worker], pump: LinePump | None, owner_pid: int) -> None:
+    """Leave no process, descriptor or thread behind."""
+    if os.getpid() != owner_pid:
+        return  # a fork of the launcher, whose workers these are not
+    for worker in workers:
+        worker.channel.close()
+    try:
+        process.end([worker.process for worker in workers])
+    finally:
+        # A second Ctrl-C while waiting shortens the wait; it does not let anyone live.
+        for worker in workers:
+            if worker.process.poll() is None:
+                worker.process.kill()
+                worker.process.wait()
+            if worker.pid_fd is not None:
+                os.close(worker.pid_fd)
+        if pump is not None:
+            pump.close()

@@ -1,0 +1,145 @@
+"""Parcels: values on their way between the processes of one machine, large ones in memory that both sides see.
+
+A parcel is made once and may be sent to many. From `SHARED_FROM_BYTES` on it lies in a memfd, one copy for all
+receivers, that vanishes with the last process which holds it. An array that is a view of a file goes as the file's name
+and offset.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import mmap
+import os
+import pickle
+import sys
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from ripieno import _wire
+from ripieno.errors import SerializationError
+
+SHARED_FROM_BYTES = 64 * 1024
+_READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+class Parcel:
+    """A packed value: `inline` bytes, or `size_bytes` in the memory behind `fd`.
+
+    Parameters
+    ----------
+    value : object
+        Anything that cloudpickle takes, functions of ``__main__`` among it.
+    writable : bool
+        Whether a receiver may write to the arrays inside, which is only sensible if there is just one.
+    """
+
+    def __init__(self, value: Any, *, writable: bool = False) -> None:
+        packed = _pack(value)
+        self.fd: int | None = None
+        self.inline: bytes | None = None
+        self.size_bytes = _wire.blob_bytes(packed)
+        if self.size_bytes < SHARED_FROM_BYTES:
+            blob = np.zeros(self.size_bytes, np.uint8)
+            _wire.write_blob(packed, blob)
+            self.inline = blob.tobytes()
+        else:
+            self.fd = _in_memory(packed, self.size_bytes, writable)
+
+    def close(self) -> None:
+        """Give up this process's hold on the shared memory; receivers keep theirs."""
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __enter__(self) -> Parcel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_inline(blob: bytearray) -> Any:
+    """The value of a parcel that came inline."""
+    return _wire.read_blob(np.frombuffer(blob, np.uint8))
+
+
+def open_shared(fd: int, size_bytes: int) -> Any:
+    """The value of a parcel in shared memory; takes over `fd`. Its arrays are views that keep the memory alive."""
+    try:
+        sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE
+        access = mmap.ACCESS_READ if sealed else mmap.ACCESS_WRITE
+        # Where Python can do without a descriptor per mapping, results that are kept do not use up the limit.
+        options = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+        memory = mmap.mmap(fd, size_bytes, access=access, **options)
+    finally:
+        os.close(fd)
+    return _wire.read_blob(np.frombuffer(memory, np.uint8))
+
+
+def _pack(value: Any) -> _wire.Packed:
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    try:
+        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+    except Exception as error:
+        raise SerializationError(f"{type(error).__name__}: {error}") from error
+    return _wire.Packed(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
+
+
+def _in_memory(packed: _wire.Packed, size_bytes: int, writable: bool) -> int:
+    fd = os.memfd_create("ripieno", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size_bytes)
+        for offset, piece in _wire.blob_pieces(packed):
+            view = memoryview(piece)
+            while view:
+                written = os.pwrite(fd, view, offset)
+                view, offset = view[written:], offset + written
+        if not writable:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _READ_ONLY)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+class _Pickler(cloudpickle.Pickler):
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, np.ndarray) and type(obj) in (np.ndarray, np.memmap) and not obj.dtype.hasobject:
+            in_file = _file_view(obj)
+            if in_file is not None:
+                return _open_file_view, in_file
+            if not obj.flags.forc:
+                obj = np.ascontiguousarray(obj)
+            return np.asarray(obj).__reduce_ex__(5)
+        return super().reducer_override(obj)
+
+
+def _file_view(array: np.ndarray) -> tuple[Any, ...] | None:
+    """File name, first byte, length, and the array's place in that window, if it is a view of a mapped file."""
+    mapped = array
+    while isinstance(mapped, np.ndarray) and not isinstance(mapped.base, mmap.mmap):
+        mapped = mapped.base
+    # A copy-on-write mapping may differ from its file.
+    if not isinstance(mapped, np.memmap) or mapped.mode == "c" or not mapped.filename or array.size == 0:
+        return None
+    name = os.fspath(mapped.filename)
+    low, high = np.lib.array_utils.byte_bounds(array) if hasattr(np.lib, "array_utils") else np.byte_bounds(array)
+    base = mapped.__array_interface__["data"][0]
+    start, length = mapped.offset + low - base, high - low
+    if not os.path.isfile(name) or os.path.getsize(name) < start + length:
+        return None
+    if mapped.mode != "r":
+        mapped.flush()
+    inner = array.__array_interface__["data"][0] - low
+    return name, start, length, inner, array.shape, array.strides, array.dtype
+
+
+def _open_file_view(
+    name: str, start: int, length: int, inner: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
+) -> np.ndarray:
+    window = np.memmap(name, np.uint8, mode="r", offset=start, shape=(length,))
+    return np.ndarray(shape, dtype, buffer=window, offset=inner, strides=strides)

@@ -1,0 +1,121 @@
+"""Starting and ending Python processes so that nothing outlives the one who started them.
+
+A child ignores Ctrl-C (its launcher ends it), dies with its launcher, and finds this package wherever the launcher did.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import site
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ripieno.errors import RipienoError
+
+# An ending child is asked ever more firmly, with this long to comply at each step.
+STEP_S = 1.0
+_PR_SET_PDEATHSIG = 1
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def start(
+    module: str, arguments: Sequence[str], *, environment: Mapping[str, str], pass_fds: Sequence[int], **options: Any
+) -> subprocess.Popen[bytes]:
+    """Start ``python -m module arguments`` with `environment` added to this process's own."""
+    if not sys.executable:
+        raise RipienoError("sys.executable is not set: this Python is embedded and cannot start worker processes")
+    with _interrupt_held_back():
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, *arguments],
+            env={**os.environ, **_package_path(), **environment},
+            pass_fds=pass_fds,
+            **options,
+        )
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Variables that keep NumPy's libraries from starting more than `threads` threads."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
+
+
+def ignore_interrupts() -> None:
+    """In a child, first of all: leave Ctrl-C, which the terminal sends to everyone, to the launcher."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def die_with(launcher_pid: int) -> None:
+    """In a child: be killed by the kernel when the launcher is.
+
+    The kernel watches the *thread* that started the child: only for children of a launcher's main thread.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != launcher_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def on_main_thread() -> bool:
+    """Whether this is the thread whose end is the process's end."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Wait a moment, then SIGTERM, then SIGKILL; every process is gone and reaped afterwards."""
+    remaining = _running(processes, STEP_S)
+    for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
+        for process in remaining:
+            # A stopped process would sleep through SIGTERM.
+            process.send_signal(signal.SIGCONT)
+            send(process)
+        remaining = _running(remaining, STEP_S)
+    for process in remaining:
+        process.wait()
+
+
+def ending(status: int) -> str:
+    """What a return code says, as a cause: ``killed by SIGKILL``, ``exited with status 3``."""
+    if status >= 0:
+        return f"its process exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    hint = " (the kernel does this when memory runs out)" if -status == signal.SIGKILL else ""
+    return f"killed by {name}{hint}"
+
+
+def _running(processes: Iterable[subprocess.Popen[bytes]], timeout_s: float) -> list[subprocess.Popen[bytes]]:
+    deadline = time.monotonic() + timeout_s
+    remaining = []
+    for process in processes:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            remaining.append(process)
+    return remaining
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Start children with SIGINT blocked: a Ctrl-C before they can ignore it must not end them with a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _package_path() -> dict[str, str]:
+    """PYTHONPATH with the folder of this package, unless Python looks there anyway."""
+    folder = str(Path(__file__).resolve().parents[2])
+    if folder in (*site.getsitepackages(), site.getusersitepackages()):
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))}

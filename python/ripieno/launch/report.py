@@ -1,0 +1,84 @@
+"""How a rank's failure is told: what happened, and whether it was this rank's own fault."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import NoReturn
+
+import cloudpickle
+
+from ripieno.comm import describe
+from ripieno.errors import RankFailed
+
+
+@dataclass(frozen=True)
+class Report:
+    """A rank's account of an exception.
+
+    Attributes
+    ----------
+    rank, host
+        Who reports.
+    cause, traceback
+        The exception in one line, and in full.
+    victim
+        The rank that failed first, if the exception came of another rank's failure.
+    pickled
+        The exception itself, or None if it cannot travel.
+    """
+
+    rank: int
+    host: str
+    cause: str
+    traceback: str
+    victim: RankFailed | None = None
+    pickled: bytes | None = None
+
+    @classmethod
+    def of(cls, error: BaseException, rank: int, host: str) -> Report:
+        """The report of `rank` about `error`."""
+        cause, text = describe(error)
+        return cls(rank, host, cause, text, _other_rank(error), _pickled(error))
+
+    def throw(self) -> NoReturn:
+        """Raise the exception itself where possible, from a `RankFailed` that says where it happened."""
+        if self.victim is not None:
+            raise self.victim
+        failed = RankFailed(self.rank, self.host, self.cause, self.traceback)
+        error = None if self.pickled is None else _unpickled(self.pickled)
+        if error is None:
+            raise failed
+        raise error from failed
+
+
+def _other_rank(error: BaseException) -> RankFailed | None:
+    """The `RankFailed` that `error` is, or was raised because of."""
+    seen: set[int] = set()
+    link: BaseException | None = error
+    while link is not None and id(link) not in seen:
+        if isinstance(link, RankFailed):
+            return link
+        seen.add(id(link))
+        link = link.__cause__ or link.__context__
+    return None
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    # SystemExit and KeyboardInterrupt would end the caller instead of telling it something.
+    if not isinstance(error, Exception):
+        return None
+    try:
+        pickled = cloudpickle.dumps(error)
+    except Exception:
+        return None
+    # Exceptions whose __init__ takes other arguments than it passes on only fail when they are loaded.
+    return pickled if _unpickled(pickled) is not None else None
+
+
+def _unpickled(pickled: bytes) -> Exception | None:
+    try:
+        error = pickle.loads(pickled)
+    except Exception:
+        return None
+    return error if isinstance(error, Exception) else None
