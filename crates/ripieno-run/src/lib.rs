@@ -3,6 +3,8 @@
 //! Knows no sockets and no operating system; time is an argument.
 
 pub mod call;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod executor;
 pub mod fabric;
 pub mod link;

@@ -1,0 +1,92 @@
+//! Every kind of link keeps the laws of links.
+
+use ripieno_net::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, TcpLink, Watch, shared_memory, thread};
+use ripieno_run::conformance::{End, Pair, Sleeper};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// Rings this small wrap after a few messages.
+const SMALL_CAPACITY_BYTES: usize = 4096;
+
+mod between_threads {
+    ripieno_run::link_laws!(|| super::unwoken(super::thread_ends(super::SMALL_CAPACITY_BYTES)), || super::thread_ends(
+        super::SMALL_CAPACITY_BYTES
+    ));
+}
+
+mod between_threads_with_large_rings {
+    ripieno_run::link_laws!(|| super::unwoken(super::thread_ends(super::DEFAULT_CAPACITY_BYTES)), || {
+        super::thread_ends(super::DEFAULT_CAPACITY_BYTES)
+    });
+}
+
+mod over_shared_memory {
+    ripieno_run::link_laws!(|| super::unwoken(super::shared_memory_ends()), super::shared_memory_ends);
+}
+
+mod over_tcp_on_ipv4 {
+    ripieno_run::link_laws!(|| super::unwoken(super::tcp_ends("127.0.0.1:0")), || super::tcp_ends("127.0.0.1:0"));
+}
+
+mod over_tcp_on_ipv6 {
+    ripieno_run::link_laws!(|| super::unwoken(super::tcp_ends("[::1]:0")), || super::tcp_ends("[::1]:0"));
+}
+
+fn thread_ends(capacity_bytes: usize) -> (End, End) {
+    let (first, second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
+    let links = thread::pair(capacity_bytes, first.bell(), second.bell()).unwrap();
+    (ring_end(links.0, first), ring_end(links.1, second))
+}
+
+fn shared_memory_ends() -> (End, End) {
+    let (first, second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
+    let (here, there) = UnixStream::pair().unwrap();
+    let offer = shared_memory::offer(&here, &first.bell(), SMALL_CAPACITY_BYTES).unwrap();
+    let accepted = shared_memory::accept(&there, &second.bell()).unwrap();
+    let peer = offer.finish(&here).unwrap();
+    (ring_end(offer.into_link(peer), first), ring_end(accepted, second))
+}
+
+fn tcp_ends(address: &str) -> (End, End) {
+    let listener = TcpListener::bind(address).unwrap();
+    let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (there, _) = listener.accept().unwrap();
+    (tcp_end(here), tcp_end(there))
+}
+
+fn ring_end(link: RingLink, doorbell: Doorbell) -> End {
+    End { link: Box::new(link), sleeper: Box::new(AtDoorbell { doorbell, socket: None }) }
+}
+
+fn tcp_end(stream: TcpStream) -> End {
+    let socket = Some(stream.try_clone().unwrap());
+    let sleeper = AtDoorbell { doorbell: Doorbell::new().unwrap(), socket };
+    End { link: Box::new(TcpLink::new(stream).unwrap()), sleeper: Box::new(sleeper) }
+}
+
+fn unwoken((first, second): (End, End)) -> Pair {
+    (first.link, second.link)
+}
+
+struct AtDoorbell {
+    doorbell: Doorbell,
+    socket: Option<TcpStream>,
+}
+
+impl Sleeper for AtDoorbell {
+    fn prepare(&mut self) {
+        self.doorbell.prepare();
+    }
+
+    fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
+        let watches: Vec<_> =
+            self.socket.iter().map(|socket| Watch { fd: socket.as_fd(), readable, writable }).collect();
+        self.doorbell.wait(&watches, timeout).unwrap();
+    }
+
+    fn cancel(&mut self) {
+        self.doorbell.cancel();
+    }
+}

@@ -1,0 +1,420 @@
+//! What every link keeps, as laws that run against any of them.
+//!
+//! A law takes a maker of connected pairs. [`link_laws!`](crate::link_laws) makes a test of each law for one kind of link:
+//!
+//! ```ignore
+//! mod over_tcp {
+//!     ripieno_run::link_laws!(super::tcp_pair, super::tcp_ends);
+//! }
+//! ```
+//!
+//! Links of small capacity meet the corners sooner: a few KiB is a good size here.
+
+use crate::link::{Link, LinkError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A connected pair of links.
+pub type Pair = (Box<dyn Link>, Box<dyn Link>);
+
+/// An end of a link and how its owner sleeps.
+pub struct End {
+    /// The link.
+    pub link: Box<dyn Link>,
+    /// How its owner sleeps.
+    pub sleeper: Box<dyn Sleeper>,
+}
+
+/// How the owner of a link sleeps until the link may have moved.
+pub trait Sleeper: Send {
+    /// From now on the peer wakes the owner, who tries once more before it sleeps.
+    fn prepare(&mut self);
+    /// Sleeps until the link may have bytes (`readable`) or room (`writable`), or `timeout` is over.
+    fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration);
+    /// Takes `prepare` back.
+    fn cancel(&mut self);
+}
+
+/// A test of each law, for the links that `$pair: fn() -> Pair` and `$ends: fn() -> (End, End)` make.
+#[macro_export]
+macro_rules! link_laws {
+    ($pair:expr, $ends:expr) => {
+        $crate::link_laws!(@pair $pair;
+            bytes_arrive_once_and_in_order_however_they_are_cut,
+            a_full_link_takes_nothing_until_there_is_room,
+            peek_shows_whole_elements_wherever_they_lie,
+            peek_waits_for_what_it_was_asked_for,
+            nothing_is_taken_or_shown_where_nothing_was_asked_for,
+            a_close_is_seen_after_all_that_was_sent,
+            a_message_cut_off_by_a_close_is_an_error,
+            a_long_stream_arrives_whole,
+            both_directions_run_at_once,
+        );
+        #[test]
+        fn an_end_that_sleeps_is_woken_for_bytes() {
+            $crate::conformance::an_end_that_sleeps_is_woken_for_bytes($ends);
+        }
+        #[test]
+        fn an_end_that_sleeps_is_woken_for_room() {
+            $crate::conformance::an_end_that_sleeps_is_woken_for_room($ends);
+        }
+        #[test]
+        fn an_end_that_sleeps_is_woken_by_a_close() {
+            $crate::conformance::an_end_that_sleeps_is_woken_by_a_close($ends);
+        }
+    };
+    (@pair $pair:expr; $($law:ident,)*) => {
+        $(#[test]
+        fn $law() {
+            $crate::conformance::$law($pair);
+        })*
+    };
+}
+
+/// Nothing in a law waits longer.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A sleep that lasts so long was not ended by the peer.
+const LOST_WAKE: Duration = Duration::from_secs(10);
+
+/// Any cut of a stream into sends, receives and peeks, in both directions, gives the stream.
+pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Pair) {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let (first, second) = pair();
+        let mut ends = [Stream::new(first), Stream::new(second)];
+        for _ in 0..2_000 {
+            let end = &mut ends[random.below(2)];
+            match random.below(3) {
+                0 => end.send([random.size(), random.size(), random.size()]),
+                1 => drop(end.receive(random.size())),
+                _ => drop(end.peek_and_consume(1 + random.below(64), random.size())),
+            }
+        }
+        let [first, second] = &mut ends;
+        first.drain(second.sent);
+        second.drain(first.sent);
+        assert_eq!(first.link.receive(&mut [0; 8]), Ok(0), "nothing is left (seed {seed})");
+    }
+}
+
+/// A link without room takes 0 bytes and does not block; with room it goes on where it stopped.
+pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> Pair) {
+    let (first, second) = pair();
+    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    for _ in 0..3 {
+        let mut refusals = 0;
+        while refusals < 50 {
+            let before = sender.sent;
+            sender.send([100_000, 0, 1]);
+            // The system moves bytes on by itself for a while.
+            refusals = if sender.sent == before { refusals + 1 } else { 0 };
+            assert!(sender.sent < 1 << 30, "a link holds a bounded number of bytes");
+            thread::yield_now();
+        }
+        receiver.drain(sender.sent);
+    }
+}
+
+/// Elements of any size are contiguous under `peek` wherever the stream has got to.
+pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> Pair) {
+    let (first, second) = pair();
+    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    for step in 0..20_000 {
+        let size = 1 + (step * 7) % 64;
+        sender.send_all(size);
+        eventually(|| receiver.peek_and_consume(size, size) >= size);
+        assert_eq!(receiver.received, sender.sent);
+    }
+}
+
+/// `peek` shows nothing or less than it was asked for until that much has arrived, and takes nothing.
+pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> Pair) {
+    for least in 1..=64 {
+        let (first, second) = pair();
+        let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+        sender.send_all(least - 1);
+        assert!(receiver.peek_and_consume(least, 0) < least);
+        sender.send_all(1);
+        eventually(|| receiver.peek_and_consume(least, 0) >= least);
+        assert_eq!(receiver.peek_and_consume(least, 0), least, "what is shown twice is shown unchanged");
+        receiver.drain(sender.sent);
+    }
+}
+
+/// Empty sends and receives are 0, on a link with bytes and without.
+pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> Pair) {
+    let (first, second) = pair();
+    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    for _ in 0..2 {
+        assert_eq!(sender.link.send(&[]), Ok(0));
+        assert_eq!(sender.link.send(&[&[], &[]]), Ok(0));
+        assert_eq!(receiver.link.receive(&mut []), Ok(0));
+        receiver.link.consume(0);
+        sender.send_all(5);
+    }
+    receiver.drain(10);
+}
+
+/// An end that closes is noticed by the other, which first gets every byte.
+pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> Pair) {
+    for send_bytes in [0, 1, 1_000, 50_000] {
+        let (first, second) = pair();
+        let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+        sender.send([send_bytes, 0, 0]);
+        sender.link.flush().unwrap();
+        let sent = sender.sent;
+        drop(sender);
+
+        receiver.drain(sent);
+        eventually(|| receiver.link.receive(&mut [0; 8]).is_err());
+        assert!(matches!(receiver.link.receive(&mut [0; 8]), Err(LinkError::Closed { .. })), "closed stays closed");
+        assert!(matches!(receiver.link.peek(1), Err(LinkError::Closed { .. })), "closed stays closed");
+        eventually(|| receiver.link.send(&[&[0; 4096]]).is_err());
+    }
+}
+
+/// Bytes that were sent can be had after a close, but a peek for more than will ever come is an error.
+pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> Pair) {
+    let (first, second) = pair();
+    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    sender.send_all(3);
+    drop(sender);
+
+    eventually(|| receiver.link.peek(8).is_err());
+    assert_eq!(receiver.peek_and_consume(3, 1), 3);
+    receiver.drain(3);
+}
+
+/// 256 MiB from one thread to another.
+pub fn a_long_stream_arrives_whole(pair: impl Fn() -> Pair) {
+    let (first, second) = pair();
+    let total_bytes = 256 << 20;
+    thread::scope(|scope| {
+        scope.spawn(|| Stream::new(first).exchange(total_bytes, 0));
+        scope.spawn(|| Stream::new(second).exchange(0, total_bytes));
+    });
+}
+
+/// 64 MiB each way between two threads that both send and receive.
+pub fn both_directions_run_at_once(pair: impl Fn() -> Pair) {
+    let (first, second) = pair();
+    let total_bytes = 64 << 20;
+    thread::scope(|scope| {
+        scope.spawn(|| Stream::new(first).exchange(total_bytes, total_bytes));
+        scope.spawn(|| Stream::new(second).exchange(total_bytes, total_bytes));
+    });
+}
+
+/// Two ends that answer each other and sleep at once when there is nothing to do: no wake-up is lost.
+pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (End, End)) {
+    let (first, second) = ends();
+    let rounds = 3_000;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut end = Sleeping::new(first);
+            for _ in 0..rounds {
+                end.stream.send_all(8);
+                end.take(8);
+            }
+        });
+        scope.spawn(|| {
+            let mut end = Sleeping::new(second);
+            for _ in 0..rounds {
+                end.take(8);
+                end.stream.send_all(8);
+            }
+        });
+    });
+}
+
+/// A sender that sleeps when the link is full goes on when the receiver has taken something.
+pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (End, End)) {
+    let (first, second) = ends();
+    let total_bytes = 32 << 20;
+    thread::scope(|scope| {
+        scope.spawn(|| Sleeping::new(first).give(total_bytes));
+        scope.spawn(|| Sleeping::new(second).take(total_bytes));
+    });
+}
+
+/// An end that sleeps sees the other close.
+pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (End, End)) {
+    for _ in 0..50 {
+        let (first, second) = ends();
+        thread::scope(|scope| {
+            scope.spawn(|| drop(first));
+            scope.spawn(|| {
+                let mut end = Sleeping::new(second);
+                end.until(true, false, |stream| stream.link.receive(&mut [0; 8]).is_err());
+            });
+        });
+    }
+}
+
+/// A link whose bytes each tell their place in the stream.
+struct Stream {
+    link: Box<dyn Link>,
+    sent: u64,
+    received: u64,
+    buffer: Vec<u8>,
+}
+
+impl Stream {
+    fn new(link: Box<dyn Link>) -> Self {
+        Stream { link, sent: 0, received: 0, buffer: Vec::new() }
+    }
+
+    /// Sends what the link takes of three parts of these sizes.
+    fn send(&mut self, sizes: [usize; 3]) {
+        let total = sizes.iter().sum();
+        self.buffer.resize(total, 0);
+        fill(&mut self.buffer, self.sent);
+        let (first, rest) = self.buffer.split_at(sizes[0]);
+        let (second, third) = rest.split_at(sizes[1]);
+        let taken = self.link.send(&[first, second, third]).unwrap();
+        assert!(taken <= total, "a link takes no more than it is given");
+        self.sent += taken as u64;
+        self.link.flush().unwrap();
+    }
+
+    fn send_all(&mut self, count: usize) {
+        let end = self.sent + count as u64;
+        eventually(|| {
+            self.send([(end - self.sent) as usize, 0, 0]);
+            self.sent == end
+        });
+    }
+
+    fn receive(&mut self, most: usize) -> usize {
+        self.buffer.resize(most, 0);
+        let count = self.link.receive(&mut self.buffer).unwrap();
+        check(&self.buffer[..count], self.received);
+        self.received += count as u64;
+        self.link.flush().unwrap();
+        count
+    }
+
+    /// Looks for `least` bytes and takes at most `most` of them; returns how many it saw.
+    fn peek_and_consume(&mut self, least: usize, most: usize) -> usize {
+        let shown = self.link.peek(least).unwrap();
+        let shown_count = shown.len();
+        check(shown, self.received);
+        let count = shown_count.min(most);
+        self.link.consume(count);
+        self.received += count as u64;
+        self.link.flush().unwrap();
+        shown_count
+    }
+
+    fn drain(&mut self, end: u64) {
+        eventually(|| {
+            let left = (end - self.received) as usize;
+            self.receive(left.min(1 << 16));
+            self.received == end
+        });
+    }
+
+    /// Sends and receives so many bytes, whichever can go.
+    fn exchange(mut self, send_bytes: u64, receive_bytes: u64) {
+        let mut offered = 0;
+        eventually(|| {
+            let before = (self.sent, self.received);
+            self.send([(send_bytes - self.sent).min(offered) as usize, 0, 0]);
+            self.receive((receive_bytes - self.received).min(100_000) as usize);
+            // What is offered follows what is taken, for making it up costs time.
+            offered = (2 * (self.sent - before.0)).clamp(1_000, 100_000);
+            if before == (self.sent, self.received) {
+                thread::yield_now();
+            }
+            self.sent == send_bytes && self.received == receive_bytes
+        });
+    }
+}
+
+/// A stream whose owner sleeps as soon as nothing moves.
+struct Sleeping {
+    stream: Stream,
+    sleeper: Box<dyn Sleeper>,
+}
+
+impl Sleeping {
+    fn new(end: End) -> Self {
+        Sleeping { stream: Stream::new(end.link), sleeper: end.sleeper }
+    }
+
+    fn take(&mut self, count: u64) {
+        let end = self.stream.received + count;
+        while self.stream.received < end {
+            self.until(true, false, |stream| stream.receive((end - stream.received).min(1 << 16) as usize) > 0);
+        }
+    }
+
+    fn give(&mut self, count: u64) {
+        let end = self.stream.sent + count;
+        while self.stream.sent < end {
+            self.until(false, true, |stream| {
+                let before = stream.sent;
+                stream.send([(end - stream.sent).min(1 << 16) as usize, 0, 0]);
+                stream.sent > before
+            });
+        }
+    }
+
+    fn until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut Stream) -> bool) {
+        while !attempt(&mut self.stream) {
+            self.sleeper.prepare();
+            let moved = attempt(&mut self.stream);
+            if !moved {
+                let asleep = Instant::now();
+                self.sleeper.sleep(readable, writable, LOST_WAKE);
+                assert!(asleep.elapsed() < LOST_WAKE, "nobody woke an end that slept");
+            }
+            self.sleeper.cancel();
+            if moved {
+                return;
+            }
+        }
+    }
+}
+
+fn eventually(mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < DEADLINE, "the link stands still");
+    }
+}
+
+/// The byte at a place of every stream.
+fn byte_at(place: u64) -> u8 {
+    (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+fn fill(bytes: &mut [u8], place: u64) {
+    for (byte, place) in bytes.iter_mut().zip(place..) {
+        *byte = byte_at(place);
+    }
+}
+
+fn check(bytes: &[u8], place: u64) {
+    let wrong = bytes.iter().zip(place..).find(|&(&byte, place)| byte != byte_at(place));
+    assert_eq!(wrong.map(|(_, place)| place), None, "the first byte that is not the one sent");
+}
+
+/// Splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+
+    /// Often a few bytes, sometimes none, sometimes some KiB.
+    fn size(&mut self) -> usize {
+        let most = [1, 9, 100, 5_000, 70_000][self.below(5)];
+        self.below(most)
+    }
+}
