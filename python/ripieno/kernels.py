@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,19 +23,6 @@ Labels = NDArray[np.int32]
 def centroid_dtype(points_dtype: np.dtype) -> np.dtype:
     """The type of centroids for points of a type."""
     return np.dtype(np.float64 if points_dtype == np.float64 else np.float32)
-
-
-def thread_count(threads: int | None, neighbours: int = 1) -> int:
-    """How many threads a worker computes with.
-
-    Parameters
-    ----------
-    threads
-        What the user asked for; None stands for an even part of the cores this process may use.
-    neighbours
-        Workers on the same machine, this one included.
-    """
-    return threads or max(1, joblib.cpu_count() // neighbours)
 
 
 def assign_accumulate(

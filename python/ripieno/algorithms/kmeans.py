@@ -15,11 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ripieno import kernels
 from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.checks import check_count, checked_weights
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart
-from ripieno.algorithms.rows import check_finite
 from ripieno.data import Dataset, InMemory, is_path_like, open_source
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
@@ -55,6 +53,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         Worker processes; with 1 the calling process does the work.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly.
+    engine : {"local"}, default="local"
+        Where workers run, as for :func:`ripieno.launch`.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
@@ -113,6 +113,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
+        engine: str = "local",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -124,6 +125,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         self.random_state = random_state
         self.workers = workers
         self.threads = threads
+        self.engine = engine
         self.verbose = verbose
         self.on_iteration = on_iteration
 
@@ -162,9 +164,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             starts=self._starts(source),
             max_iter=self.max_iter,
             tol=self.tol,
-            threads=self.threads,
         )
-        parts = self._launch(program.fit, _payload(source), checked_weights(sample_weight, source), options)
+        parts = self._launch(
+            self.workers, program.fit, _payload(source), checked_weights(sample_weight, source), options
+        )
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -187,9 +190,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 
     def transform(self, X: Input) -> NDArray[Any]:
         """Distance of each row to each centroid: (n_samples, n_clusters)."""
-        check_is_fitted(self)
-        points, centroids = program.matched(_all_points(self._open(X, reset=False)), self.cluster_centers_)
-        return kernels.distances(points, centroids, threads=kernels.thread_count(self.threads))
+        return np.concatenate(self._apply(program.transform, X))
 
     def fit_transform(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
         """Cluster the rows of X and return their distances to the centroids."""
@@ -207,14 +208,15 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         return len(self.cluster_centers_)
 
     def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        labels, squared_distances = zip(*self._apply(program.predict, X), strict=True)
+        return np.concatenate(labels), np.concatenate(squared_distances)
+
+    def _apply(self, run: Callable[..., Any], X: Input) -> list[Any]:
+        """Run a program over the rows of X and the centroids: files by all workers, an array in this process."""
         check_is_fitted(self)
         source = self._open(X, reset=False)
-        if isinstance(source, Dataset):
-            parts = self._launch(program.predict, source, self.cluster_centers_, self.threads)
-            labels, distances = (np.concatenate(part) for part in zip(*parts, strict=True))
-            return labels, distances
-        threads = kernels.thread_count(self.threads)
-        return program.assign(_all_points(source), self.cluster_centers_, threads=threads)
+        workers = self.workers if isinstance(source, Dataset) else 1
+        return self._launch(workers, run, _payload(source), self.cluster_centers_)
 
     def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
         if not is_path_like(X):
@@ -230,17 +232,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             )
         return source
 
-    def _launch(self, run: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def _launch(self, workers: int, run: Callable[..., Any], *arguments: Any) -> list[Any]:
         # Imported late: algorithms and launchers know of each other only here.
         from ripieno.launch import launch
 
-        with launch(workers=self.workers, threads=self.threads, on_event=self._on_event) as job:
-            parts = job.run(run, *arguments)
-        if isinstance(parts[0], InputError):
-            raise parts[0]
-        return parts
+        with launch(workers, self.engine, self.threads, self._on_event) as job:
+            return job.run(run, *arguments)
 
-    def _on_event(self, rank: int, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:
             self.on_iteration(event)
         if self.verbose and event["event"] == "iteration":
@@ -302,9 +301,3 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
 def _payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
     # An array among the arguments is shared with local workers rather than sent.
     return source if isinstance(source, Dataset) else source.array
-
-
-def _all_points(source: Dataset | InMemory) -> NDArray[Any]:
-    share = source.read_share(0, 1)
-    check_finite(share)
-    return share.points

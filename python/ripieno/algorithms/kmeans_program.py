@@ -34,7 +34,6 @@ class FitOptions:
     starts: Sequence[int | NDArray[Any]]
     max_iter: int
     tol: float
-    threads: int | None
 
 
 @dataclass(frozen=True)
@@ -61,18 +60,14 @@ def fit(
     source: Dataset | NDArray[Any],
     weights: NDArray[np.float64] | None,
     options: FitOptions,
-) -> FitPart | InputError:
-    """Run K-means from every start and keep the run of least inertia; bad input is returned, alike on every rank."""
+) -> FitPart:
+    """Run K-means from every start and keep the run of least inertia."""
     begin = time.perf_counter()
-    try:
-        rows = load(comm, source, weights)
-        check_cluster_count(options.n_clusters, rows.total)
-    except InputError as error:
-        return error
+    rows = load(comm, source, weights)
+    check_cluster_count(options.n_clusters, rows.total)
     load_s = time.perf_counter() - begin
-    threads = _threads(comm, options.threads)
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    runs = [_run(comm, rows, number, options, tol, threads) for number in range(len(options.starts))]
+    runs = [_run(comm, rows, number, options, tol) for number in range(len(options.starts))]
     clustering, laps, history, seed_s = min(runs, key=lambda run: run[0].inertia)
 
     sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
@@ -85,7 +80,7 @@ def fit(
         row_count=rows.total,
         dtype=str(rows.points.dtype),
         host=comm.hosts[comm.rank],
-        threads=threads,
+        threads=comm.threads,
         load_s=load_s,
         seed_s=seed_s,
         cluster_sizes=sizes,
@@ -96,24 +91,19 @@ def fit(
 
 
 def predict(
-    comm: Communicator, source: Dataset, centroids: NDArray[Any], threads: int | None
-) -> tuple[NDArray[np.int32], NDArray[np.float64]] | InputError:
-    """Labels and squared distances of this worker's rows."""
-    try:
-        rows = load(comm, source)
-    except InputError as error:
-        return error
-    return assign(rows.points, centroids, threads=_threads(comm, threads))
-
-
-def assign(
-    points: NDArray[Any], centroids: NDArray[Any], *, threads: int
+    comm: Communicator, source: Dataset | NDArray[Any], centroids: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Labels (n,) and squared distances (n,) of points to their nearest centroids, whatever the two types are."""
-    points, centroids = matched(points, centroids)
+    """Nearest centroid of this worker's rows, (n,), and squared distance to it, (n,)."""
+    points, centroids = matched(load(comm, source).points, centroids)
     labels, distances = np.empty(len(points), np.int32), np.empty(len(points))
-    kernels.assign(points, centroids, labels, distances, threads=threads)
+    kernels.assign(points, centroids, labels, distances, threads=comm.threads)
     return labels, distances
+
+
+def transform(comm: Communicator, source: Dataset | NDArray[Any], centroids: NDArray[Any]) -> NDArray[Any]:
+    """Distances of this worker's rows to all centroids, (n, k)."""
+    points, centroids = matched(load(comm, source).points, centroids)
+    return kernels.distances(points, centroids, threads=comm.threads)
 
 
 def matched(points: NDArray[Any], centroids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -154,12 +144,8 @@ def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport
     )
 
 
-def _threads(comm: Communicator, threads: int | None) -> int:
-    return kernels.thread_count(threads, comm.hosts.count(comm.hosts[comm.rank]))
-
-
 def _run(
-    comm: Communicator, rows: Rows, number: int, options: FitOptions, tol: float, threads: int
+    comm: Communicator, rows: Rows, number: int, options: FitOptions, tol: float
 ) -> tuple[lloyd.Clustering, list[tuple[float, float]], list[tuple[float, float]], float]:
     begin = time.perf_counter()
     start = options.starts[number]
@@ -169,7 +155,7 @@ def _run(
         if comm.rank == 0:
             comm.emit({"event": "seeding", "run": number, "init": options.init, "row_count": rows.total})
         centroids = seed_centroids(
-            comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, threads=threads
+            comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, threads=comm.threads
         )
     seed_s = time.perf_counter() - begin
     clock, laps, history = Clock(), [], []
@@ -198,7 +184,7 @@ def _run(
         centroids,
         max_iter=options.max_iter,
         tol=tol,
-        threads=threads,
+        threads=comm.threads,
         clock=clock,
         on_iteration=on_iteration,
     )
