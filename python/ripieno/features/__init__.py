@@ -1,0 +1,19 @@
+"""From photographs to vectors: pictures are cut into patches, and each patch is described by gradients (HOG).
+
+Source: Zhang, Qiu et al., social image clustering with Twister, section 2.
+"""
+
+from ripieno.features.extract import Extraction, extract
+from ripieno.features.hog import HogOptions, hog_vectors
+from ripieno.features.pictures import Picture, demo_images, find_pictures, open_picture
+
+__all__ = [
+    "Extraction",
+    "HogOptions",
+    "Picture",
+    "demo_images",
+    "extract",
+    "find_pictures",
+    "hog_vectors",
+    "open_picture",
+]

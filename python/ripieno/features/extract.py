@@ -1,0 +1,199 @@
+"""Describing the patches of many pictures by several workers, into one file of vectors and an index beside it.
+
+Every worker takes an even part of all patches, in order, and writes its vectors at their place in the file, so no
+vector travels between processes.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from ripieno.errors import InputError
+from ripieno.features.hog import HogOptions, hog_vectors
+from ripieno.features.pictures import Picture
+from ripieno.output import PART_SUFFIX, new_file
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+BLOCK_PATCHES = 128
+TEXT_SUFFIXES = (".txt", ".t12")
+INDEX_SUFFIX = ".patches.csv"
+TEXT_BLOCK_ROWS = 4096
+SAFE_CHARACTERS = "/:\\,+@~()[]'"
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """What was written.
+
+    Parameters
+    ----------
+    vectors
+        The file of vectors.
+    index
+        The file that says from which picture, pixel row and column each vector is; None for text, which says so itself.
+    row_count, column_count
+        Shape of the vectors.
+    too_small
+        Names of the pictures without a whole patch.
+    """
+
+    vectors: Path
+    index: Path | None
+    row_count: int
+    column_count: int
+    too_small: tuple[str, ...]
+
+
+def extract(
+    pictures: Sequence[Picture],
+    out: str | os.PathLike[str],
+    *,
+    options: HogOptions | None = None,
+    format: str | None = None,
+    workers: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Extraction:
+    """Write the HOG vector of every patch of some pictures.
+
+    Parameters
+    ----------
+    pictures
+        From :func:`find_pictures` or :func:`demo_images`.
+    out
+        File to write; nothing of it exists before all is done.
+    options
+        How patches are cut and described.
+    format : {"npy", "t12"}, optional
+        An array with an index beside it (`<out>.patches.csv`: picture, row, col), or lines of
+        "picture row col f1 … f512". By default "t12" if `out` ends in .txt or .t12.
+    workers
+        Processes that work at the same time.
+    on_progress
+        Called with the patches that were done since, and all there are.
+
+    Raises
+    ------
+    InputError
+        There is no picture with a whole patch, or one is damaged.
+    """
+    out, options = Path(out), options or HogOptions()
+    as_text = _is_text(out, format)
+    counts = [options.patch_count(picture.height, picture.width) for picture in pictures]
+    total = sum(counts)
+    if not total:
+        raise InputError(f"no picture is as large as a patch, {options.patch} x {options.patch} pixels")
+    index_path = None if as_text else out.with_suffix(INDEX_SUFFIX)
+    with ExitStack() as stack:
+        part = stack.enter_context(new_file(out))
+        if as_text:
+            raw = Path(stack.enter_context(NamedTemporaryFile(dir=out.parent, suffix=PART_SUFFIX)).name)
+            _run(workers, total, on_progress, pictures, options, str(raw), 0)
+            vectors = np.memmap(raw, options.dtype, "r", shape=(total, options.column_count))
+            _write_text(part, vectors, pictures, options)
+        else:
+            offset = _write_header(part, (total, options.column_count), options.dtype)
+            _run(workers, total, on_progress, pictures, options, str(part), offset)
+            pa.csv.write_csv(_index(pictures, options), stack.enter_context(new_file(index_path)))
+    too_small = tuple(picture.name for picture, count in zip(pictures, counts, strict=True) if not count)
+    return Extraction(out, index_path, total, options.column_count, too_small)
+
+
+def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOptions, path: str, offset: int) -> None:
+    """Worker program: describe this worker's part of all patches and write it into the file of vectors."""
+    row_bytes = options.column_count * np.dtype(options.dtype).itemsize
+    with open(path, "r+b") as file:
+        first, blocks = _share(pictures, options, comm.rank, comm.world_size)
+        file.seek(offset + first * row_bytes)
+        for picture, corners in blocks:
+            grey = picture.grey()
+            for begin in range(0, len(corners), BLOCK_PATCHES):
+                block = hog_vectors(grey, corners[begin : begin + BLOCK_PATCHES], options)
+                file.write(block)
+                comm.emit({"event": "patches", "count": len(block)})
+
+
+def _share(
+    pictures: Sequence[Picture], options: HogOptions, rank: int, world_size: int
+) -> tuple[int, Iterator[tuple[Picture, list[tuple[int, int]]]]]:
+    """The number of a worker's first patch, and its pictures with the corners of those patches that are its own."""
+    ends = list(accumulate(options.patch_count(picture.height, picture.width) for picture in pictures))
+    first, last = (ends[-1] * i // world_size for i in (rank, rank + 1))
+
+    def blocks() -> Iterator[tuple[Picture, list[tuple[int, int]]]]:
+        for at in range(bisect_right(ends, first), len(pictures)):
+            corners = options.corners(pictures[at].height, pictures[at].width)
+            begin = ends[at] - len(corners)
+            if begin >= last:
+                return
+            mine = corners[max(first - begin, 0) : last - begin]
+            if mine:
+                yield pictures[at], mine
+
+    return first, blocks()
+
+
+def _run(workers: int, total: int, on_progress: Callable[[int, int], None] | None, *arguments: Any) -> None:
+    from ripieno.launch import launch
+
+    def on_event(event: dict[str, Any]) -> None:
+        if on_progress is not None:
+            on_progress(event["count"], total)
+
+    with launch(workers=workers, threads=1, on_event=on_event) as job:
+        job.run(write_share, *arguments)
+
+
+def _is_text(out: Path, format: str | None) -> bool:
+    if format not in (None, "npy", "t12"):
+        raise InputError(f"format={format!r}: expected npy or t12")
+    if format is None and out.suffix.lower() not in (".npy", *TEXT_SUFFIXES):
+        raise InputError(f"{out}: expected a name that ends in .npy, .txt or .t12")
+    return format == "t12" or (format is None and out.suffix.lower() in TEXT_SUFFIXES)
+
+
+def _write_header(path: Path, shape: tuple[int, int], dtype: str) -> int:
+    """Begin an .npy file; returns where its rows begin."""
+    with open(path, "wb") as file:
+        header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        return file.tell()
+
+
+def _index(pictures: Sequence[Picture], options: HogOptions) -> pa.Table:
+    """Picture, pixel row and pixel column of each vector."""
+    names, corners = [], []
+    for picture in pictures:
+        own = options.corners(picture.height, picture.width)
+        names += [picture.name] * len(own)
+        corners += own
+    rows, columns = zip(*corners, strict=True)
+    return pa.table({"picture": pa.array(names), "row": pa.array(rows), "col": pa.array(columns)})
+
+
+def _write_text(path: Path, vectors: np.memmap, pictures: Sequence[Picture], options: HogOptions) -> None:
+    """Lines of "picture row col f1 … f512"; a space in the name of a picture is written as %20."""
+    names = [f"f{at + 1}" for at in range(options.column_count)]
+    quoted = [Picture(quote(picture.name, safe=SAFE_CHARACTERS), picture.width, picture.height) for picture in pictures]
+    index = _index(quoted, options)
+    form = pa.csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    schema = pa.schema([*index.schema, *((name, pa.from_numpy_dtype(vectors.dtype)) for name in names)])
+    with pa.csv.CSVWriter(path, schema, write_options=form) as writer:
+        for begin in range(0, len(vectors), TEXT_BLOCK_ROWS):
+            block = np.asfortranarray(vectors[begin : begin + TEXT_BLOCK_ROWS])
+            where = index.slice(begin, len(block))
+            writer.write_table(pa.table([*where.columns, *(pa.array(column) for column in block.T)], schema=schema))

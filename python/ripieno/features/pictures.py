@@ -1,0 +1,133 @@
+"""Finding and opening pictures, among them the photographs that come inside scikit-learn and scikit-image."""
+
+from __future__ import annotations
+
+import glob
+import importlib.util
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from ripieno.errors import InputError
+
+#: What a folder is searched for; a file that is named may be anything that Pillow opens.
+SUFFIXES = frozenset(
+    (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".pbm")
+)
+
+DEMO_PREFIX = "demo:"
+DEMO_FILES = {
+    "sklearn.datasets": ("images/china.jpg", "images/flower.jpg"),
+    "skimage.data": (
+        "astronaut.png",
+        "brick.png",
+        "camera.png",
+        "chelsea.png",
+        "coffee.png",
+        "coins.png",
+        "grass.png",
+        "gravel.png",
+        "hubble_deep_field.jpg",
+        "moon.png",
+        "motorcycle_left.png",
+        "rocket.jpg",
+    ),
+}
+
+BRIGHTEST_16_BIT = 65535
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that could be opened: its name (a path, or `demo:` and a name) and its size in pixels."""
+
+    name: str
+    width: int
+    height: int
+
+    def grey(self) -> NDArray[np.float32]:
+        """Brightness of each pixel, (height, width), 0 to 1.
+
+        Raises
+        ------
+        InputError
+            The picture is damaged.
+        """
+        with open_picture(self.name) as image:
+            try:
+                if image.mode.startswith("I;16"):
+                    return np.asarray(image, np.float32) / BRIGHTEST_16_BIT
+                return np.asarray(image.convert("L"), np.float32) / 255
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+                raise InputError(f"{self.name} is damaged: {error}") from error
+
+
+def find_pictures(sources: Iterable[str | os.PathLike[str]]) -> list[Picture]:
+    """Pictures of files, globs and folders (with all that is in them), in order; only their headers are read.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file is missing, or is no picture.
+    """
+    names = [name for source in sources for name in _expand(os.fspath(source))]
+    return [_measure(name) for name in names]
+
+
+def demo_images() -> list[Picture]:
+    """The photographs that come inside scikit-learn and scikit-image, as far as they are installed with them."""
+    return [_measure(name) for name, path in _demo_paths().items() if path.exists()]
+
+
+def open_picture(name: str) -> Image.Image:
+    """Open a picture by its name, a path or `demo:` and a name; to be closed by the caller.
+
+    Raises
+    ------
+    InputError
+        It is missing, or no picture.
+    """
+    path = _demo_paths().get(name, Path(name))
+    try:
+        with warnings.catch_warnings():
+            # Large photographs are what this is for.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            return Image.open(path)
+    except FileNotFoundError:
+        raise InputError(f"{name} does not exist") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        reason = "" if isinstance(error, Image.UnidentifiedImageError) else f": {error}"
+        raise InputError(f"{name} is not a readable picture{reason}") from error
+
+
+def _measure(name: str) -> Picture:
+    with open_picture(name) as image:
+        return Picture(name, image.width, image.height)
+
+
+def _demo_paths() -> dict[str, Path]:
+    paths = {}
+    for module, files in DEMO_FILES.items():
+        folder = Path(importlib.util.find_spec(module).origin).parent
+        paths |= {f"{DEMO_PREFIX}{Path(file).stem}": folder / file for file in files}
+    return paths
+
+
+def _expand(name: str) -> list[str]:
+    if os.path.isdir(name):
+        paths = sorted(str(path) for path in Path(name).rglob("*") if path.suffix.lower() in SUFFIXES)
+        if not paths:
+            raise InputError(f"{name}: there is no picture in this folder")
+        return paths
+    if os.path.exists(name) or name in _demo_paths() or not glob.has_magic(name):
+        return [name]
+    paths = sorted(path for path in glob.glob(name, recursive=True) if os.path.isfile(path))
+    if not paths:
+        raise InputError(f"{name}: no picture matches")
+    return paths
