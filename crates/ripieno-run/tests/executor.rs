@@ -176,7 +176,7 @@ fn ring(group: Group, vector: Span) -> Plan {
 
 #[test]
 fn a_ring_allreduce_sums_however_narrow_the_links() {
-    for (p, capacity) in [(2, 33), (3, 40), (5, 64)] {
+    for (p, capacity) in [(2, 64), (3, 71), (5, 100)] {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| (rank * 100 + i) as i32).collect()).collect();
         let sum: Vec<i32> = (0..23).map(|i| vectors.iter().map(|v| v[i]).sum()).collect();
         let whole = Span::whole(Buffer::MAIN, 23, 4);
@@ -200,7 +200,7 @@ fn a_chain_passes_every_byte_on() {
         }
         plan
     };
-    for result in run(50, vectors, |_| call(Collective::Broadcast, 1000), chain) {
+    for result in run(70, vectors, |_| call(Collective::Broadcast, 1000), chain) {
         assert_eq!(result.unwrap(), (0..1000).collect::<Vec<i32>>());
     }
 }
@@ -249,6 +249,6 @@ fn copies_move_bytes_inside_a_rank_as_they_arrive() {
         }
         plan
     };
-    let results = run(40, vec![vec![1, 2, 3, 4, 0, 0, 0, 0], vec![0; 8]], |_| call(Collective::Alltoall, 8), plan);
+    let results = run(64, vec![vec![1, 2, 3, 4, 0, 0, 0, 0], vec![0; 8]], |_| call(Collective::Alltoall, 8), plan);
     assert_eq!(results[1].as_ref().unwrap(), &[1, 2, 3, 4, 1, 2, 3, 4]);
 }

@@ -59,6 +59,11 @@ impl Communicator {
         }
     }
 
+    /// Asks `interrupt`, each time this rank has slept, whether to give up waiting.
+    pub fn set_interrupt(&mut self, interrupt: impl FnMut() -> bool + Send + 'static) {
+        self.executor.interrupt = Some(Box::new(interrupt));
+    }
+
     /// This rank.
     pub fn rank(&self) -> usize {
         self.group.rank()

@@ -11,6 +11,9 @@ pub enum Error {
     /// The reduction has no meaning.
     #[error(transparent)]
     Unsupported(UnsupportedOp),
+    /// The user does not want to wait any longer; the other ranks have been told.
+    #[error("interrupted")]
+    Interrupted,
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]
     Argument {
@@ -28,6 +31,7 @@ impl From<RunError> for Error {
         match error {
             RunError::Failed(failure) => Error::Failed(failure),
             RunError::Unsupported(unsupported) => Error::Unsupported(unsupported),
+            RunError::Interrupted => Error::Interrupted,
         }
     }
 }

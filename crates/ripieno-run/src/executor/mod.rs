@@ -40,6 +40,9 @@ pub enum RunError {
     /// The reduction has no meaning.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedOp),
+    /// The user does not want to wait any longer; the other ranks have been told.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// What a run cost.
@@ -51,9 +54,14 @@ pub struct Traffic {
     pub received_bytes: u64,
 }
 
+/// Asked by a rank each time it has slept: whether the user does not want to wait any longer.
+pub type Interrupt = Box<dyn FnMut() -> bool + Send>;
+
 /// Runs schedules. Keeps the memory of a run for the next.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Executor {
+    /// Asked after each sleep, if there is one.
+    pub interrupt: Option<Interrupt>,
     /// Bytes that each step has passed.
     passed: Vec<usize>,
     /// Per lane: how far it is.
@@ -114,7 +122,11 @@ impl Executor {
             if run.fabric.has_failed() {
                 return Err(run.failure().into());
             }
-            idle.wait(&mut run, &mut self.wants, &mut self.waiting_for)?;
+            let slept = idle.wait(&mut run, &mut self.wants, &mut self.waiting_for)?;
+            if slept && self.interrupt.as_mut().is_some_and(|interrupted| interrupted()) {
+                run.interrupt();
+                return Err(RunError::Interrupted);
+            }
         }
     }
 
@@ -138,26 +150,28 @@ impl Idle {
     /// Rounds between two looks at the clock, which costs as much as some of them.
     const ROUNDS_PER_LOOK: u32 = 8;
 
-    fn wait(&mut self, run: &mut run::Run, wants: &mut Vec<Want>, peers: &mut Vec<usize>) -> Result<(), RunError> {
+    /// Lets time pass; whether this rank has slept.
+    fn wait(&mut self, run: &mut run::Run, wants: &mut Vec<Want>, peers: &mut Vec<usize>) -> Result<bool, RunError> {
         self.rounds += 1;
         if self.rounds % Self::ROUNDS_PER_LOOK != 0 {
             std::hint::spin_loop();
-            return Ok(());
+            return Ok(false);
         }
         let now = run.fabric.now();
         let idle = now - *self.since.get_or_insert(now);
         if run.waits_on_memory()? {
             let spin = if run.fabric.has_core_per_rank() { SPIN } else { Duration::ZERO };
             if idle < spin {
-                return Ok(());
+                return Ok(false);
             }
             if idle < spin + YIELD {
                 run.fabric.yield_now();
-                return Ok(());
+                return Ok(false);
             }
         }
         run.fabric.prepare_park();
         let moved = run.progress();
+        let mut slept = false;
         if matches!(moved, Ok(false)) && !run.is_complete() && !run.fabric.has_failed() {
             run.wants(wants);
             if now - *self.asked.get_or_insert(now) >= STALL {
@@ -167,11 +181,12 @@ impl Idle {
                 run.fabric.stalled(run.header, peers);
             }
             run.fabric.park(wants, PARK);
+            slept = true;
         }
         run.fabric.cancel_park();
         if moved? {
             *self = Idle::default();
         }
-        Ok(())
+        Ok(slept)
     }
 }

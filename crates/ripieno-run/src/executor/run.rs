@@ -88,6 +88,17 @@ impl Run<'_, '_> {
         self.fabric.failure().expect("a fabric that has failed knows how")
     }
 
+    /// Tells the other ranks that this one goes no further.
+    pub fn interrupt(&mut self) {
+        let rank = self.fabric.rank();
+        self.fabric.report(Failure::RankFailed {
+            rank,
+            host: String::new(),
+            cause: format!("interrupted in {}", self.header),
+            traceback: String::new(),
+        });
+    }
+
     fn on_link(
         &mut self,
         lane: usize,
