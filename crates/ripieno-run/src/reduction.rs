@@ -226,7 +226,7 @@ mod tests {
 
     fn combined<T: Number, const N: usize>(element: Element, op: Op, a: [T; N], b: [T; N]) -> Vec<T> {
         let bytes = |values: &[T]| {
-            let mut bytes = vec![0; values.len() * size_of::<T>()];
+            let mut bytes = vec![0; size_of_val(values)];
             for (value, place) in values.iter().zip(bytes.chunks_exact_mut(size_of::<T>())) {
                 value.store(place);
             }

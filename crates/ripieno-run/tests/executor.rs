@@ -177,7 +177,7 @@ fn ring(group: Group, vector: Span) -> Plan {
 #[test]
 fn a_ring_allreduce_sums_however_narrow_the_links() {
     for (p, capacity) in [(2, 64), (3, 71), (5, 100)] {
-        let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| (rank * 100 + i) as i32).collect()).collect();
+        let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| rank * 100 + i).collect()).collect();
         let sum: Vec<i32> = (0..23).map(|i| vectors.iter().map(|v| v[i]).sum()).collect();
         let whole = Span::whole(Buffer::MAIN, 23, 4);
         for result in run(capacity, vectors, |_| call(Collective::Allreduce, 23), |group| ring(group, whole)) {
