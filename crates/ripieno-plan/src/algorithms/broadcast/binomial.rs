@@ -4,7 +4,8 @@
 //! every round. Twister calls it MST (minimum spanning tree).
 //!
 //! Cost: `ceil(log2 p)·(alpha + n·beta)`.
-//! Source: Zhang et al., Twister social image clustering, section 4.1, eq. 1.
+//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
+//! (Twister), section 4.1, eq. 1.
 
 use crate::algorithms::tree::Node;
 use crate::{Group, Plan, Span};

@@ -4,8 +4,8 @@
 //! they come in, so all links are busy at once and the time hardly depends on `p`.
 //!
 //! Cost: `(p-2+k)·(alpha + n/k·beta)` in `k` segments; `n·beta` for long vectors.
-//! Source: Zhang et al., Twister social image clustering, section 4.4, eq. 3; Zhang, Ruan, Qiu, "Harp: collective
-//! communication on Hadoop", IC2E 2015, table I.
+//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
+//! (Twister), section 4.4, eq. 3; Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I.
 
 use crate::{Group, Plan, Span};
 

@@ -3,7 +3,8 @@
 //! The root sends to every other rank.
 //!
 //! Cost: `(p-1)·(alpha + n·beta)`, all of it at the root; one hop, so the best for `p = 2` and slow readers.
-//! Source: Zhang et al., Twister social image clustering, section 4.1 ("send the data to all the nodes one by one").
+//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
+//! (Twister), section 4.1 ("send the data to all the nodes one by one").
 
 use crate::{Group, Plan, Span};
 

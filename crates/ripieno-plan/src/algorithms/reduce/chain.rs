@@ -5,7 +5,8 @@
 //!
 //! Cost: `(p-2+k)·(alpha + n/k·beta + n/k·gamma)` in `k` segments.
 //! Needs a commutative operation: combined in the order of the distances from the root, the farthest first.
-//! Source: Zhang et al., Twister social image clustering, section 4.4, eq. 3, reversed.
+//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
+//! (Twister), section 4.4, eq. 3, reversed.
 
 use crate::{Group, Op, Plan, Span};
 
