@@ -8,6 +8,7 @@ use crate::algorithms::{
 };
 use crate::request::{Collective, Request};
 use crate::{Group, Op, Plan, Span};
+use alloc::vec::Vec;
 
 /// The `plan` function of an algorithm; the variant is its collective.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +73,12 @@ impl Algorithm {
         }
     }
 
+    /// All ranks' plans; `requests` has what each rank asks for.
+    pub fn plans(&self, requests: &[Request]) -> Vec<Plan> {
+        let plan = |(rank, request)| self.plan(&Group::new(rank, requests.len()), request);
+        requests.iter().enumerate().map(plan).collect()
+    }
+
     /// This rank's plan for `request`, which asks for this algorithm's collective.
     pub fn plan(&self, group: &Group, request: &Request) -> Plan {
         match (self.planner, *request) {
@@ -93,7 +100,7 @@ impl Algorithm {
 }
 
 const HARP: &str = "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I";
-const TWISTER: &str = "Zhang et al., Twister social image clustering, section 4";
+const TWISTER: &str = "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective communication\", section 4";
 const MPICH: &str = "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005";
 const RING: &str = "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithms\", JPDC 2009";
 const BARRIER: &str = "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988";

@@ -9,15 +9,33 @@ extern crate alloc;
 
 pub mod algorithms;
 pub mod catalogue;
+pub mod checker;
 mod choice;
+pub mod cost;
+mod cuts;
+mod fault;
+mod gate;
 mod group;
+mod network;
 mod plan;
+mod promise;
 mod request;
+mod run;
 mod span;
+pub mod table;
+mod value;
+mod wiring;
 
 pub use catalogue::Algorithm;
 pub use choice::choose;
+pub use fault::{Fault, What};
 pub use group::Group;
 pub use plan::{Op, Operation, Plan};
+pub use promise::{Part, Promise, promises};
 pub use request::{Collective, Request};
 pub use span::{Buffer, Span};
+
+/// The page on adding an algorithm: its code is compiled and run with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/adding-an-algorithm.md")]
+struct AddingAnAlgorithm;

@@ -1,0 +1,124 @@
+//! The checker: runs the plans of all ranks on counted contributions and says whether a promise is kept.
+//!
+//! A value is not a number but the multiset of the contributions in it, so a doubled or lost one cannot hide. Every link
+//! holds one piece at most: what runs here needs no buffering anywhere. Pieces move as the order of [`Plan`] allows; the
+//! outcome does not depend on the schedule, because operations that conflict on a byte never change places.
+
+use crate::fault::{Fault, What};
+use crate::plan::{Op, Operation, Plan};
+use crate::promise::{Part, Promise};
+use crate::run::Run;
+use crate::span::Span;
+use crate::value::{Source, Value};
+use crate::wiring::Wiring;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What a collective takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Per rank.
+    pub ranks: Vec<Traffic>,
+    /// The longest chain of messages in which each waits for the one before, on its bytes or on its link. A rank may
+    /// talk to all others at once; [`cost`](crate::cost) counts rounds for ranks that cannot.
+    pub round_count: usize,
+}
+
+/// What one rank sends and receives. Messages without bytes do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes sent.
+    pub sent_bytes: usize,
+    /// Bytes received.
+    pub received_bytes: usize,
+    /// Bytes received and combined.
+    pub reduced_bytes: usize,
+    /// Messages sent.
+    pub sent_count: usize,
+    /// Messages received.
+    pub received_count: usize,
+}
+
+/// Runs one plan per rank and checks what each rank ends with.
+pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
+    assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
+    let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.parts.iter().map(move |p| (rank, p)));
+    let ends = parts.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
+    let wiring = Wiring::new(plans, ends)?;
+
+    let mut run = Run::new(plans, &wiring);
+    run.finish()?;
+    let mut trees = Trees::new();
+    for (rank, part) in parts {
+        for (piece, value) in run.held(rank, part.span) {
+            let fault = |what| Fault { rank, operation: last_write(&plans[rank], piece), span: piece, what };
+            is_kept(part, piece, value).map_err(fault)?;
+            same_bits(rank, value, &mut trees).map_err(fault)?;
+        }
+    }
+    Ok(Report { ranks: traffic(plans, &wiring), round_count: run.round_count() })
+}
+
+/// The tree of each combined piece and the first rank that ended with it. A piece is known by its first contribution
+/// and how many there are.
+type Trees = BTreeMap<(Source, usize), (u64, usize)>;
+
+/// Whether `value` is what `part` promises for `piece` of it.
+fn is_kept(part: &Part, piece: Span, value: &Value) -> Result<(), What> {
+    let offset_bytes = piece.start_bytes - part.span.start_bytes;
+    let source = |&(rank, span): &(usize, Span)| {
+        assert_eq!(span.length_bytes, part.span.length_bytes, "a promised source is as long as its place");
+        Source { rank, buffer: span.buffer, start_bytes: span.start_bytes + offset_bytes }
+    };
+    let mut promised: Vec<Source> = part.sources.iter().map(source).collect();
+    promised.sort_unstable();
+
+    let counts = &value.counts;
+    let found = |source: &Source| counts.binary_search_by_key(source, |&(source, _)| source).ok();
+    if let Some((foreign, _)) = counts.iter().find(|(source, _)| promised.binary_search(source).is_err()) {
+        return Err(What::Foreign { source: foreign.rank });
+    }
+    if let Some(missing) = promised.iter().find(|source| found(source).is_none()) {
+        return Err(What::Missing { source: missing.rank });
+    }
+    let once = !value.op.is_some_and(Op::is_idempotent);
+    if let Some(&(source, count)) = counts.iter().find(|&&(_, count)| once && count > 1) {
+        return Err(What::Repeated { source: source.rank, count });
+    }
+    if promised.len() > 1 && value.op != part.op {
+        return Err(What::WrongOperation { found: value.op });
+    }
+    Ok(())
+}
+
+/// Whether every rank that holds these contributions combined them in the same order, where rounding depends on it.
+fn same_bits(rank: usize, value: &Value, trees: &mut Trees) -> Result<(), What> {
+    if value.op.is_none_or(Op::is_idempotent) {
+        return Ok(());
+    }
+    let &mut (tree, other) = trees.entry((value.counts[0].0, value.counts.len())).or_insert((value.tree, rank));
+    if tree == value.tree { Ok(()) } else { Err(What::DifferentBits { other }) }
+}
+
+fn last_write(plan: &Plan, piece: Span) -> Option<usize> {
+    plan.operations().iter().rposition(|operation| operation.writes().is_some_and(|span| span.overlaps(&piece)))
+}
+
+fn traffic(plans: &[Plan], wiring: &Wiring) -> Vec<Traffic> {
+    let mut ranks = vec![Traffic::default(); plans.len()];
+    for link in &wiring.links {
+        for message in &link.messages {
+            let sender = &mut ranks[link.sender];
+            sender.sent_bytes += message.length_bytes;
+            sender.sent_count += 1;
+            let receiver = &mut ranks[link.receiver];
+            receiver.received_bytes += message.length_bytes;
+            receiver.received_count += 1;
+            if matches!(plans[link.receiver].operations()[message.receive], Operation::Reduce { .. }) {
+                receiver.reduced_bytes += message.length_bytes;
+            }
+        }
+    }
+    ranks
+}

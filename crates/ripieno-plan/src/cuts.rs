@@ -1,0 +1,68 @@
+//! Cuts: a rank's buffers, cut into pieces that no operation of any rank divides further.
+
+use crate::span::{Buffer, Span};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The cut points of one rank's buffers. Piece `i` reaches from point `i` to point `i + 1`.
+#[derive(Debug)]
+pub(crate) struct Cuts {
+    points: Vec<(Buffer, usize)>,
+}
+
+impl Cuts {
+    /// Cuts at both ends of every span.
+    pub(crate) fn at(spans: impl Iterator<Item = Span>) -> Cuts {
+        let ends = |span: Span| [(span.buffer, span.start_bytes), (span.buffer, span.end_bytes())];
+        let mut points: Vec<_> = spans.filter(|span| span.length_bytes > 0).flat_map(ends).collect();
+        points.sort_unstable();
+        points.dedup();
+        Cuts { points }
+    }
+
+    /// How many pieces there are room for.
+    pub(crate) fn piece_count(&self) -> usize {
+        self.points.len()
+    }
+
+    /// The pieces of a span that was cut out.
+    pub(crate) fn pieces(&self, span: Span) -> Range<usize> {
+        if span.length_bytes == 0 {
+            return 0..0;
+        }
+        self.position(span.buffer, span.start_bytes)..self.position(span.buffer, span.end_bytes())
+    }
+
+    /// Where a piece lies.
+    pub(crate) fn piece_span(&self, piece: usize) -> Span {
+        let (buffer, start_bytes) = self.points[piece];
+        let end_bytes = self.points.get(piece + 1).filter(|next| next.0 == buffer).map_or(start_bytes, |next| next.1);
+        Span { buffer, start_bytes, length_bytes: end_bytes - start_bytes, element_bytes: 1 }
+    }
+
+    /// The points that `other` lacks so that bytes of `span` can move to its `target` piece by piece.
+    pub(crate) fn missing_in(&self, span: Span, other: &Cuts, target: Span) -> Vec<(Buffer, usize)> {
+        let Range { start, end } = self.pieces(span);
+        self.points[start..end]
+            .iter()
+            .skip(1)
+            .map(|point| (target.buffer, target.start_bytes + point.1 - span.start_bytes))
+            .filter(|point| other.points.binary_search(point).is_err())
+            .collect()
+    }
+
+    /// Adds points; tells whether there were any.
+    pub(crate) fn add(&mut self, points: Vec<(Buffer, usize)>) -> bool {
+        if points.is_empty() {
+            return false;
+        }
+        self.points.extend(points);
+        self.points.sort_unstable();
+        self.points.dedup();
+        true
+    }
+
+    fn position(&self, buffer: Buffer, at_bytes: usize) -> usize {
+        self.points.partition_point(|point| *point < (buffer, at_bytes))
+    }
+}

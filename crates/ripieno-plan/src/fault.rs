@@ -1,0 +1,121 @@
+//! Faults: what the checker finds wrong with the plans of a collective.
+
+use crate::plan::Op;
+use crate::span::Span;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A fault in a set of plans, and where it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The rank whose plan shows it.
+    pub rank: usize,
+    /// The operation of that rank's plan; `None` if the plan as a whole is at fault.
+    pub operation: Option<usize>,
+    /// The bytes it shows on.
+    pub span: Span,
+    /// What is wrong.
+    pub what: What,
+}
+
+/// What is wrong with a set of plans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The operation names a peer that does not exist, or the rank itself.
+    NoSuchPeer {
+        /// The peer.
+        peer: usize,
+    },
+    /// The peer has no operation that takes these bytes.
+    Undelivered {
+        /// The receiver.
+        to: usize,
+    },
+    /// The peer has no operation that sends these bytes.
+    NeverSent {
+        /// The sender.
+        from: usize,
+    },
+    /// The operation receives another number of bytes than the peer sends.
+    SizeMismatch {
+        /// The sender.
+        from: usize,
+        /// The sender's operation.
+        send: usize,
+        /// How many bytes it sends.
+        sent_bytes: usize,
+    },
+    /// A copy whose source and target share bytes.
+    OverlappingCopy,
+    /// No rank can go on.
+    Deadlock {
+        /// The first unfinished operation of every rank that has one: rank, operation.
+        blocked: Vec<(usize, usize)>,
+    },
+    /// Values of different operations were combined.
+    MixedOperations {
+        /// What the operation combines with.
+        op: Op,
+    },
+    /// A promised contribution is not there.
+    Missing {
+        /// Whose.
+        source: usize,
+    },
+    /// A contribution is there more than once.
+    Repeated {
+        /// Whose.
+        source: usize,
+        /// How often.
+        count: u32,
+    },
+    /// A contribution is there that was not promised, or from another place than promised.
+    Foreign {
+        /// Whose.
+        source: usize,
+    },
+    /// The contributions were combined with another operation than promised.
+    WrongOperation {
+        /// With which; `None` if not at all.
+        found: Option<Op>,
+    },
+    /// Another rank combined the same contributions in another order, so rounding makes the results differ.
+    DifferentBits {
+        /// The other rank.
+        other: usize,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Span { buffer, start_bytes, .. } = self.span;
+        write!(f, "rank {}, ", self.rank)?;
+        if let Some(operation) = self.operation {
+            write!(f, "operation {operation}, ")?;
+        }
+        write!(f, "buffer {} bytes {start_bytes}..{}: {}", buffer.0, self.span.end_bytes(), self.what)
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::NoSuchPeer { peer } => write!(f, "there is no peer {peer}"),
+            What::Undelivered { to } => write!(f, "rank {to} never takes these bytes"),
+            What::NeverSent { from } => write!(f, "rank {from} never sends these bytes"),
+            What::SizeMismatch { from, send, sent_bytes } => {
+                write!(f, "operation {send} of rank {from} sends {sent_bytes} bytes")
+            }
+            What::OverlappingCopy => write!(f, "source and target of the copy overlap"),
+            What::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
+            What::MixedOperations { op } => write!(f, "{op:?} meets a value combined otherwise"),
+            What::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
+            What::Repeated { source, count } => write!(f, "the contribution of rank {source} is there {count} times"),
+            What::Foreign { source } => write!(f, "bytes of rank {source} that do not belong here"),
+            What::WrongOperation { found } => write!(f, "combined with {found:?}"),
+            What::DifferentBits { other } => write!(f, "rank {other} combined in another order"),
+        }
+    }
+}
+
+impl core::error::Error for Fault {}

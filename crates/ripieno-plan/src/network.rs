@@ -1,0 +1,138 @@
+//! The modelled network: every rank has one outgoing and one incoming port, links hold what is under way.
+
+use crate::cost::{Model, Transfer};
+use crate::gate::{Gate, Lane};
+use crate::plan::{Operation, Plan};
+use crate::wiring::{Message, Wiring};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What happens next.
+pub(crate) enum Event {
+    /// A message goes out.
+    Send { link: usize, at: f64 },
+    /// A message comes in.
+    Receive { link: usize, at: f64 },
+}
+
+/// All ranks in the middle of their plans, on a modelled network.
+pub(crate) struct Network<'a> {
+    plans: &'a [Plan],
+    wiring: &'a Wiring,
+    model: &'a Model,
+    gates: Vec<Vec<Gate>>,
+    links: Vec<LinkState>,
+    /// Per rank: when its outgoing and incoming ports are free, and its copies that are not done.
+    out_free_at: Vec<f64>,
+    in_free_at: Vec<f64>,
+    copies: Vec<Vec<usize>>,
+}
+
+#[derive(Clone, Default)]
+struct LinkState {
+    /// When each message sent so far began.
+    sent_at: Vec<f64>,
+    received_count: usize,
+    /// When the bytes of the next message to send and to receive are ready, as far as known.
+    send_ready_at: Option<f64>,
+    receive_ready_at: Option<f64>,
+}
+
+impl<'a> Network<'a> {
+    /// All ranks before their first operation.
+    pub(crate) fn new(plans: &'a [Plan], wiring: &'a Wiring, model: &'a Model) -> Network<'a> {
+        let mut network = Network {
+            plans,
+            wiring,
+            model,
+            gates: wiring.gates(),
+            links: vec![LinkState::default(); wiring.links.len()],
+            out_free_at: vec![0.0; plans.len()],
+            in_free_at: vec![0.0; plans.len()],
+            copies: wiring.copies.clone(),
+        };
+        (0..plans.len()).for_each(|rank| network.refresh(rank));
+        network
+    }
+
+    /// The event that can begin first; of several the one that stands first in its plan.
+    pub(crate) fn next_event(&self) -> Option<Event> {
+        let mut first: Option<((f64, usize, usize), Event)> = None;
+        let mut offer = |key: (f64, usize, usize), event: Event| {
+            if first.as_ref().is_none_or(|(best, _)| key < *best) {
+                first = Some((key, event));
+            }
+        };
+        for (index, (link, state)) in self.wiring.links.iter().zip(&self.links).enumerate() {
+            if let (Some(ready_at), Some(message)) = (state.send_ready_at, link.messages.get(state.sent_at.len())) {
+                let at = ready_at.max(self.out_free_at[link.sender]);
+                offer((at, message.send, link.sender), Event::Send { link: index, at });
+            }
+            if let (Some(ready_at), Some(sent_at)) = (state.receive_ready_at, state.sent_at.get(state.received_count)) {
+                let at = ready_at.max(*sent_at).max(self.in_free_at[link.receiver]);
+                let receive = link.messages[state.received_count].receive;
+                offer((at, receive, link.receiver), Event::Receive { link: index, at });
+            }
+        }
+        first.map(|(_, event)| event)
+    }
+
+    /// The next message of `link` goes out.
+    pub(crate) fn send(&mut self, link: usize, at: f64) {
+        let wires = &self.wiring.links[link];
+        let message = wires.messages[self.links[link].sent_at.len()];
+        let pieces = self.wiring.steps[wires.sender][message.send].reads.pieces();
+        pieces.for_each(|(piece, _)| self.gates[wires.sender][piece].read(at));
+        self.out_free_at[wires.sender] = at + self.model.sending_s(message.length_bytes);
+        self.links[link].sent_at.push(at);
+        self.refresh(wires.sender);
+    }
+
+    /// The next message of `link` comes in.
+    pub(crate) fn receive(&mut self, link: usize, at: f64) -> Transfer {
+        let (wires, state) = (&self.wiring.links[link], &mut self.links[link]);
+        let Message { send, receive, length_bytes } = wires.messages[state.received_count];
+        let start_s = state.sent_at[state.received_count];
+        state.received_count += 1;
+
+        let reducing = matches!(self.plans[wires.receiver].operations()[receive], Operation::Reduce { .. });
+        let gamma_s_per_byte = if reducing { self.model.gamma_s_per_byte } else { 0.0 };
+        let end_s = at + self.model.sending_s(length_bytes) + length_bytes as f64 * gamma_s_per_byte;
+        let pieces = self.wiring.steps[wires.receiver][receive].writes.pieces();
+        pieces.for_each(|(piece, _)| self.gates[wires.receiver][piece].written(end_s));
+        self.in_free_at[wires.receiver] = end_s;
+        self.refresh(wires.receiver);
+        Transfer { sender: wires.sender, send, receiver: wires.receiver, receive, length_bytes, start_s, end_s }
+    }
+
+    /// Runs the copies of `rank` that can run, then looks up when its next messages can.
+    fn refresh(&mut self, rank: usize) {
+        let (steps, gates) = (&self.wiring.steps[rank], &mut self.gates[rank]);
+        self.copies[rank].retain(|&index| {
+            let Some(at) = readable_at(gates, &steps[index].reads).zip(writable_at(gates, &steps[index].writes)) else {
+                return true;
+            };
+            steps[index].reads.pieces().for_each(|(piece, _)| gates[piece].read(at.0.max(at.1)));
+            steps[index].writes.pieces().for_each(|(piece, _)| gates[piece].written(at.0.max(at.1)));
+            false
+        });
+        for &link in &self.wiring.outgoing[rank] {
+            let next = self.wiring.links[link].messages.get(self.links[link].sent_at.len());
+            self.links[link].send_ready_at = next.and_then(|next| readable_at(gates, &steps[next.send].reads));
+        }
+        for &link in &self.wiring.incoming[rank] {
+            let next = self.wiring.links[link].messages.get(self.links[link].received_count);
+            self.links[link].receive_ready_at = next.and_then(|next| writable_at(gates, &steps[next.receive].writes));
+        }
+    }
+}
+
+fn readable_at(gates: &[Gate], lane: &Lane) -> Option<f64> {
+    lane.pieces()
+        .try_fold(0.0, |latest: f64, (piece, threshold)| Some(latest.max(gates[piece].readable_at(threshold)?)))
+}
+
+fn writable_at(gates: &[Gate], lane: &Lane) -> Option<f64> {
+    lane.pieces()
+        .try_fold(0.0, |latest: f64, (piece, threshold)| Some(latest.max(gates[piece].writable_at(threshold)?)))
+}

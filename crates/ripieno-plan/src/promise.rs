@@ -1,0 +1,81 @@
+//! Promises: what the buffers hold when a collective is over.
+//!
+//! A promise names, for spans of one rank, the spans of all ranks whose *initial* contents end up there. It says nothing
+//! about how, so it judges every algorithm of a collective alike.
+
+use crate::plan::Op;
+use crate::request::Request;
+use crate::span::Span;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// What one span holds in the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Where.
+    pub span: Span,
+    /// Whose initial contents, each once: rank, and a span as long as this one.
+    pub sources: Vec<(usize, Span)>,
+    /// How they were combined, where there is more than one.
+    pub op: Option<Op>,
+}
+
+/// What one rank's buffers hold in the end; what it does not name is scratch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// The parts, disjoint.
+    pub parts: Vec<Part>,
+}
+
+impl Promise {
+    /// A promise of nothing: everything is scratch.
+    pub fn nothing() -> Promise {
+        Promise::default()
+    }
+
+    /// A promise that `span` holds what `source` of rank `from` held.
+    pub fn copy(span: Span, from: usize, source: Span) -> Promise {
+        Promise { parts: vec![Part { span, sources: vec![(from, source)], op: None }] }
+    }
+
+    /// A promise that `span` holds the combination of all `p` ranks' same spans.
+    pub fn combination(span: Span, p: usize, op: Op) -> Promise {
+        Promise { parts: vec![Part { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
+    }
+
+    /// This promise and `other`.
+    pub fn and(mut self, other: Promise) -> Promise {
+        self.parts.extend(other.parts);
+        self
+    }
+}
+
+/// What a collective promises to each rank, given what each rank asked for.
+pub fn promises(requests: &[Request]) -> Vec<Promise> {
+    (0..requests.len()).map(|rank| promise(rank, requests)).collect()
+}
+
+fn promise(rank: usize, requests: &[Request]) -> Promise {
+    let p = requests.len();
+    let all = |part: &dyn Fn(usize) -> Promise| (0..p).map(part).fold(Promise::nothing(), Promise::and);
+    match requests[rank] {
+        Request::Broadcast { root, vector } => Promise::copy(vector, root, vector),
+        Request::Reduce { root, vector, op } if rank == root => Promise::combination(vector, p, op),
+        Request::Reduce { .. } => Promise::nothing(),
+        Request::Allreduce { vector, op } => Promise::combination(vector, p, op),
+        Request::Allgather { chunks } => all(&|from| Promise::copy(chunks[from], from, chunks[from])),
+        Request::ReduceScatter { chunks, op } => Promise::combination(chunks[rank], p, op),
+        Request::Gather { root, chunks } if rank == root => {
+            all(&|from| Promise::copy(chunks[from], from, chunks[from]))
+        }
+        Request::Gather { .. } => Promise::nothing(),
+        Request::Scatter { root, chunks } => Promise::copy(chunks[rank], root, chunks[rank]),
+        Request::Alltoall { in_chunks, .. } => all(&|from| match requests[from] {
+            Request::Alltoall { out_chunks, .. } => Promise::copy(in_chunks[from], from, out_chunks[rank]),
+            _ => panic!("all ranks ask for the same collective"),
+        }),
+        Request::Barrier { token } => Promise::combination(token, p, Op::Or),
+        Request::PointToPoint { from, to, vector } if rank == to => Promise::copy(vector, from, vector),
+        Request::PointToPoint { .. } => Promise::nothing(),
+    }
+}

@@ -1,0 +1,212 @@
+//! The run: all ranks' plans, executed on symbolic values over links that hold one piece each.
+//!
+//! Time is counted in messages: a piece arrives one unit after its message could start, which is when its bytes were
+//! ready and the message before on the link had arrived.
+
+use crate::fault::{Fault, What};
+use crate::gate::Gate;
+use crate::plan::{Operation, Plan};
+use crate::span::Span;
+use crate::value::{Source, Value};
+use crate::wiring::{Wiring, moved};
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// All ranks in the middle of their plans.
+pub(crate) struct Run<'a> {
+    plans: &'a [Plan],
+    wiring: &'a Wiring,
+    gates: Vec<Vec<Gate>>,
+    values: Vec<Vec<Rc<Value>>>,
+    links: Vec<LinkState>,
+    /// Per rank and copy: how many pieces are done.
+    copied: Vec<Vec<usize>>,
+}
+
+#[derive(Default)]
+struct LinkState {
+    sent: Cursor,
+    received: Cursor,
+    in_flight: Option<(Rc<Value>, f64)>,
+    /// When the message before, and when this message arrives.
+    previous_at: f64,
+    current_at: f64,
+}
+
+/// A place in the messages of a link.
+#[derive(Default)]
+struct Cursor {
+    message: usize,
+    piece: usize,
+}
+
+impl Cursor {
+    /// Moves on by a piece; tells whether that was the last of its message.
+    fn advance(&mut self, piece_count: usize) -> bool {
+        self.piece += 1;
+        let done = self.piece == piece_count;
+        if done {
+            *self = Cursor { message: self.message + 1, piece: 0 };
+        }
+        done
+    }
+}
+
+impl<'a> Run<'a> {
+    /// All ranks before their first operation.
+    pub(crate) fn new(plans: &'a [Plan], wiring: &'a Wiring) -> Run<'a> {
+        let initial = |rank: usize| {
+            let cuts = &wiring.cuts[rank];
+            let source = |span: Span| Source { rank, buffer: span.buffer, start_bytes: span.start_bytes };
+            (0..cuts.piece_count()).map(|piece| Rc::new(Value::initial(source(cuts.piece_span(piece))))).collect()
+        };
+        Run {
+            plans,
+            wiring,
+            gates: wiring.gates(),
+            values: (0..plans.len()).map(initial).collect(),
+            links: wiring.links.iter().map(|_| LinkState::default()).collect(),
+            copied: wiring.copies.iter().map(|copies| vec![0; copies.len()]).collect(),
+        }
+    }
+
+    /// Runs until every plan is done, or none can go on.
+    pub(crate) fn finish(&mut self) -> Result<(), Fault> {
+        let mut waiting: VecDeque<usize> = (0..self.plans.len()).collect();
+        let mut is_waiting = vec![true; self.plans.len()];
+        while let Some(rank) = waiting.pop_front() {
+            is_waiting[rank] = false;
+            for neighbour in self.progress(rank)? {
+                if !is_waiting[neighbour] {
+                    is_waiting[neighbour] = true;
+                    waiting.push_back(neighbour);
+                }
+            }
+        }
+        self.blocked()
+    }
+
+    /// Moves all that can move at `rank`; returns the ranks that may go on because of it.
+    fn progress(&mut self, rank: usize) -> Result<Vec<usize>, Fault> {
+        let wiring = self.wiring;
+        let mut woken = Vec::new();
+        let mut moved = true;
+        while moved {
+            moved = self.copy_pieces(rank);
+            for &link in &wiring.incoming[rank] {
+                if self.receive_piece(link)? {
+                    moved = true;
+                    woken.push(wiring.links[link].sender);
+                }
+            }
+            for &link in &wiring.outgoing[rank] {
+                if self.send_piece(link) {
+                    moved = true;
+                    woken.push(wiring.links[link].receiver);
+                }
+            }
+        }
+        Ok(woken)
+    }
+
+    fn send_piece(&mut self, link: usize) -> bool {
+        let (wires, state) = (&self.wiring.links[link], &mut self.links[link]);
+        let Some(message) = wires.messages.get(state.sent.message).filter(|_| state.in_flight.is_none()) else {
+            return false;
+        };
+        let lane = &self.wiring.steps[wires.sender][message.send].reads;
+        let (piece, threshold) = lane.piece(state.sent.piece);
+        let gate = &mut self.gates[wires.sender][piece];
+        let Some(ready_at) = gate.readable_at(threshold) else {
+            return false;
+        };
+        let at = ready_at.max(state.previous_at);
+        gate.read(at);
+        state.in_flight = Some((self.values[wires.sender][piece].clone(), at + 1.0));
+        state.current_at = state.current_at.max(at + 1.0);
+        if state.sent.advance(lane.len()) {
+            state.previous_at = state.current_at;
+        }
+        true
+    }
+
+    fn receive_piece(&mut self, link: usize) -> Result<bool, Fault> {
+        let (wires, state) = (&self.wiring.links[link], &mut self.links[link]);
+        let Some((value, arrives_at)) = &state.in_flight else {
+            return Ok(false);
+        };
+        let (rank, index) = (wires.receiver, wires.messages[state.received.message].receive);
+        let lane = &self.wiring.steps[rank][index].writes;
+        let (piece, threshold) = lane.piece(state.received.piece);
+        let Some(ready_at) = self.gates[rank][piece].writable_at(threshold) else {
+            return Ok(false);
+        };
+        let target = &mut self.values[rank][piece];
+        *target = match self.plans[rank].operations()[index] {
+            Operation::Reduce { op, span, .. } => {
+                let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
+                Rc::new(target.combined(value, op).ok_or_else(fault)?)
+            }
+            _ => value.clone(),
+        };
+        self.gates[rank][piece].written(ready_at.max(*arrives_at));
+        state.in_flight = None;
+        state.received.advance(lane.len());
+        Ok(true)
+    }
+
+    fn copy_pieces(&mut self, rank: usize) -> bool {
+        let (wiring, gates, values) = (self.wiring, &mut self.gates[rank], &mut self.values[rank]);
+        let mut moved = false;
+        for (&index, next) in wiring.copies[rank].iter().zip(&mut self.copied[rank]) {
+            let step = &wiring.steps[rank][index];
+            while *next < step.reads.len() {
+                let ((from, after), (to, free)) = (step.reads.piece(*next), step.writes.piece(*next));
+                let (Some(ready_at), Some(free_at)) = (gates[from].readable_at(after), gates[to].writable_at(free))
+                else {
+                    break;
+                };
+                gates[from].read(ready_at.max(free_at));
+                gates[to].written(ready_at.max(free_at));
+                values[to] = values[from].clone();
+                *next += 1;
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// What a rank holds: the pieces of `span`, where each lies and its value.
+    pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &Value)> {
+        let cuts = &self.wiring.cuts[rank];
+        cuts.pieces(span).map(move |piece| (cuts.piece_span(piece), &*self.values[rank][piece]))
+    }
+
+    /// The longest chain of messages so far.
+    pub(crate) fn round_count(&self) -> usize {
+        self.links.iter().fold(0.0, |latest: f64, link| latest.max(link.current_at)) as usize
+    }
+
+    fn blocked(&self) -> Result<(), Fault> {
+        let links = self.wiring.links.iter().zip(&self.links).flat_map(|(link, state)| {
+            let sends = link.messages.get(state.sent.message).map(|message| (link.sender, message.send));
+            let receives = link.messages.get(state.received.message).map(|message| (link.receiver, message.receive));
+            [sends, receives].into_iter().flatten()
+        });
+        let copies = self.copied.iter().enumerate().flat_map(|(rank, copied)| {
+            let steps = &self.wiring.steps[rank];
+            let copies = self.wiring.copies[rank].iter().zip(copied);
+            copies.filter(|&(&index, &next)| next < steps[index].reads.len()).map(move |(&index, _)| (rank, index))
+        });
+        let mut blocked: Vec<(usize, usize)> = links.chain(copies).collect();
+        blocked.sort_unstable();
+        blocked.dedup_by_key(|(rank, _)| *rank);
+        let Some(&(rank, index)) = blocked.first() else {
+            return Ok(());
+        };
+        let span = moved(&self.plans[rank], index);
+        Err(Fault { rank, operation: Some(index), span, what: What::Deadlock { blocked } })
+    }
+}

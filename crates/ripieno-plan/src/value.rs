@@ -1,0 +1,65 @@
+//! Values: what a piece holds, as counted contributions instead of numbers.
+
+use crate::plan::Op;
+use crate::span::Buffer;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Where a contribution comes from: bytes that a rank held in the beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Source {
+    pub(crate) rank: usize,
+    pub(crate) buffer: Buffer,
+    pub(crate) start_bytes: usize,
+}
+
+/// A multiset of contributions, and how they were combined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Value {
+    /// Sorted by source.
+    pub(crate) counts: Vec<(Source, u32)>,
+    /// What combined them; `None` for a single one.
+    pub(crate) op: Option<Op>,
+    /// A hash of the tree of combinations in which the two operands of each have no order. Equal trees make equal bits.
+    pub(crate) tree: u64,
+}
+
+impl Value {
+    /// What `source` held in the beginning.
+    pub(crate) fn initial(source: Source) -> Value {
+        let tree = mixed(mixed(source.rank as u64, u64::from(source.buffer.0)), source.start_bytes as u64);
+        Value { counts: vec![(source, 1)], op: None, tree }
+    }
+
+    /// Both values combined; `None` if one was combined with another operation.
+    pub(crate) fn combined(&self, other: &Value, op: Op) -> Option<Value> {
+        if [self.op, other.op].into_iter().flatten().any(|before| before != op) {
+            return None;
+        }
+        let tree = mixed(self.tree.min(other.tree), self.tree.max(other.tree));
+        Some(Value { counts: merged(&self.counts, &other.counts), op: Some(op), tree })
+    }
+}
+
+fn merged(left: &[(Source, u32)], right: &[(Source, u32)]) -> Vec<(Source, u32)> {
+    let mut counts = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(&&(l, l_count)), Some(&&(r, r_count))) = (left.peek(), right.peek()) {
+        counts.push((l.min(r), l_count * u32::from(l <= r) + r_count * u32::from(r <= l)));
+        if l <= r {
+            left.next();
+        }
+        if r <= l {
+            right.next();
+        }
+    }
+    counts.extend(left);
+    counts.extend(right);
+    counts
+}
+
+fn mixed(left: u64, right: u64) -> u64 {
+    let mut hash = left.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ right.wrapping_add(0xd1b5_4a32_d192_ed03);
+    hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    hash ^ (hash >> 29)
+}

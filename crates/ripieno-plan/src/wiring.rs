@@ -1,0 +1,192 @@
+//! The wiring of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
+//!
+//! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
+//! pieces (see [`Cuts`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
+//! that conflicts on the piece has passed it.
+
+use crate::cuts::Cuts;
+use crate::fault::{Fault, What};
+use crate::gate::{Gate, Lane};
+use crate::plan::{Operation, Plan};
+use crate::span::Span;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// All plans of a collective, wired up.
+pub(crate) struct Wiring {
+    /// Per rank.
+    pub(crate) cuts: Vec<Cuts>,
+    /// Per rank and operation.
+    pub(crate) steps: Vec<Vec<Step>>,
+    /// Every directed pair of ranks between which bytes flow.
+    pub(crate) links: Vec<Link>,
+    /// Per rank: the links it sends on.
+    pub(crate) outgoing: Vec<Vec<usize>>,
+    /// Per rank: the links it receives on.
+    pub(crate) incoming: Vec<Vec<usize>>,
+    /// Per rank: its copies.
+    pub(crate) copies: Vec<Vec<usize>>,
+}
+
+/// The messages of one direction between two ranks, in order; empty ones are left out.
+pub(crate) struct Link {
+    pub(crate) sender: usize,
+    pub(crate) receiver: usize,
+    pub(crate) messages: Vec<Message>,
+}
+
+/// A send and the receive or reduce that it meets.
+#[derive(Clone, Copy)]
+pub(crate) struct Message {
+    pub(crate) send: usize,
+    pub(crate) receive: usize,
+    pub(crate) length_bytes: usize,
+}
+
+/// The pieces that an operation passes.
+#[derive(Default)]
+pub(crate) struct Step {
+    pub(crate) reads: Lane,
+    pub(crate) writes: Lane,
+}
+
+impl Wiring {
+    /// Wires up one plan per rank; `ends` are further spans to cut out, per rank.
+    pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Wiring, Fault> {
+        let links = connect(plans)?;
+        let cuts = cut(plans, &links, ends);
+        let steps = plans.iter().zip(&cuts).map(|(plan, cuts)| steps(plan, cuts)).collect();
+        let links_by = |end: fn(&Link) -> usize| {
+            let mut by_rank = vec![Vec::new(); plans.len()];
+            links.iter().enumerate().for_each(|(index, link)| by_rank[end(link)].push(index));
+            by_rank
+        };
+        let (outgoing, incoming) = (links_by(|link| link.sender), links_by(|link| link.receiver));
+        Ok(Wiring { cuts, steps, outgoing, incoming, copies: plans.iter().map(copies).collect(), links })
+    }
+
+    /// Fresh gates for all pieces of all ranks.
+    pub(crate) fn gates(&self) -> Vec<Vec<Gate>> {
+        self.cuts.iter().map(|cuts| vec![Gate::default(); cuts.piece_count()]).collect()
+    }
+}
+
+fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
+    let mut pairs: BTreeMap<(usize, usize), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
+    for (rank, plan) in plans.iter().enumerate() {
+        for (index, operation) in plan.operations().iter().enumerate() {
+            let (peer, span) = match *operation {
+                Operation::Send { to, span } => (to, span),
+                Operation::Receive { from, span } | Operation::Reduce { from, span, .. } => (from, span),
+                Operation::Copy { from, to } if from.overlaps(&to) => {
+                    return Err(Fault { rank, operation: Some(index), span: to, what: What::OverlappingCopy });
+                }
+                Operation::Copy { .. } => continue,
+            };
+            if peer >= plans.len() || peer == rank {
+                return Err(Fault { rank, operation: Some(index), span, what: What::NoSuchPeer { peer } });
+            }
+            match operation {
+                Operation::Send { .. } => pairs.entry((rank, peer)).or_default().0.push(index),
+                _ => pairs.entry((peer, rank)).or_default().1.push(index),
+            }
+        }
+    }
+    pairs.into_iter().map(|((sender, receiver), queues)| link(plans, sender, receiver, &queues.0, &queues.1)).collect()
+}
+
+fn link(plans: &[Plan], sender: usize, receiver: usize, sends: &[usize], receives: &[usize]) -> Result<Link, Fault> {
+    let mut messages = Vec::new();
+    for (&send, &receive) in sends.iter().zip(receives) {
+        let sent_bytes = plans[sender].operations()[send].length_bytes();
+        let span = moved(&plans[receiver], receive);
+        if sent_bytes != span.length_bytes {
+            let what = What::SizeMismatch { from: sender, send, sent_bytes };
+            return Err(Fault { rank: receiver, operation: Some(receive), span, what });
+        }
+        if sent_bytes > 0 {
+            messages.push(Message { send, receive, length_bytes: sent_bytes });
+        }
+    }
+    if let Some(&send) = sends.get(receives.len()) {
+        let span = moved(&plans[sender], send);
+        return Err(Fault { rank: sender, operation: Some(send), span, what: What::Undelivered { to: receiver } });
+    }
+    if let Some(&receive) = receives.get(sends.len()) {
+        let span = moved(&plans[receiver], receive);
+        return Err(Fault { rank: receiver, operation: Some(receive), span, what: What::NeverSent { from: sender } });
+    }
+    Ok(Link { sender, receiver, messages })
+}
+
+/// The span that an operation reads, or else writes.
+pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
+    let operation = plan.operations()[operation];
+    operation.reads().or(operation.writes()).expect("an operation reads or writes a span")
+}
+
+fn copies(plan: &Plan) -> Vec<usize> {
+    let is_copy = |&index: &usize| matches!(plan.operations()[index], Operation::Copy { .. });
+    (0..plan.operations().len()).filter(is_copy).collect()
+}
+
+fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Cuts> {
+    let mut spans: Vec<Vec<Span>> = plans
+        .iter()
+        .map(|plan| plan.operations().iter().flat_map(|operation| [operation.reads(), operation.writes()]))
+        .map(|spans| spans.flatten().collect())
+        .collect();
+    ends.for_each(|(rank, span)| spans[rank].push(span));
+    let mut cuts: Vec<Cuts> = spans.into_iter().map(|spans| Cuts::at(spans.into_iter())).collect();
+
+    // A cut on one side of a message or copy cuts the other side too, until nothing changes.
+    let moves = moves(plans, links);
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &[(here, span), (there, target)] in &moves {
+            let forth = cuts[here].missing_in(span, &cuts[there], target);
+            changed |= cuts[there].add(forth);
+            let back = cuts[there].missing_in(target, &cuts[here], span);
+            changed |= cuts[here].add(back);
+        }
+    }
+    cuts
+}
+
+fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
+    let sent = links.iter().flat_map(|link| {
+        link.messages.iter().map(|message| {
+            let (from, to) = (moved(&plans[link.sender], message.send), moved(&plans[link.receiver], message.receive));
+            [(link.sender, from), (link.receiver, to)]
+        })
+    });
+    let copied = plans.iter().enumerate().flat_map(|(rank, plan)| {
+        plan.operations().iter().filter_map(move |operation| match *operation {
+            Operation::Copy { from, to } => Some([(rank, from), (rank, to)]),
+            _ => None,
+        })
+    });
+    sent.chain(copied).collect()
+}
+
+fn steps(plan: &Plan, cuts: &Cuts) -> Vec<Step> {
+    // Per piece: how many writes, how many accesses come before.
+    let mut before = vec![(0, 0); cuts.piece_count()];
+    let mut lane = |span: Option<Span>, writes: bool| {
+        let pieces = span.map_or(0..0, |span| cuts.pieces(span));
+        let first = pieces.start;
+        let pass = |(write_count, access_count): &mut (u32, u32)| {
+            let threshold = if writes { *access_count } else { *write_count };
+            *write_count += u32::from(writes);
+            *access_count += 1;
+            threshold
+        };
+        Lane { first, thresholds: before[pieces].iter_mut().map(pass).collect() }
+    };
+    plan.operations()
+        .iter()
+        .map(|operation| Step { reads: lane(operation.reads(), false), writes: lane(operation.writes(), true) })
+        .collect()
+}
