@@ -1,0 +1,37 @@
+//! The laws for odd sizes: chunks of any lengths, empty ones among them, and messages cut into segments.
+
+mod common;
+
+use common::Layout;
+use proptest::prelude::*;
+use ripieno_plan::catalogue::ALGORITHMS;
+use ripieno_plan::checker::check;
+use ripieno_plan::cost::segmented;
+use ripieno_plan::{Op, promises};
+
+/// Elements per chunk: often none, sometimes many.
+fn counts() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(prop_oneof![Just(0), 1..4usize, 0..40usize], 1..14)
+}
+
+proptest! {
+    #[test]
+    fn every_algorithm_keeps_its_promise_for_chunks_of_any_size(
+        counts in counts(),
+        pairs in prop::collection::vec(0..5usize, 14 * 14),
+        (root, peer) in (0..14usize, 0..14usize),
+        op in prop::sample::select(Op::ALL.to_vec()),
+        segment_bytes in 0..40usize,
+    ) {
+        let p = counts.len();
+        let layout = Layout::uneven(&counts, |from, to| pairs[from * 14 + to]);
+        for algorithm in ALGORITHMS {
+            let requests = layout.requests(algorithm.collective(), root % p, peer % p, op);
+            let (plans, promises) = (algorithm.plans(&requests), promises(&requests));
+            let whole = check(&plans, &promises);
+            prop_assert!(whole.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, whole);
+            let cut = check(&segmented(&plans, segment_bytes), &promises);
+            prop_assert!(cut.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, cut);
+        }
+    }
+}

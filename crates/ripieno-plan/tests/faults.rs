@@ -1,0 +1,205 @@
+//! What the checker finds: one broken set of plans for every kind of fault, with the place that it names.
+
+mod common;
+
+use common::Layout;
+use ripieno_plan::checker::check;
+use ripieno_plan::{Buffer, Fault, Op, Operation, Plan, Promise, Span, What, promises};
+
+fn vector() -> Span {
+    Span::whole(Buffer::MAIN, 4, 4)
+}
+
+/// Two ranks' plans from a function that writes them, checked against a sum of both.
+fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> Fault {
+    let (mut first, mut second) = (Plan::new(), Plan::new());
+    write(&mut first, &mut second);
+    let promise = Promise::combination(vector(), 2, Op::Sum);
+    check(&[first, second], &[promise.clone(), promise]).unwrap_err()
+}
+
+#[test]
+fn a_doubled_contribution_is_found() {
+    let fault = fault_of_a_sum(|first, second| {
+        first.reduce(1, vector(), Op::Sum);
+        second.send(0, vector());
+        second.reduce(0, vector(), Op::Sum);
+        first.send(1, vector());
+    });
+    assert_eq!((fault.rank, fault.operation), (1, Some(1)));
+    assert_eq!(fault.what, What::Repeated { source: 1, count: 2 });
+}
+
+#[test]
+fn a_missing_contribution_is_found() {
+    let fault = fault_of_a_sum(|first, second| {
+        first.reduce(1, vector(), Op::Sum);
+        second.send(0, vector());
+    });
+    assert_eq!((fault.rank, fault.operation), (1, None));
+    assert_eq!(fault.what, What::Missing { source: 0 });
+    assert_eq!(fault.to_string(), "rank 1, buffer 0 bytes 0..16: the contribution of rank 0 is missing");
+}
+
+#[test]
+fn a_contribution_that_misses_one_element_is_found() {
+    let fault = fault_of_a_sum(|first, second| {
+        let part = vector().elements(0, 3);
+        first.send(1, part);
+        first.reduce(1, part, Op::Sum);
+        second.send(0, part);
+        second.reduce(0, part, Op::Sum);
+    });
+    assert_eq!((fault.what, fault.span.start_bytes..fault.span.end_bytes()), (What::Missing { source: 1 }, 12..16));
+}
+
+#[test]
+fn a_deadlock_is_found() {
+    // Both send what they only have once they have received it.
+    let fault = fault_of_a_sum(|first, second| {
+        first.receive(1, vector());
+        first.send(1, vector());
+        second.receive(0, vector());
+        second.send(0, vector());
+    });
+    assert_eq!((fault.rank, fault.operation), (0, Some(0)));
+    assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0)] });
+}
+
+#[test]
+fn a_deadlock_for_want_of_buffering_is_found() {
+    // Rank 1 takes rank 0's first element only when rank 2's second has come; that one waits until rank 0's second
+    // has left. A link that holds two elements would do; plans may rely on one.
+    let (pair, shifted) = (vector().elements(0, 2), vector().elements(1, 2));
+    let mut plans = [Plan::new(), Plan::new(), Plan::new()];
+    plans[0].send(1, pair);
+    plans[0].receive(2, pair);
+    plans[0].send(2, pair);
+    plans[1].receive(2, pair);
+    plans[1].receive(0, shifted);
+    plans[2].send(0, pair);
+    plans[2].receive(0, pair);
+    plans[2].send(1, pair);
+    let fault = check(&plans, &vec![Promise::nothing(); 3]).unwrap_err();
+    assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0), (2, 1)] });
+}
+
+#[test]
+fn different_sizes_are_found() {
+    let fault = fault_of_a_sum(|first, second| {
+        first.reduce(1, vector(), Op::Sum);
+        second.send(0, vector().elements(0, 3));
+    });
+    assert_eq!((fault.rank, fault.operation), (0, Some(0)));
+    assert_eq!(fault.what, What::SizeMismatch { from: 1, send: 0, sent_bytes: 12 });
+}
+
+#[test]
+fn bytes_that_nobody_takes_are_found() {
+    let fault = fault_of_a_sum(|first, _| first.send(1, vector()));
+    assert_eq!((fault.rank, fault.operation, fault.what), (0, Some(0), What::Undelivered { to: 1 }));
+}
+
+#[test]
+fn bytes_that_nobody_sends_are_found() {
+    let fault = fault_of_a_sum(|_, second| second.receive(0, vector()));
+    assert_eq!((fault.rank, fault.operation, fault.what), (1, Some(0), What::NeverSent { from: 0 }));
+}
+
+#[test]
+fn a_peer_outside_the_group_is_found() {
+    let fault = fault_of_a_sum(|_, second| second.send(2, vector()));
+    assert_eq!((fault.rank, fault.what), (1, What::NoSuchPeer { peer: 2 }));
+    let fault = fault_of_a_sum(|_, second| second.send(1, vector()));
+    assert_eq!((fault.rank, fault.what), (1, What::NoSuchPeer { peer: 1 }));
+}
+
+#[test]
+fn another_operation_than_promised_is_found() {
+    let fault = fault_of_a_sum(|first, second| {
+        for (plan, peer) in [(first, 1), (second, 0)] {
+            plan.send(peer, vector());
+            plan.reduce(peer, vector(), Op::Xor);
+        }
+    });
+    assert_eq!(fault.what, What::WrongOperation { found: Some(Op::Xor) });
+}
+
+#[test]
+fn a_mixture_of_operations_is_found() {
+    let mut plans = [Plan::new(), Plan::new(), Plan::new()];
+    plans[0].reduce(1, vector(), Op::Sum);
+    plans[0].reduce(2, vector(), Op::Prod);
+    plans[1].send(0, vector());
+    plans[2].send(0, vector());
+    let fault = check(&plans, &vec![Promise::nothing(); 3]).unwrap_err();
+    assert_eq!((fault.operation, fault.what), (Some(1), What::MixedOperations { op: Op::Prod }));
+}
+
+#[test]
+fn bytes_from_the_wrong_place_are_found() {
+    let mut plans = [Plan::new(), Plan::new()];
+    plans[0].send(1, vector().elements(1, 1));
+    plans[1].receive(0, vector().elements(0, 1));
+    let promise = Promise::copy(vector().elements(0, 1), 0, vector().elements(0, 1));
+    let fault = check(&plans, &[Promise::nothing(), promise]).unwrap_err();
+    assert_eq!((fault.rank, fault.what), (1, What::Foreign { source: 0 }));
+}
+
+#[test]
+fn a_copy_onto_itself_is_found() {
+    let mut plan = Plan::new();
+    plan.copy(vector().elements(0, 2), vector().elements(1, 2));
+    let fault = check(&[plan], &[Promise::nothing()]).unwrap_err();
+    assert_eq!(fault.what, What::OverlappingCopy);
+}
+
+#[test]
+fn results_that_round_differently_are_found() {
+    // Every rank sends all it has to every other, and each combines in the order of the ring behind it.
+    let scratch = |rank: usize| Span { buffer: Buffer(2 + rank as u16), ..vector() };
+    let plan = |rank: usize| {
+        let mut plan = Plan::new();
+        plan.copy(vector(), scratch(rank));
+        for distance in 1..3 {
+            plan.send((rank + distance) % 3, scratch(rank));
+            plan.reduce((rank + 3 - distance) % 3, vector(), Op::Sum);
+        }
+        plan
+    };
+    let promise = Promise::combination(vector(), 3, Op::Sum);
+    let fault = check(&[plan(0), plan(1), plan(2)], &vec![promise; 3]).unwrap_err();
+    assert_eq!((fault.rank, fault.what), (1, What::DifferentBits { other: 0 }));
+}
+
+/// Every algorithm, with one operation of one rank left out, is found out.
+#[test]
+fn no_operation_of_any_plan_can_be_left_out() {
+    for algorithm in ripieno_plan::catalogue::ALGORITHMS {
+        let layout = Layout::even(5, 13);
+        let requests = layout.requests(algorithm.collective(), 1, 3, Op::Sum);
+        let plans = algorithm.plans(&requests);
+        for rank in 0..5 {
+            for left_out in 0..plans[rank].operations().len() {
+                let mut broken = plans.clone();
+                broken[rank] = without(&plans[rank], left_out);
+                let verdict = check(&broken, &promises(&requests));
+                assert!(verdict.is_err(), "{} rank {rank} without {left_out}", algorithm.name);
+            }
+        }
+    }
+}
+
+fn without(plan: &Plan, left_out: usize) -> Plan {
+    let mut rest = Plan::new();
+    for (index, operation) in plan.operations().iter().enumerate() {
+        match *operation {
+            _ if index == left_out => {}
+            Operation::Send { to, span } => rest.send(to, span),
+            Operation::Receive { from, span } => rest.receive(from, span),
+            Operation::Reduce { from, span, op } => rest.reduce(from, span, op),
+            Operation::Copy { from, to } => rest.copy(from, to),
+        }
+    }
+    rest
+}

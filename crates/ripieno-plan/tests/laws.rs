@@ -1,0 +1,208 @@
+//! The laws: what every algorithm of the catalogue keeps, for every world size up to 64 and every root.
+
+mod common;
+
+use common::{Layout, roots};
+use ripieno_plan::checker::{Report, check};
+use ripieno_plan::cost::{Model, cost_s};
+use ripieno_plan::{Algorithm, Collective, Op, promises};
+
+const WORLD_SIZES: std::ops::RangeInclusive<usize> = 1..=64;
+
+/// Checks all algorithms of a collective, and their traffic and rounds against theory.
+fn law(collective: Collective) {
+    for p in WORLD_SIZES {
+        for element_count in [2 * p + 3, p / 2, 0] {
+            let layout = Layout::even(p, element_count);
+            for root in roots(collective, p) {
+                for algorithm in Algorithm::of(collective) {
+                    let report = kept(algorithm, &layout, root, (root + 1 + p / 3) % p);
+                    let case = format!("{} {}, p {p}, root {root}", collective.name(), algorithm.name);
+                    let sent_bytes: usize = report.ranks.iter().map(|rank| rank.sent_bytes).sum();
+                    assert_eq!(sent_bytes, total_bytes(algorithm, &layout, root, (root + 1 + p / 3) % p), "{case}");
+                    if element_count > p {
+                        assert!(hop_counts(algorithm, p).contains(&report.round_count), "{case}: {report:?}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn kept(algorithm: &Algorithm, layout: &Layout, root: usize, peer: usize) -> Report {
+    let requests = layout.requests(algorithm.collective(), root, peer, Op::Sum);
+    check(&algorithm.plans(&requests), &promises(&requests)).unwrap_or_else(|fault| {
+        let p = layout.world_size();
+        panic!("{} {}, p {p}, root {root}: {fault}", algorithm.collective().name(), algorithm.name)
+    })
+}
+
+/// Bytes that all ranks together send.
+fn total_bytes(algorithm: &Algorithm, layout: &Layout, root: usize, peer: usize) -> usize {
+    let (p, n) = (layout.world_size(), layout.vector.length_bytes);
+    // In a binomial tree the chunk for distance d makes one hop for every bit of d.
+    let hops = |distance: usize| distance.count_ones() as usize;
+    let by_rank = |rank: usize| layout.chunks[rank].length_bytes * hops((rank + p - root) % p);
+    let core_size = 1 << p.ilog2();
+    match (algorithm.collective(), algorithm.name) {
+        (Collective::Broadcast | Collective::Reduce, _) => (p - 1) * n,
+        (Collective::Allreduce, "bidirectional-exchange") => {
+            core_size * p.ilog2() as usize * n + 2 * (p - core_size) * n
+        }
+        (Collective::Allreduce, _) => 2 * (p - 1) * n,
+        (Collective::Allgather | Collective::ReduceScatter, _) => (p - 1) * n,
+        (Collective::Gather | Collective::Scatter, "binomial") => (0..p).map(by_rank).sum(),
+        (Collective::Gather | Collective::Scatter, _) => n - layout.chunks[root].length_bytes,
+        (Collective::Alltoall, _) => {
+            let others = |rank: usize| (0..p).filter(move |&to| to != rank);
+            (0..p).flat_map(|rank| others(rank).map(move |to| layout.out_chunks[rank][to].length_bytes)).sum()
+        }
+        (Collective::Barrier, _) => p * ceil_log2(p),
+        (Collective::PointToPoint, _) => n * usize::from(root != peer),
+    }
+}
+
+/// The longest chain of messages, where a rank may talk to all others at once.
+fn hop_counts(algorithm: &Algorithm, p: usize) -> std::ops::RangeInclusive<usize> {
+    let floor_log2 = p.ilog2() as usize;
+    let exactly = |count: usize| if p == 1 { 0..=0 } else { count..=count };
+    match (algorithm.collective(), algorithm.name) {
+        (Collective::Broadcast, "scatter-allgather") => p - 1..=ceil_log2(p) + p - 1,
+        (Collective::Broadcast | Collective::Reduce, "binomial") => exactly(floor_log2),
+        // A subtree that wraps around makes a second message on a link.
+        (Collective::Gather | Collective::Scatter, "binomial") => floor_log2..=floor_log2 + 1,
+        (Collective::Allreduce, "bidirectional-exchange") if p.is_power_of_two() => exactly(floor_log2),
+        // A vector that is folded in and the first that is exchanged may come at the same time.
+        (Collective::Allreduce, "bidirectional-exchange") => floor_log2 + 1..=floor_log2 + 2,
+        (Collective::Allreduce, "regroup-allgather") => exactly(2),
+        (Collective::Allreduce, "ring") => exactly(2 * (p - 1)),
+        (Collective::Barrier, _) => exactly(ceil_log2(p)),
+        (_, "ring" | "chain") => exactly(p - 1),
+        (_, "direct" | "flat") => exactly(1),
+        (_, name) => panic!("what is the theory of {name}?"),
+    }
+}
+
+/// Rounds in which a rank sends one message and receives one.
+fn round_count(algorithm: &Algorithm, p: usize) -> usize {
+    match (algorithm.collective(), algorithm.name) {
+        (Collective::Broadcast, "scatter-allgather") => ceil_log2(p) + p - 1,
+        (Collective::Allreduce, "bidirectional-exchange") if p.is_power_of_two() => ceil_log2(p),
+        (Collective::Allreduce, "bidirectional-exchange") => p.ilog2() as usize + 2,
+        (Collective::Allreduce, _) => 2 * (p - 1),
+        (Collective::PointToPoint, _) => p.min(2) - 1,
+        (_, "binomial" | "dissemination") => ceil_log2(p),
+        (_, _) => p - 1,
+    }
+}
+
+fn ceil_log2(p: usize) -> usize {
+    p.next_power_of_two().ilog2() as usize
+}
+
+#[test]
+fn every_rank_ends_with_the_roots_vector() {
+    law(Collective::Broadcast);
+}
+
+#[test]
+fn every_contribution_reaches_the_root_exactly_once() {
+    law(Collective::Reduce);
+}
+
+#[test]
+fn every_contribution_reaches_every_rank_exactly_once_and_in_the_same_order() {
+    law(Collective::Allreduce);
+}
+
+#[test]
+fn every_chunk_reaches_every_rank() {
+    law(Collective::Allgather);
+}
+
+#[test]
+fn every_contribution_to_a_chunk_reaches_its_rank_exactly_once() {
+    law(Collective::ReduceScatter);
+}
+
+#[test]
+fn every_chunk_reaches_the_root() {
+    law(Collective::Gather);
+}
+
+#[test]
+fn every_chunk_reaches_its_rank() {
+    law(Collective::Scatter);
+}
+
+#[test]
+fn every_chunk_changes_from_its_sender_to_its_receiver() {
+    law(Collective::Alltoall);
+}
+
+#[test]
+fn every_rank_hears_of_every_other_before_it_goes_on() {
+    law(Collective::Barrier);
+}
+
+#[test]
+fn the_vector_reaches_the_receiver() {
+    law(Collective::PointToPoint);
+}
+
+#[test]
+fn every_algorithm_takes_as_many_rounds_as_theory_says() {
+    for collective in Collective::ALL {
+        for algorithm in Algorithm::of(collective) {
+            for p in WORLD_SIZES.step_by(3).chain([2, 8, 16, 32]) {
+                let plans = Layout::even(p, 2 * p + 3).plans(algorithm, 0);
+                let rounds = cost_s(&plans, &Model::ROUNDS).unwrap();
+                assert_eq!(rounds, round_count(algorithm, p) as f64, "{} {p} {}", collective.name(), algorithm.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operation_combines_as_asked() {
+    for op in Op::ALL {
+        for collective in [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter] {
+            for algorithm in Algorithm::of(collective) {
+                let layout = Layout::even(6, 15);
+                let requests = layout.requests(collective, 2, 0, op);
+                check(&algorithm.plans(&requests), &promises(&requests)).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lone_rank_sends_nothing() {
+    for algorithm in ripieno_plan::catalogue::ALGORITHMS {
+        let layout = Layout::even(1, 5);
+        let plan = &layout.plans(algorithm, 0)[0];
+        let copy_count = usize::from(algorithm.collective() == Collective::Alltoall);
+        assert_eq!(plan.operations().len(), copy_count, "{}", algorithm.name);
+    }
+}
+
+#[test]
+fn names_and_indices_are_unique_within_a_collective() {
+    for algorithm in ripieno_plan::catalogue::ALGORITHMS {
+        let collective = algorithm.collective();
+        let by_name = Algorithm::by_name(collective, algorithm.name).unwrap();
+        let by_index = Algorithm::by_index(collective, algorithm.index).unwrap();
+        assert!(std::ptr::eq(by_name, algorithm) && std::ptr::eq(by_index, algorithm), "{}", algorithm.name);
+    }
+}
+
+#[test]
+fn every_choice_is_an_algorithm_of_its_collective() {
+    for collective in Collective::ALL {
+        for p in WORLD_SIZES {
+            for bytes in [0, 1, 1 << 14, (1 << 14) + 1, 1 << 20, 1 << 30] {
+                assert_eq!(ripieno_plan::choose(collective, p, bytes).collective(), collective);
+            }
+        }
+    }
+}

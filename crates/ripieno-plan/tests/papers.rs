@@ -1,0 +1,168 @@
+//! The closed forms of the papers, found again in the plans: nothing here is known to the crate but the plans.
+
+mod common;
+
+use common::{ELEMENT_BYTES, Layout};
+use ripieno_plan::cost::{Model, cost_s, segmented};
+use ripieno_plan::{Algorithm, Collective};
+
+// Powers of two, so that sums are exact and equal means equal.
+const ALPHA: f64 = 4.0;
+const BETA: f64 = 0.25;
+const GAMMA: f64 = 0.125;
+const MODEL: Model = Model { alpha_s: ALPHA, beta_s_per_byte: BETA, gamma_s_per_byte: GAMMA };
+
+/// The cost for vectors (all chunks together) of `n` bytes.
+fn cost(collective: Collective, name: &str, p: usize, n: usize) -> f64 {
+    let algorithm = Algorithm::by_name(collective, name).unwrap();
+    cost_s(&Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0), &MODEL).unwrap()
+}
+
+fn pipelined(collective: Collective, name: &str, p: usize, n: usize, k: usize) -> f64 {
+    let algorithm = Algorithm::by_name(collective, name).unwrap();
+    let plans = Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0);
+    cost_s(&segmented(&plans, n / k), &MODEL).unwrap()
+}
+
+/// World sizes, and a number of bytes that all of them divide into whole elements.
+fn cases() -> impl Iterator<Item = (usize, usize)> {
+    (2..=24).map(|p| (p, p * 64 * ELEMENT_BYTES))
+}
+
+fn ceil_log2(p: usize) -> f64 {
+    p.next_power_of_two().ilog2().into()
+}
+
+/// Eq. 1 counts `p` ranks with the driver among them.
+#[test]
+fn binomial_broadcast_costs_twisters_equation_1() {
+    for (p, n) in cases() {
+        let expected = ceil_log2(p) * (ALPHA + n as f64 * BETA);
+        assert_eq!(cost(Collective::Broadcast, "binomial", p, n), expected, "p {p}");
+    }
+}
+
+#[test]
+fn scatter_allgather_broadcast_costs_twisters_equation_2() {
+    for (p, n) in cases() {
+        let chunk = (n / p) as f64;
+        let expected = (ceil_log2(p) + p as f64 - 1.0) * ALPHA + 2.0 * (p - 1) as f64 * chunk * BETA;
+        assert_eq!(cost(Collective::Broadcast, "scatter-allgather", p, n), expected, "p {p}");
+    }
+}
+
+/// Eq. 3 with `p` ranks, the driver among them: the first of `k` segments makes `p-1` hops, the others follow.
+#[test]
+fn chain_broadcast_costs_twisters_equation_3() {
+    for (p, n) in cases() {
+        for k in [1, 2, 8, 64] {
+            let expected = (p + k - 2) as f64 * (ALPHA + (n / k) as f64 * BETA);
+            assert_eq!(pipelined(Collective::Broadcast, "chain", p, n, k), expected, "p {p}, k {k}");
+        }
+    }
+}
+
+#[test]
+fn chain_reduce_costs_equation_3_with_the_work_of_combining() {
+    for (p, n) in cases() {
+        let k = 16;
+        let expected = (p + k - 2) as f64 * (ALPHA + (n / k) as f64 * (BETA + GAMMA));
+        assert_eq!(pipelined(Collective::Reduce, "chain", p, n, k), expected, "p {p}");
+    }
+}
+
+/// Harp's table I leaves out alpha and gamma and rounds `p-1` to `p`; there `n` is the data of one process.
+mod harp_table_1 {
+    use super::*;
+
+    const BETA_ONLY: Model = Model { alpha_s: 0.0, beta_s_per_byte: BETA, gamma_s_per_byte: 0.0 };
+
+    fn beta_cost(collective: Collective, name: &str, p: usize, total_bytes: usize) -> f64 {
+        let algorithm = Algorithm::by_name(collective, name).unwrap();
+        cost_s(&Layout::even(p, total_bytes / ELEMENT_BYTES).plans(algorithm, 0), &BETA_ONLY).unwrap()
+    }
+
+    #[test]
+    fn chain_broadcast_costs_n_beta() {
+        let (p, n, k) = (16, 1 << 16, 1 << 12);
+        let algorithm = Algorithm::by_name(Collective::Broadcast, "chain").unwrap();
+        let plans = Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0);
+        let found = cost_s(&segmented(&plans, n / k), &BETA_ONLY).unwrap();
+        let limit = n as f64 * BETA;
+        assert!(found >= limit && found <= limit * (1.0 + p as f64 / k as f64), "{found} for {limit}");
+    }
+
+    #[test]
+    fn bucket_allgather_costs_p_n_beta() {
+        for (p, n) in cases() {
+            let expected = (p - 1) as f64 * n as f64 * BETA;
+            assert_eq!(beta_cost(Collective::Allgather, "ring", p, p * n), expected, "p {p}");
+        }
+    }
+
+    #[test]
+    fn bidirectional_exchange_costs_log_p_n_beta() {
+        for p in [2, 4, 8, 16, 32] {
+            let n = 1 << 12;
+            let expected = ceil_log2(p) * n as f64 * BETA;
+            assert_eq!(beta_cost(Collective::Allreduce, "bidirectional-exchange", p, n), expected, "p {p}");
+        }
+    }
+
+    #[test]
+    fn regroup_allgather_costs_2_n_beta() {
+        for (p, n) in cases() {
+            let expected = 2.0 * (p - 1) as f64 * (n / p) as f64 * BETA;
+            assert_eq!(beta_cost(Collective::Allreduce, "regroup-allgather", p, n), expected, "p {p}");
+        }
+    }
+
+    #[test]
+    fn regroup_costs_n_beta() {
+        for (p, n) in cases() {
+            let expected = (p - 1) as f64 * (n / p) as f64 * BETA;
+            assert_eq!(beta_cost(Collective::ReduceScatter, "direct", p, n), expected, "p {p}");
+        }
+    }
+}
+
+/// The formulae in the headers of the algorithm files, and so in the catalogue.
+#[test]
+fn every_algorithm_costs_what_its_header_says() {
+    for (p, n) in cases() {
+        let (others, parts) = ((p - 1) as f64, (p - 1) as f64 / p as f64);
+        let bytes = n as f64;
+        let shift = others * ALPHA + parts * bytes * BETA;
+        let tree = ceil_log2(p) * ALPHA + parts * bytes * BETA;
+        let fold = if p.is_power_of_two() { 0.0 } else { ALPHA + bytes * (BETA + GAMMA) + ALPHA + bytes * BETA };
+        let expected = [
+            (Collective::Broadcast, "flat", others * (ALPHA + bytes * BETA)),
+            (Collective::Reduce, "binomial", ceil_log2(p) * (ALPHA + bytes * (BETA + GAMMA))),
+            (
+                Collective::Allreduce,
+                "bidirectional-exchange",
+                f64::from(p.ilog2()) * (ALPHA + bytes * (BETA + GAMMA)) + fold,
+            ),
+            (Collective::Allreduce, "regroup-allgather", 2.0 * shift + parts * bytes * GAMMA),
+            (Collective::Allreduce, "ring", 2.0 * shift + parts * bytes * GAMMA),
+            (Collective::Allgather, "ring", shift),
+            (Collective::Allgather, "direct", shift),
+            (Collective::ReduceScatter, "ring", shift + parts * bytes * GAMMA),
+            (Collective::ReduceScatter, "direct", shift + parts * bytes * GAMMA),
+            (Collective::Gather, "direct", shift),
+            (Collective::Gather, "binomial", tree),
+            (Collective::Scatter, "direct", shift),
+            (Collective::Scatter, "binomial", tree),
+            (Collective::Barrier, "dissemination", ceil_log2(p) * (ALPHA + BETA + GAMMA)),
+            (Collective::PointToPoint, "direct", ALPHA + bytes * BETA),
+        ];
+        for (collective, name, expected) in expected {
+            let found = cost(collective, name, p, n);
+            assert!(
+                (found - expected).abs() <= 1e-9 * expected,
+                "{} {name}, p {p}: {found} {expected}",
+                collective.name()
+            );
+        }
+    }
+}

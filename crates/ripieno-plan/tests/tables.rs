@@ -1,0 +1,33 @@
+//! Textbook tables: every algorithm for 3 to 5 ranks, as committed in `tests/tables/`.
+//!
+//! After a change that is meant, run with `RIPIENO_WRITE_TABLES=1` and read the difference.
+
+mod common;
+
+use common::Layout;
+use ripieno_plan::table::table;
+use ripieno_plan::{Algorithm, Collective};
+use std::fmt::Write;
+use std::path::Path;
+
+#[test]
+fn every_algorithm_has_its_textbook_table() {
+    for collective in Collective::ALL {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/tables/{}.txt", collective.name()));
+        let tables: String = Algorithm::of(collective).map(tables_of).collect();
+        if std::env::var_os("RIPIENO_WRITE_TABLES").is_some() {
+            std::fs::write(&path, &tables).unwrap();
+        }
+        let committed = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(tables, committed, "{} differs from {}", collective.name(), path.display());
+    }
+}
+
+fn tables_of(algorithm: &Algorithm) -> String {
+    let mut text = String::new();
+    for p in 3..=5 {
+        let rows = table(&Layout::even(p, 2 * p).plans(algorithm, 1)).unwrap();
+        writeln!(text, "{} {}, p = {p}\n{rows}", algorithm.collective().name(), algorithm.name).unwrap();
+    }
+    text
+}
