@@ -100,7 +100,8 @@ impl Algorithm {
 }
 
 const HARP: &str = "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I";
-const TWISTER: &str = "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective communication\", section 4";
+const TWISTER: &str = "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
+                       communication\" (Twister), section 4";
 const MPICH: &str = "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005";
 const RING: &str = "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithms\", JPDC 2009";
 const BARRIER: &str = "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988";

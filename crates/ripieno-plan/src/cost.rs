@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::network::{Event, Network};
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
-use crate::wiring::Wiring;
+use crate::wiring::{Wiring, all_done};
 use alloc::vec::Vec;
 
 /// The three constants of a network of equal links.
@@ -60,7 +60,7 @@ pub fn cost_s(plans: &[Plan], model: &Model) -> Result<f64, Fault> {
     Ok(timeline(plans, model)?.iter().fold(0.0, |latest, transfer| transfer.end_s.max(latest)))
 }
 
-/// All messages of a collective, in the order in which they are received. Plans that deadlock end early.
+/// All messages of a collective, in the order in which they are received.
 pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<Transfer>, Fault> {
     let wiring = Wiring::new(plans, core::iter::empty())?;
     let mut network = Network::new(plans, &wiring, model);
@@ -69,7 +69,7 @@ pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<Transfer>, Fault> {
         match network.next_event() {
             Some(Event::Send { link, at }) => network.send(link, at),
             Some(Event::Receive { link, at }) => transfers.push(network.receive(link, at)),
-            None => return Ok(transfers),
+            None => return all_done(plans, network.unfinished()).map(|()| transfers),
         }
     }
 }

@@ -105,6 +105,16 @@ impl<'a> Network<'a> {
         Transfer { sender: wires.sender, send, receiver: wires.receiver, receive, length_bytes, start_s, end_s }
     }
 
+    /// The next operation, if any, at both ends of every link; rank and operation.
+    pub(crate) fn unfinished(&self) -> Vec<(usize, usize)> {
+        let ends = self.wiring.links.iter().zip(&self.links).flat_map(|(link, state)| {
+            let send = link.messages.get(state.sent_at.len()).map(|message| (link.sender, message.send));
+            let receive = link.messages.get(state.received_count).map(|message| (link.receiver, message.receive));
+            [send, receive].into_iter().flatten()
+        });
+        ends.collect()
+    }
+
     /// Runs the copies of `rank` that can run, then looks up when its next messages can.
     fn refresh(&mut self, rank: usize) {
         let (steps, gates) = (&self.wiring.steps[rank], &mut self.gates[rank]);

@@ -8,7 +8,7 @@ use crate::gate::Gate;
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
 use crate::value::{Source, Value};
-use crate::wiring::{Wiring, moved};
+use crate::wiring::{Wiring, all_done};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -200,13 +200,6 @@ impl<'a> Run<'a> {
             let copies = self.wiring.copies[rank].iter().zip(copied);
             copies.filter(|&(&index, &next)| next < steps[index].reads.len()).map(move |(&index, _)| (rank, index))
         });
-        let mut blocked: Vec<(usize, usize)> = links.chain(copies).collect();
-        blocked.sort_unstable();
-        blocked.dedup_by_key(|(rank, _)| *rank);
-        let Some(&(rank, index)) = blocked.first() else {
-            return Ok(());
-        };
-        let span = moved(&self.plans[rank], index);
-        Err(Fault { rank, operation: Some(index), span, what: What::Deadlock { blocked } })
+        all_done(self.plans, links.chain(copies).collect())
     }
 }

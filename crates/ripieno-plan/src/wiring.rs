@@ -126,6 +126,17 @@ pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
     operation.reads().or(operation.writes()).expect("an operation reads or writes a span")
 }
 
+/// Whether no operation of any rank is left; otherwise they wait for each other.
+pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> Result<(), Fault> {
+    unfinished.sort_unstable();
+    unfinished.dedup_by_key(|(rank, _)| *rank);
+    let Some(&(rank, index)) = unfinished.first() else {
+        return Ok(());
+    };
+    let span = moved(&plans[rank], index);
+    Err(Fault { rank, operation: Some(index), span, what: What::Deadlock { blocked: unfinished } })
+}
+
 fn copies(plan: &Plan) -> Vec<usize> {
     let is_copy = |&index: &usize| matches!(plan.operations()[index], Operation::Copy { .. });
     (0..plan.operations().len()).filter(is_copy).collect()

@@ -4,6 +4,7 @@ mod common;
 
 use common::Layout;
 use ripieno_plan::checker::check;
+use ripieno_plan::cost::{Model, cost_s};
 use ripieno_plan::{Buffer, Fault, Op, Operation, Plan, Promise, Span, What, promises};
 
 fn vector() -> Span {
@@ -63,6 +64,17 @@ fn a_deadlock_is_found() {
         second.send(0, vector());
     });
     assert_eq!((fault.rank, fault.operation), (0, Some(0)));
+    assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0)] });
+}
+
+#[test]
+fn a_deadlock_has_no_cost() {
+    let mut plans = [Plan::new(), Plan::new()];
+    for (rank, plan) in plans.iter_mut().enumerate() {
+        plan.receive(1 - rank, vector());
+        plan.send(1 - rank, vector());
+    }
+    let fault = cost_s(&plans, &Model::ROUNDS).unwrap_err();
     assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0)] });
 }
 

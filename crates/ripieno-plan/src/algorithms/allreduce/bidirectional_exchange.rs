@@ -6,7 +6,7 @@
 //! Cost: `log2 p·(alpha + n·beta + n·gamma)`; `floor(log2 p)` of these and two messages more if `p` is no power of two.
 //! Needs a commutative operation: both ends combine the same two operands, so the result is the same bits on every rank.
 //! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (bi-directional exchange);
-//! Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005
+//! Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
 use crate::{Group, Op, Plan, Span};
 

@@ -5,7 +5,7 @@
 //!
 //! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta`, one `alpha` more where a subtree wraps around.
 //! Needs each rank's own chunk in place, and the whole layout as scratch on every rank.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
 use crate::algorithms::tree::Node;
 use crate::{Group, Plan, Span};

@@ -4,7 +4,7 @@
 //!
 //! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, all of it at the root.
 //! Needs each rank's own chunk in place.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
 use crate::{Group, Plan, Span};
 

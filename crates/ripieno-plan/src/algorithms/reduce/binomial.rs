@@ -4,7 +4,7 @@
 //!
 //! Cost: `ceil(log2 p)·(alpha + n·beta + n·gamma)`.
 //! Needs a commutative operation; the tree fixes the order.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
 use crate::algorithms::tree::Node;
 use crate::{Group, Op, Plan, Span};

@@ -3,7 +3,7 @@
 //! The root sends every rank its chunk.
 //!
 //! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, all of it at the root.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
 use crate::{Group, Plan, Span};
 
