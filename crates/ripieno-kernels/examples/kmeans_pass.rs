@@ -35,12 +35,8 @@ fn time(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count
         assign_s = assign_s.min(start.elapsed().as_secs_f64());
 
         let start = Instant::now();
-        let pass = Pass {
-            labels: &mut labels,
-            squared_distances: None,
-            sums: &mut sums,
-            weight_sums: &mut weight_sums,
-        };
+        let pass =
+            Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
         inertia = assign_accumulate(points, Matrix::new(&centroids, k, d), None, pass, threads);
         pass_s = pass_s.min(start.elapsed().as_secs_f64());
         recenter(&mut centroids, &sums, &weight_sums);

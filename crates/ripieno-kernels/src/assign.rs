@@ -367,8 +367,7 @@ impl Doubt {
     /// this squared distance (outside).
     #[inline(always)]
     fn margin(&self, squared_norm: f32, squared_distance: f64) -> f64 {
-        // Negated, so that NaN is caught.
-        if !((squared_norm as f64) < SQUARED_NORM_MAX) {
+        if squared_norm.is_nan() || squared_norm as f64 > SQUARED_NORM_MAX {
             return f64::INFINITY;
         }
         // The norm is itself rounded; a thousandth more covers that.

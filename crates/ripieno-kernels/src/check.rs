@@ -1,9 +1,40 @@
 //! Looks for values that no kernel can use.
 
+use crate::simd::{Job, Vector};
 use crate::{Matrix, Point, Threads};
 
+/// Values that one thread looks through at a time.
+const CHUNK: usize = 1 << 14;
+
 /// The row and column of the first infinite or NaN value, in row order.
-pub fn first_non_finite<P: Point>(points: Matrix<P>, _threads: &Threads) -> Option<(usize, usize)> {
-    let index = points.values().iter().position(|value| !value.is_finite())?;
+pub fn first_non_finite<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<(usize, usize)> {
+    let chunks: Vec<&[P]> = points.values().chunks(CHUNK).collect();
+    let mut are_finite = vec![true; chunks.len()];
+    let parts = chunks.iter().zip(&mut are_finite).collect();
+    threads.for_each(
+        parts,
+        CHUNK,
+        || (),
+        |(), (values, is_finite)| {
+            *is_finite = threads.simd().run(AllFinite { values });
+        },
+    );
+    let chunk = are_finite.iter().position(|is_finite| !is_finite)?;
+    let index = chunk * CHUNK + chunks[chunk].iter().position(|value| !value.is_finite())?;
     Some((index / points.columns(), index % points.columns()))
+}
+
+/// Whether all values are finite.
+struct AllFinite<'a, P> {
+    values: &'a [P],
+}
+
+impl<P: Point> Job for AllFinite<'_, P> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> bool {
+        // Without an early return, so that it is done in vectors.
+        self.values.iter().fold(true, |all, value| all & value.is_finite())
+    }
 }

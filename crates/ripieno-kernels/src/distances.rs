@@ -1,6 +1,9 @@
-//! Distances between rows and centroids.
+//! Distances between rows and centroids, computed directly in f64: exact zeros, no cancellation.
+//!
+//! Cost: `3·n·k·d` in f64, a third to a quarter of the rate of the search in `assign`.
 
 use crate::matrix::number::Real;
+use crate::simd::{Job, Vector};
 use crate::{Matrix, Point, Threads};
 
 /// The squared distance of every row to every centroid, `n × k`, into `out`.
@@ -11,19 +14,12 @@ pub fn squared_distances<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     out: &mut [P::Centroid],
-    _threads: &Threads,
+    threads: &Threads,
 ) {
-    assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
-    assert_eq!(out.len(), points.rows() * centroids.rows(), "one distance per row and centroid");
-    for row in 0..points.rows() {
-        for index in 0..centroids.rows() {
-            let distance = squared_distance(points.row(row), centroids.row(index));
-            out[row * centroids.rows() + index] = P::Centroid::from_f64(distance);
-        }
-    }
+    fill(points, centroids, out, Root::Leave, threads);
 }
 
-/// The distance of every row to every centroid, `n × k`, into `out`: the square roots of [`squared_distances`].
+/// The distance of every row to every centroid, `n × k`, into `out`.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -33,9 +29,68 @@ pub fn distances<P: Point>(
     out: &mut [P::Centroid],
     threads: &Threads,
 ) {
-    squared_distances(points, centroids, out, threads);
-    for distance in out {
-        *distance = P::Centroid::from_f64((*distance).into().sqrt());
+    fill(points, centroids, out, Root::Take, threads);
+}
+
+/// What to do about the square root.
+#[derive(Clone, Copy)]
+enum Root {
+    Take,
+    Leave,
+}
+
+/// Rows that share a centroid while it is in the first-level cache.
+const BLOCK_ROWS: usize = 16;
+
+fn fill<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    out: &mut [P::Centroid],
+    root: Root,
+    threads: &Threads,
+) {
+    assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
+    assert_eq!(out.len(), points.rows() * centroids.rows(), "one distance per row and centroid");
+    if out.is_empty() {
+        return;
+    }
+    let parts = out.chunks_mut(BLOCK_ROWS * centroids.rows()).enumerate();
+    let operations = BLOCK_ROWS * centroids.values().len() * 4;
+    threads.for_each(
+        parts.collect(),
+        operations,
+        || (),
+        |(), (block, out)| {
+            let points = points.row_range(block * BLOCK_ROWS, out.len() / centroids.rows());
+            threads.simd().run(Block { points, centroids, out, root });
+        },
+    );
+}
+
+/// The distances of a few rows.
+struct Block<'a, P: Point> {
+    points: Matrix<'a, P>,
+    centroids: Matrix<'a, P::Centroid>,
+    out: &'a mut [P::Centroid],
+    root: Root,
+}
+
+impl<P: Point> Job for Block<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        let count = self.centroids.rows();
+        for index in 0..count {
+            let centroid = self.centroids.row(index);
+            for row in 0..self.points.rows() {
+                let square = squared_distance(self.points.row(row), centroid);
+                self.out[row * count + index] = P::Centroid::from_f64(match self.root {
+                    Root::Take => square.sqrt(),
+                    Root::Leave => square,
+                });
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! offset out, which would otherwise cost the products their digits; the scale, a power of two, keeps the squares in
 //! range. Cost: `2·k·d`, once per pass.
 
-use crate::simd::{FEW_COLUMNS, Simd};
+use crate::simd::FEW_COLUMNS;
 use crate::threads::Threads;
 use crate::{Centroid, Matrix, Point};
 
@@ -208,7 +208,7 @@ fn pack_panel<C: Centroid>(
     half_norms: &mut [f64],
 ) {
     let width = half_norms.len();
-    for lane in 0..width {
+    for (lane, half_norm) in half_norms.iter_mut().enumerate() {
         if first + lane >= centroids.rows() {
             if form == Form::Difference {
                 put(lines, width, lane, std::iter::repeat_n(FAR_AWAY, row.len()));
@@ -218,7 +218,7 @@ fn pack_panel<C: Centroid>(
         let centroid = centroids.row(first + lane);
         frame.enter(centroid, row);
         put(lines, width, lane, row.iter().copied());
-        half_norms[lane] = 0.5 * frame.squared_norm(centroid);
+        *half_norm = 0.5 * frame.squared_norm(centroid);
     }
 }
 
@@ -255,6 +255,8 @@ fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64]) -> Vec<u
 }
 
 fn compare<C: Centroid>(a: &[C], b: &[C]) -> std::cmp::Ordering {
-    let mut orders = a.iter().zip(b).map(|(&a, &b)| -> std::cmp::Ordering { a.into().total_cmp(&b.into()) });
+    // Adding zero makes the two zeros one: equal rows have to be neighbours.
+    let number = |value: C| -> f64 { Into::<f64>::into(value) + 0.0 };
+    let mut orders = a.iter().zip(b).map(|(&a, &b)| number(a).total_cmp(&number(b)));
     orders.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
 }

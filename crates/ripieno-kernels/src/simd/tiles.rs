@@ -108,8 +108,8 @@ fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
             let scores = products::<V, ROWS, VECTORS>(rows, panels, panel);
             for row in 0..ROWS {
                 let mut best = Best::<V>::take(&lanes[row]);
-                for vector in 0..VECTORS {
-                    best.meet(scores[row][vector], panel * VECTORS + vector);
+                for (vector, &score) in scores[row].iter().enumerate() {
+                    best.meet(score, panel * VECTORS + vector);
                 }
                 best.put(&mut lanes[row]);
             }
@@ -203,13 +203,13 @@ fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
         // SAFETY: the panel has `depth` times VECTORS vectors, aligned; `rows` has ROWS times `depth` values.
         unsafe {
             let mut centroids = [V::splat(0.0); VECTORS];
-            for vector in 0..VECTORS {
-                centroids[vector] = V::load(coordinates.add((column * VECTORS + vector) * V::LANES));
+            for (vector, centroids) in centroids.iter_mut().enumerate() {
+                *centroids = V::load(coordinates.add((column * VECTORS + vector) * V::LANES));
             }
-            for row in 0..ROWS {
+            for (row, sums) in sums.iter_mut().enumerate() {
                 let value = V::splat(*rows.add(row * depth + column));
-                for vector in 0..VECTORS {
-                    sums[row][vector] = combine(value, centroids[vector], sums[row][vector]);
+                for (sum, &centroids) in sums.iter_mut().zip(&centroids) {
+                    *sum = combine(value, centroids, *sum);
                 }
             }
         }
