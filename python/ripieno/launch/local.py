@@ -246,11 +246,7 @@ def _end_workers(workers: list[_Worker], pump: LinePump | None, owner_pid: int) 
     try:
         process.end([worker.process for worker in workers])
     finally:
-        # A second Ctrl-C while waiting shortens the wait; it does not let anyone live.
         for worker in workers:
-            if worker.process.poll() is None:
-                worker.process.kill()
-                worker.process.wait()
             if worker.pid_fd is not None:
                 os.close(worker.pid_fd)
         if pump is not None:

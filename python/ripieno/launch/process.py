@@ -67,17 +67,28 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def end(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    """Wait a moment, then SIGTERM, then SIGKILL; every process is gone and reaped afterwards."""
-    remaining = _running(processes, STEP_S)
-    for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
+def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STEP_S) -> None:
+    """Wait for `patience_s`, then SIGTERM, then SIGKILL; every process is gone and reaped afterwards.
+
+    An exception, such as a second Ctrl-C, shortens the wait but lets nobody live.
+    """
+    remaining = list(processes)
+    try:
+        remaining = _end_gently(remaining, patience_s)
+    finally:
         for process in remaining:
-            # A stopped process would sleep through SIGTERM.
-            process.send_signal(signal.SIGCONT)
-            send(process)
-        remaining = _running(remaining, STEP_S)
+            process.kill()
+            process.wait()
+
+
+def _end_gently(processes: list[subprocess.Popen[bytes]], patience_s: float) -> list[subprocess.Popen[bytes]]:
+    """Who is left after that."""
+    remaining = _running(processes, patience_s)
     for process in remaining:
-        process.wait()
+        # A stopped process would sleep through SIGTERM.
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+    return _running(remaining, STEP_S)
 
 
 def ending(status: int) -> str:

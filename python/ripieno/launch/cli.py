@@ -1,0 +1,69 @@
+"""The commands ``ripieno run`` and ``ripieno doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import click
+
+from ripieno.launch.machine import usable_cores
+
+# Everything after the script is the script's own, options included.
+_ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
+
+
+@click.command("run", context_settings=_ENDS_WITH_SCRIPT)
+@click.option(
+    "-n",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="How many ranks; by default one per usable core.",
+)
+@click.option("-m", "module", is_flag=True, help="SCRIPT names a module, as in python -m.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="COUNT", help="Threads per rank; by default an even share."
+)
+@click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run_command(
+    workers: int | None, module: bool, threads: int | None, prefix: bool, script: str, arguments: tuple[str, ...]
+) -> None:
+    """Run SCRIPT as several ranks on this machine; in it, ripieno.init() returns the communicator.
+
+    The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on. Where RANK
+    and WORLD_SIZE are set already, by another launcher, this process just becomes the script.
+    """
+    from ripieno.launch import run
+
+    if not module and not os.path.isfile(script):
+        raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
+    workers = workers or usable_cores()
+    threads = threads or max(1, usable_cores() // workers)
+    what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads)
+    if run.under_launcher():
+        run.run_here(what)
+    try:
+        sys.exit(run.run(what, workers))
+    except KeyboardInterrupt:
+        sys.exit(run.INTERRUPTED)
+
+
+@click.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor_command(as_json: bool) -> None:
+    """Check whether workers can start, meet and talk here, and say what to do about what cannot.
+
+    Exit code 0 if all is well, else 1.
+    """
+    from ripieno.launch import doctor
+
+    findings = doctor.examine()
+    if as_json:
+        click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        doctor.show(findings)
+    sys.exit(any(finding.problem for finding in findings))

@@ -1,0 +1,190 @@
+"""``ripieno run``: a script as several ranks of this machine, which live and die together."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ripieno.launch import process
+from ripieno.launch.channel import Channel, HungUp, pair
+from ripieno.launch.output import LinePump
+from ripieno.launch.report import Report
+
+# After the first failure the other ranks have this long to report, tidy up and end by themselves.
+LAST_WORDS_S = 2.0
+# A rank that has begun to report is listened to for this long.
+REPORT_S = 10.0
+# How often to start anew because somebody else took the port that rank 0 was to listen on.
+PORT_ATTEMPT_COUNT = 3
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Script:
+    """What to run, and how.
+
+    Attributes
+    ----------
+    target, arguments
+        A file, or with `module` the name of a module, and its arguments.
+    prefix
+        Whether to mark lines of output with their rank.
+    threads
+        For the libraries under NumPy, and `Communicator.threads`.
+    """
+
+    target: str
+    arguments: Sequence[str] = ()
+    module: bool = False
+    prefix: bool = True
+    threads: int = 1
+
+
+@dataclass
+class _Rank:
+    rank: int
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    report: Report | None = None
+    status: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.status) or self.report is not None
+
+    @property
+    def victim(self) -> bool:
+        return self.report is not None and self.report.victim is not None
+
+
+def under_launcher() -> bool:
+    """Whether a launcher has started this process as a rank already."""
+    return bool(os.environ.get("RANK") and os.environ.get("WORLD_SIZE"))
+
+
+def run_here(script: Script) -> None:
+    """Become the script: this process is a rank already."""
+    sys.stdout.flush()
+    target = ["-m", script.target] if script.module else [script.target]
+    os.execv(sys.executable, [sys.executable, *target, *script.arguments])
+
+
+def run(script: Script, world_size: int) -> int:
+    """Run `script` as `world_size` ranks; returns the exit code.
+
+    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). No rank
+    outlives the call, whatever ends it.
+    """
+    for _ in range(PORT_ATTEMPT_COUNT):
+        failed = _run_once(script, world_size)
+        if failed is None or not _port_was_taken(failed):
+            break
+    return 0 if failed is None else _explain(failed, script)
+
+
+def _run_once(script: Script, world_size: int) -> _Rank | None:
+    """Run all ranks to their end; the one that failed first, if any."""
+    ranks: list[_Rank] = []
+    pump = LinePump() if script.prefix else None
+    # Bound but not listening, this socket keeps the port from everyone but rank 0.
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(("127.0.0.1", 0))
+        common = {
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(reservation.getsockname()[1]),
+            "RIPIENO_TOKEN": secrets.token_hex(32),
+            **process.thread_environment(script.threads),
+        }
+        try:
+            for rank in range(world_size):
+                ranks.append(_start(script, rank, common, pump))
+            if pump is not None:
+                pump.start()
+            return _wait(ranks)
+        finally:
+            process.end([each.process for each in ranks], patience_s=0.0)
+            for each in ranks:
+                each.channel.close()
+            if pump is not None:
+                pump.close()
+
+
+def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | None) -> _Rank:
+    channel, theirs = pair(REPORT_S)
+    pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    unbuffered = {} if pump is None else {"PYTHONUNBUFFERED": "1"}
+    kind = "module" if script.module else "file"
+    with theirs:
+        child = process.start(
+            "ripieno.launch.script",
+            [str(theirs.fileno()), str(os.getpid()), kind, script.target, *script.arguments],
+            environment={**common, **unbuffered, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            pass_fds=[theirs.fileno()],
+            # As under mpirun, what is typed goes to rank 0.
+            stdin=None if rank == 0 else subprocess.DEVNULL,
+            **pipes,
+        )
+    if pump is not None:
+        pump.add(rank, child)
+    return _Rank(rank, child, channel)
+
+
+def _wait(ranks: list[_Rank]) -> _Rank | None:
+    """Until all have ended, or some time after the first has failed."""
+    first: _Rank | None = None
+    deadline: float | None = None
+    with selectors.DefaultSelector() as selector:
+        for each in ranks:
+            selector.register(each.channel, selectors.EVENT_READ, each)
+        while selector.get_map():
+            left_s = None if deadline is None else deadline - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                break
+            for key, _ in selector.select(left_s):
+                if _hear(key.data):
+                    selector.unregister(key.fileobj)
+                if key.data.failed and deadline is None:
+                    deadline = time.monotonic() + LAST_WORDS_S
+                # A victim gives way to whoever failed on its own account.
+                if key.data.failed and (first is None or (first.victim and not key.data.victim)):
+                    first = key.data
+    return first
+
+
+def _hear(rank: _Rank) -> bool:
+    """Take what `rank` says; True if that was its end."""
+    try:
+        _, rank.report = rank.channel.receive()
+        return False
+    except HungUp:
+        # Its descriptor is closed when it ends, so there is next to nothing to wait for.
+        rank.status = rank.process.wait(REPORT_S)
+        return True
+
+
+def _port_was_taken(failed: _Rank) -> bool:
+    return failed.rank == 0 and failed.report is not None and os.strerror(errno.EADDRINUSE) in failed.report.cause
+
+
+def _explain(failed: _Rank, script: Script) -> int:
+    """Say once what went wrong; returns the exit code."""
+    report, status = failed.report, failed.status
+    if report is not None:
+        text = str(report.victim) if report.victim is not None else report.traceback.rstrip()
+        print(f"{text}\nripieno: rank {failed.rank} of {script.target} failed: {report.cause}", file=sys.stderr)
+        return status if status is not None and status > 0 else 1
+    assert status, "a rank that failed without a report has ended with a status"
+    print(f"ripieno: rank {failed.rank} of {script.target} failed: {process.ending(status)}", file=sys.stderr)
+    return status if status > 0 else 128 - status

@@ -1,0 +1,71 @@
+"""One rank of ``ripieno run``: ``python -m ripieno.launch.script <descriptor> <launcher> file|module <target> [args]``.
+
+Runs the target as ``__main__``. An exception that leaves it is told to the other ranks and to the launcher, which
+prints the first rank's own; printing it here would bury it among those of all who heard of it.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import socket
+import sys
+from types import TracebackType
+
+from ripieno.launch import environment, process
+from ripieno.launch.channel import Channel, HungUp, inherited
+from ripieno.launch.report import Report
+
+
+def main(fd: int, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
+    """Run `target`, reporting a failure over descriptor `fd`."""
+    process.ignore_interrupts()
+    process.die_with(launcher_pid)
+    channel = inherited(fd)
+    sys.argv = [target, *arguments]
+    try:
+        if kind == "module":
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
+            runpy.run_path(target, run_name="__main__")
+    except SystemExit as error:
+        if error.code:
+            _abort(Report.of(error, *_whoami()))
+        raise
+    except BaseException as error:
+        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
+        _abort(report)
+        _tell(channel, report)
+        sys.exit(1)
+
+
+def _whoami() -> tuple[int, str]:
+    return int(os.environ["RANK"]), socket.gethostname()
+
+
+def _abort(report: Report) -> None:
+    comm = environment.current()
+    if comm is not None and report.victim is None:
+        comm.abort(report.cause, report.traceback)
+
+
+def _tell(channel: Channel, report: Report) -> None:
+    sys.stdout.flush()
+    try:
+        channel.send("error", report)
+    except HungUp:
+        print(report.traceback, file=sys.stderr)
+
+
+def _from_target(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that belongs to the script, without this module and `runpy`."""
+    inner = trace
+    while inner is not None and any(inner.tb_frame.f_globals is each for each in (globals(), vars(runpy))):
+        inner = inner.tb_next
+    return inner or trace
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])
