@@ -153,7 +153,7 @@ impl Idle {
     /// Lets time pass; whether this rank has slept.
     fn wait(&mut self, run: &mut run::Run, wants: &mut Vec<Want>, peers: &mut Vec<usize>) -> Result<bool, RunError> {
         self.rounds += 1;
-        if self.rounds % Self::ROUNDS_PER_LOOK != 0 {
+        if !self.rounds.is_multiple_of(Self::ROUNDS_PER_LOOK) {
             std::hint::spin_loop();
             return Ok(false);
         }
