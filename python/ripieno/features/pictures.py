@@ -33,8 +33,6 @@ DEMO_FILES = {
         "coins.png",
         "grass.png",
         "gravel.png",
-        "hubble_deep_field.jpg",
-        "moon.png",
         "motorcycle_left.png",
         "rocket.jpg",
     ),

@@ -1,0 +1,153 @@
+"""Charts as SVG text that takes its colours and its font from the page around it, light or dark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from ripieno.algorithms.clock import Iteration
+
+#: Colours that stand in for the page's while matplotlib draws; each becomes a CSS variable.
+INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
+VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second"}
+
+WIDTH_INCHES = 9.0
+PANEL_LIMIT = 8
+BAR_LIMIT = 80
+STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "ripieno",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.titlesize": 10,
+    "axes.titlecolor": MUTED,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "ytick.major.size": 0,
+}
+
+
+def inertia_chart(iterations: Sequence[Iteration]) -> str:
+    """Inertia, and the squared shift of the centroids on a logarithmic scale, over the iterations."""
+    numbers = np.arange(1, len(iterations) + 1)
+    inertia = [each.inertia for each in iterations]
+    # A run that ends because no label changes ends without a shift, which has no logarithm.
+    moved = [each.moved or np.nan for each in iterations]
+    line = {"linewidth": 2, "marker": "o" if len(numbers) <= BAR_LIMIT else "", "markersize": 3.5}
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        left.plot(numbers, inertia, color=FIRST, **line)
+        left.set_title("inertia")
+        left.yaxis.set_major_formatter(FuncFormatter(_short))
+        right.plot(numbers, moved, color=FIRST, **line)
+        right.set_title("squared shift of the centroids")
+        right.set_yscale("log")
+        for axes in (left, right):
+            axes.margins(y=0.12)
+            axes.set_xlim(0.5, len(numbers) + 0.5)
+            _label(axes, "iteration", "")
+        first, last = inertia[0], inertia[-1]
+        return _svg(figure, "inertia", f"Inertia falls from {first:.6g} to {last:.6g} in {len(inertia)} iterations.")
+
+
+def time_chart(iterations: Sequence[Iteration]) -> str:
+    """Compute and communication seconds of each iteration, stacked, one panel per rank."""
+    compute = np.array([each.compute_s for each in iterations])
+    communication = np.array([each.communication_s for each in iterations])
+    # Of many ranks the slowest computers are the ones that the others wait for.
+    ranks = np.sort(np.argsort(-compute.sum(axis=0), kind="stable")[:PANEL_LIMIT])
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 0.7 + 1.25 * len(ranks)), layout="constrained")
+        panels = figure.subplots(len(ranks), sharex=True, sharey=True, squeeze=False)[:, 0]
+        for axes, rank in zip(panels, ranks, strict=True):
+            _stack(axes, compute[:, rank], communication[:, rank])
+            axes.set_title(f"rank {rank}")
+            axes.yaxis.set_major_locator(MaxNLocator(3))
+        _label(panels[-1], "iteration", "")
+        figure.supylabel("seconds", fontsize=10, color=MUTED)
+        share = communication.sum() / max(compute.sum() + communication.sum(), 1e-12)
+        return _svg(
+            figure, "time", f"Seconds per iteration and rank; {share:.1%} of all time is communication and waiting."
+        )
+
+
+def size_chart(sizes: NDArray[np.int64]) -> str:
+    """Rows of each cluster, largest first."""
+    ordered = np.sort(sizes)[::-1]
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
+        axes = figure.subplots()
+        edges = np.arange(len(ordered) + 1) + 0.5
+        axes.stairs(ordered, edges, fill=True, color=FIRST, linewidth=0)
+        axes.axhline(ordered.mean(), color=SECOND, linewidth=1.5, linestyle="--")
+        axes.set_xlim(edges[0], edges[-1])
+        axes.set_ylim(0, max(ordered[0], 1) * 1.08)
+        axes.yaxis.set_major_formatter(FuncFormatter(_short))
+        _label(axes, "cluster, largest first", "rows")
+        return _svg(
+            figure,
+            "sizes",
+            f"The largest of {len(ordered)} clusters has {ordered[0]} rows, the median one {np.median(ordered):.0f}.",
+        )
+
+
+def _stack(axes: Axes, lower: NDArray[np.float64], upper: NDArray[np.float64]) -> None:
+    edges = np.arange(len(lower) + 1) + 0.5
+    if len(lower) > BAR_LIMIT:
+        axes.stairs(lower + upper, edges, fill=True, color=SECOND)
+        axes.stairs(lower, edges, fill=True, color=FIRST)
+    else:
+        numbers = edges[:-1] + 0.5
+        axes.bar(numbers, lower, width=0.72, color=FIRST)
+        axes.bar(numbers, upper, width=0.72, bottom=lower, color=SECOND)
+    axes.set_xlim(edges[0], edges[-1])
+
+
+def _label(axes: Axes, x: str, y: str) -> None:
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1))
+
+
+def _short(value: float, _: object) -> str:
+    for limit, suffix in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if abs(value) >= limit:
+            return f"{value / (limit if suffix != ' k' else 1e3):g}{suffix}"
+    return f"{value:g}"
+
+
+def _svg(figure: Figure, name: str, description: str) -> str:
+    out = io.StringIO()
+    figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
+    svg = out.getvalue()
+    svg = svg[svg.index("<svg") :]
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var({variable})")
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
+    size = re.search(r'viewBox="[^"]*"', svg).group()
+    return re.sub(r"<svg[^>]*>", f'<svg {size} role="img" aria-label="{description}">', svg, count=1)
