@@ -122,9 +122,8 @@ impl Config {
 
     /// The first setting that cannot be right, as an error.
     pub fn check(&self) -> Result<(), NetError> {
-        let wrong = |name, value: String, expected: &str| {
-            Err(NetError::Config { name, value, expected: expected.to_string() })
-        };
+        let wrong =
+            |name, value: String, expected: &str| Err(NetError::Config { name, value, expected: expected.to_string() });
         if self.world_size == 0 || self.world_size > MAX_WORLD_SIZE {
             return wrong("world_size", self.world_size.to_string(), "1 to 1000000");
         }

@@ -1,20 +1,171 @@
 //! The endpoint of a rank: its links, its place in the membership, its way out.
+//!
+//! Meeting takes one exchange of strings and one connection per rank, to rank 0. Links are opened when a plan first
+//! needs them: of a pair of ranks the lower one connects, on a thread of its own, so that nobody waits for it.
 
-use crate::config::Config;
+mod describe;
+mod fabric;
+mod open;
+
+pub use describe::{Description, LinkDescription, LinkKind};
+
+use crate::auth::Purpose;
+use crate::card::{Card, check_addresses};
+use crate::config::{Config, Links};
 use crate::error::NetError;
 use crate::exchange::Exchange;
+use crate::host::core_count;
+use crate::links::{Doorbell, RingLink, TcpLink};
+use crate::listen::Doors;
+use crate::monitor::{Monitor, Setup, Shared};
+use crate::reach::Reach;
+use crate::stream::Stream;
+use open::{Delivery, Opener};
+use ripieno_run::Failure;
+use ripieno_run::membership::{Membership, Request, Timing};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-/// A rank among the others: a [`ripieno_run::Fabric`] over threads' rings, shared memory and TCP.
+/// How often the exchange is asked for losses while ranks connect.
+const LOSS_CHECK: Duration = Duration::from_millis(100);
+/// What a rank that failed to meet gives the others to hear why.
+const FAREWELL: Duration = Duration::from_millis(1000);
+
+/// A rank among the others: a [`ripieno_run::Fabric`] over shared memory and TCP.
 pub struct Endpoint {
     config: Config,
+    cards: Arc<Vec<Card>>,
+    shared: Arc<Shared>,
+    doorbell: Doorbell,
+    slots: Vec<Slot>,
+    opener: Opener,
+    deliveries: Receiver<Delivery>,
+    monitor: Option<JoinHandle<()>>,
+    /// What was tried in vain for a peer's link.
+    notes: Vec<(usize, String)>,
+    has_core_per_rank: bool,
+}
+
+/// Where the link to a peer stands.
+enum Slot {
+    Unasked,
+    Opening,
+    Ring(RingLink),
+    Tcp(TcpLink),
+    Broken(String),
+}
+
+/// Reports and hears of failures from any thread, e.g. a signal handler's.
+#[derive(Clone)]
+pub struct Alarm {
+    shared: Arc<Shared>,
 }
 
 impl Endpoint {
     /// Meets the other ranks; returns when all of them have come.
     pub fn meet(config: Config, exchange: &mut dyn Exchange) -> Result<Endpoint, NetError> {
         config.check()?;
-        exchange.exchange("")?;
-        Ok(Endpoint { config })
+        let started = Instant::now();
+        let deadline = started + config.rendezvous_timeout;
+        let doors = Doors::open(&config)?;
+        let own = Card::new(&config, &doors)?;
+        let strings = exchange.exchange(&own.encode())?;
+        let cards = Card::read_all(&config, &strings)?;
+        check_addresses(&config, &cards)?;
+        check_links(&config, &cards)?;
+
+        let nonce = cards[0].job_nonce();
+        let reach = Reach::new(&config, own.clone(), nonce);
+        let hub = match config.rank {
+            0 => None,
+            _ => Some(call_hub(&reach, &cards[0], exchange, deadline)?),
+        };
+        let mut endpoint = Endpoint::start(config, cards, doors, reach, hub)?;
+        match endpoint.wait_for_all(exchange, deadline) {
+            Ok(()) => Ok(endpoint),
+            Err(error) => {
+                endpoint.config.linger = FAREWELL;
+                endpoint.close();
+                Err(error)
+            }
+        }
+    }
+
+    fn start(
+        config: Config,
+        cards: Vec<Card>,
+        doors: Doors,
+        reach: Reach,
+        hub: Option<Stream>,
+    ) -> Result<Endpoint, NetError> {
+        let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
+        let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
+        let (shared, requests) = Shared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
+        let shared = Arc::new(shared);
+        let timing = Timing { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
+        let hosts = cards.iter().map(|card| card.host.clone()).collect();
+        let (sender, deliveries) = channel();
+        let opener = Opener::new(reach, doorbell.bell(), sender);
+        let acceptor = opener.clone();
+        let setup = Setup {
+            shared: shared.clone(),
+            requests,
+            machine: Membership::new(config.rank, hosts, timing, shared.now()),
+            doors,
+            own: cards[config.rank].clone(),
+            token: config.token.clone(),
+            nonce: cards[0].job_nonce(),
+            hub,
+            linger: config.linger,
+            take_link: Box::new(move |peer, stream| acceptor.accept(peer, stream)),
+        };
+        let monitor = Monitor::new(setup).map_err(os("set up the monitor"))?;
+        let thread = std::thread::Builder::new().name("ripieno-monitor".to_string());
+        let monitor = thread.spawn(|| monitor.run()).map_err(os("start the monitor thread"))?;
+        if config.world_size == 1 {
+            shared.update(|status| status.complete = true);
+        }
+        let own_identity = &cards[config.rank].identity;
+        let neighbours = cards.iter().filter(|card| card.identity.shares_cores(own_identity)).count();
+        Ok(Endpoint {
+            slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
+            config,
+            cards: Arc::new(cards),
+            shared,
+            doorbell,
+            opener,
+            deliveries,
+            monitor: Some(monitor),
+            notes: vec![],
+            has_core_per_rank: neighbours <= core_count(),
+        })
+    }
+
+    fn wait_for_all(&self, exchange: &mut dyn Exchange, deadline: Instant) -> Result<(), NetError> {
+        let started = Instant::now();
+        loop {
+            let status = self.shared.wait(LOSS_CHECK, |status| status.complete || status.failure.is_some());
+            if let Some(failure) = status.failure {
+                return Err(failure.into());
+            }
+            if status.complete {
+                return Ok(());
+            }
+            if let Some(loss) = exchange.lost() {
+                self.shared.request(Request::Report(loss));
+            }
+            // The hub's own deadline comes first, and its verdict names who is missing.
+            if Instant::now() > deadline + FAREWELL {
+                return Err(NetError::Missing {
+                    rank: self.config.rank,
+                    missing: vec![],
+                    cause: "rank 0 did not say that all have come".to_string(),
+                    elapsed_ms: started.elapsed().as_millis() as u64,
+                });
+            }
+        }
     }
 
     /// How this rank is set up.
@@ -22,6 +173,69 @@ impl Endpoint {
         &self.config
     }
 
+    /// The host name of a rank.
+    pub fn host(&self, rank: usize) -> &str {
+        &self.cards[rank].host
+    }
+
+    /// A handle that reports and hears of failures from any thread.
+    pub fn alarm(&self) -> Alarm {
+        Alarm { shared: self.shared.clone() }
+    }
+
     /// Leaves the job in good order. Rank 0 stays for up to [`Config::linger`] to watch over ranks that still work.
-    pub fn close(&mut self) {}
+    pub fn close(&mut self) {
+        let Some(monitor) = self.monitor.take() else { return };
+        self.shared.request(Request::Leave);
+        // The monitor's end is bounded by itself; a panic of it has become the job's failure.
+        let _ = monitor.join();
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let (rank, host) = (self.config.rank, self.host(self.config.rank).to_string());
+            let cause = "its program panicked".to_string();
+            self.shared.request(Request::Report(Failure::RankFailed { rank, host, cause, traceback: String::new() }));
+        }
+        self.close();
+    }
+}
+
+impl Alarm {
+    /// Reports a failure to the job.
+    pub fn report(&self, failure: Failure) {
+        self.shared.request(Request::Report(failure));
+    }
+
+    /// How the job has failed.
+    pub fn failure(&self) -> Option<Failure> {
+        self.shared.status().failure
+    }
+
+    /// Waits for the job to fail, at most for `timeout`.
+    pub fn wait(&self, timeout: Duration) -> Option<Failure> {
+        self.shared.wait(timeout, |status| status.failure.is_some() || status.over).failure
+    }
+}
+
+fn check_links(config: &Config, cards: &[Card]) -> Result<(), NetError> {
+    let own = &cards[config.rank].identity;
+    match cards.iter().find(|card| card.identity != *own) {
+        Some(other) if config.links == Links::SharedMemory => Err(NetError::Config {
+            name: "links",
+            value: "shared-memory".to_string(),
+            expected: format!("all ranks on one host, but rank {} is on host {}", other.rank, other.host),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Connects to rank 0; if that fails because a rank has died, says which.
+fn call_hub(reach: &Reach, hub: &Card, exchange: &mut dyn Exchange, deadline: Instant) -> Result<Stream, NetError> {
+    match reach.reach(hub, Purpose::Control, deadline) {
+        Ok(reached) => Ok(reached.stream),
+        Err(error) => Err(exchange.lost().map_or(error, NetError::Failed)),
+    }
 }

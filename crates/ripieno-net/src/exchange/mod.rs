@@ -3,6 +3,10 @@
 //! That is all that a launcher or an engine supplies. A closure is an exchange, so an engine's own allgather needs no
 //! type of its own. Here are the suppliers that need no engine: threads, a TCP store, a shared directory.
 
+mod threads;
+
+pub use threads::ThreadExchange;
+
 use crate::error::NetError;
 use ripieno_run::Failure;
 

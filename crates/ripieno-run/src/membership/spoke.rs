@@ -14,7 +14,8 @@ enum Bond {
     Held,
     /// The hub has left in good order but still watches.
     Lingering,
-    /// The hub is gone in good order: nobody watches any more, and a closed link is all that tells of a death.
+    /// The hub is gone in good order, or this rank is: nobody watches any more, and a closed link is all that tells of a
+    /// death.
     Alone,
 }
 
@@ -100,6 +101,8 @@ impl Spoke {
             }
             (Request::Stalled { .. }, true) => vec![],
             (Request::Leave, false) => {
+                // From here on it is the hub's part to hang up.
+                self.bond = Bond::Alone;
                 let goodbye = Message::Goodbye { last: history.last().map(WireHeader) };
                 vec![Output::Send { to: HUB, message: goodbye }, Output::Finished]
             }

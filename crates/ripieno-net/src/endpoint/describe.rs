@@ -1,0 +1,88 @@
+//! What an endpoint is made of, for people: which link goes where, and what was tried in vain.
+
+use super::{Endpoint, Slot};
+use crate::config::Links;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// What an endpoint is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Description {
+    /// The rank.
+    pub rank: usize,
+    /// How many ranks there are.
+    pub world_size: usize,
+    /// Its host.
+    pub host: String,
+    /// The port it listens on.
+    pub port: u16,
+    /// The addresses it offers to other hosts.
+    pub addresses: Vec<IpAddr>,
+    /// The links asked for.
+    pub links: Links,
+    /// The link to each other rank.
+    pub peers: Vec<LinkDescription>,
+}
+
+/// The link to one peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkDescription {
+    /// The peer.
+    pub peer: usize,
+    /// Its host.
+    pub host: String,
+    /// What carries the bytes.
+    pub kind: LinkKind,
+    /// What was tried in vain, and why.
+    pub notes: Vec<String>,
+}
+
+/// What carries the bytes of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkKind {
+    /// Nothing has needed it yet, or it is being opened.
+    NotOpen,
+    /// Memory of the host.
+    SharedMemory,
+    /// A TCP connection.
+    Tcp,
+    /// It could not be opened.
+    Broken,
+}
+
+impl Endpoint {
+    /// What this endpoint is made of.
+    pub fn describe(&self) -> Description {
+        let own = &self.cards[self.config.rank];
+        let peers = (0..self.config.world_size).filter(|peer| *peer != self.config.rank);
+        Description {
+            rank: own.rank,
+            world_size: own.world_size,
+            host: own.host.clone(),
+            port: own.port,
+            addresses: own.addresses.clone(),
+            links: self.config.links,
+            peers: peers.map(|peer| self.describe_link(peer)).collect(),
+        }
+    }
+
+    fn describe_link(&self, peer: usize) -> LinkDescription {
+        let (own, card) = (&self.cards[self.config.rank], &self.cards[peer]);
+        let mut notes: Vec<String> =
+            self.notes.iter().filter(|(about, _)| *about == peer).map(|(_, note)| note.clone()).collect();
+        if own.identity.shares_cores(&card.identity) && own.identity != card.identity {
+            notes.push("same machine, but another network namespace or user, so no shared memory".to_string());
+        }
+        let kind = match &self.slots[peer] {
+            Slot::Unasked | Slot::Opening => LinkKind::NotOpen,
+            Slot::Ring(_) => LinkKind::SharedMemory,
+            Slot::Tcp(_) => LinkKind::Tcp,
+            Slot::Broken(cause) => {
+                notes.push(cause.clone());
+                LinkKind::Broken
+            }
+        };
+        LinkDescription { peer, host: card.host.clone(), kind, notes }
+    }
+}

@@ -1,0 +1,106 @@
+//! The endpoint as the executor sees it.
+
+use super::{Endpoint, Slot};
+use crate::links::Watch;
+use ripieno_run::membership::Request;
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Want};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long a rank whose link closed waits for the job's verdict.
+const VERDICT_TIMEOUT: Duration = Duration::from_millis(1500);
+
+impl Fabric for Endpoint {
+    fn rank(&self) -> usize {
+        self.config.rank
+    }
+
+    fn world_size(&self) -> usize {
+        self.config.world_size
+    }
+
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        if !self.slots[peer].is_open() {
+            self.take_deliveries();
+        }
+        if matches!(self.slots[peer], Slot::Unasked) {
+            self.open_link(peer);
+        }
+        match &mut self.slots[peer] {
+            Slot::Ring(link) => Ok(Some(link)),
+            Slot::Tcp(link) => Ok(Some(link)),
+            Slot::Unasked | Slot::Opening => Ok(None),
+            Slot::Broken(cause) => Err(LinkError::Closed { cause: cause.clone() }),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.shared.has_failed()
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.shared.status().failure
+    }
+
+    fn report(&mut self, failure: Failure) {
+        self.shared.request(Request::Report(failure));
+    }
+
+    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+        self.shared.request(Request::Suspect { peer, cause: cause.to_string() });
+        let status = self.shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
+        status.failure.unwrap_or_else(|| {
+            let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
+            let host = self.host(peer).to_string();
+            let failure = Failure::RankFailed { rank: peer, host, cause, traceback: String::new() };
+            self.shared.fail(failure.clone());
+            failure
+        })
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.now()
+    }
+
+    fn yield_now(&self) {
+        std::thread::yield_now();
+    }
+
+    fn has_core_per_rank(&self) -> bool {
+        self.has_core_per_rank
+    }
+
+    fn enter(&mut self, header: Header) {
+        self.shared.history().enter(header);
+    }
+
+    fn stalled(&mut self, header: Header, peers: &[usize]) {
+        self.shared.request(Request::Stalled { header, peers: peers.to_vec() });
+    }
+
+    fn prepare_park(&mut self) {
+        self.doorbell.prepare();
+    }
+
+    fn park(&mut self, wants: &[Want], timeout: Duration) {
+        let watches: Vec<Watch<'_>> = wants
+            .iter()
+            .filter_map(|want| match &self.slots[want.peer] {
+                Slot::Tcp(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
+                _ => None,
+            })
+            .collect();
+        // A sleep that fails is one that ends at once; the caller looks again.
+        let _ = self.doorbell.wait(&watches, timeout);
+    }
+
+    fn cancel_park(&mut self) {
+        self.doorbell.cancel();
+    }
+}
+
+impl Slot {
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Slot::Ring(_) | Slot::Tcp(_))
+    }
+}

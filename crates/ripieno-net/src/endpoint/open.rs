@@ -1,0 +1,157 @@
+//! Opening links: the lower rank of a pair connects, the higher one accepts; both on short-lived threads.
+
+use super::{Endpoint, Slot};
+use crate::auth::Purpose;
+use crate::card::Card;
+use crate::config::Links;
+use crate::error::{Address, NetError};
+use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
+use crate::reach::{Reach, Reached};
+use crate::stream::Stream;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// How long a link may take to open.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long the two ends may take to agree on memory, once connected and authenticated.
+const AGREE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A link that stands, and where.
+pub(super) struct Opened {
+    pub link: Slot,
+    /// What was tried in vain before, for the description.
+    pub notes: Vec<String>,
+}
+
+/// The outcome of opening the link to `peer`.
+pub(super) struct Delivery {
+    pub peer: usize,
+    pub outcome: Result<Opened, String>,
+}
+
+/// What the threads that open links need.
+#[derive(Clone)]
+pub(super) struct Opener {
+    reach: Arc<Reach>,
+    bell: Bell,
+    deliveries: Sender<Delivery>,
+}
+
+impl Opener {
+    pub fn new(reach: Reach, bell: Bell, deliveries: Sender<Delivery>) -> Opener {
+        Opener { reach: Arc::new(reach), bell, deliveries }
+    }
+
+    /// Connects to a higher rank.
+    pub fn connect(&self, card: Card) {
+        self.deliver(card.rank, move |opener| opener.connected(&card));
+    }
+
+    /// Takes the authenticated connection of a lower rank.
+    pub fn accept(&self, peer: usize, stream: Stream) {
+        self.deliver(peer, move |opener| opener.accepted(stream));
+    }
+
+    /// Opens on a thread of its own, then wakes the rank.
+    fn deliver(&self, peer: usize, open: impl FnOnce(&Opener) -> Result<Opened, String> + Send + 'static) {
+        let opener = self.clone();
+        let thread = std::thread::Builder::new().name("ripieno-open".to_string());
+        let spawned = thread.spawn(move || opener.hand_over(Delivery { peer, outcome: open(&opener) }));
+        if let Err(error) = spawned {
+            self.hand_over(Delivery { peer, outcome: Err(format!("no thread to open it: {error}")) });
+        }
+    }
+
+    fn hand_over(&self, delivery: Delivery) {
+        // A rank that has left takes no links.
+        let _ = self.deliveries.send(delivery);
+        self.bell.ring();
+    }
+
+    fn connected(&self, card: &Card) -> Result<Opened, String> {
+        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let reached = self.reach.reach(card, Purpose::Data, deadline).map_err(|error| error.to_string())?;
+        let mut notes = notes(&reached);
+        let failed = match reached.stream {
+            Stream::Unix(socket) => {
+                let stream = Stream::Unix(socket);
+                match self.share(&stream, |socket, bell| shared_memory::connect(socket, bell, DEFAULT_CAPACITY_BYTES)) {
+                    Ok(ring) => return Ok(Opened { link: Slot::Ring(ring), notes }),
+                    Err(error) => error,
+                }
+            }
+            stream => return tcp(stream).map(|link| Opened { link, notes }),
+        };
+        notes.push(format!("shared memory cannot be had ({failed})"));
+        if self.reach.links == Links::SharedMemory {
+            return Err(notes.join("; "));
+        }
+        let by_tcp = |error: NetError| format!("{}; {error}", notes.join("; "));
+        let reached = self.reach.reach_by_tcp(card, Purpose::Data, deadline).map_err(by_tcp)?;
+        tcp(reached.stream).map(|link| Opened { link, notes })
+    }
+
+    fn accepted(&self, stream: Stream) -> Result<Opened, String> {
+        let link = match stream {
+            Stream::Tcp(_) => tcp(stream)?,
+            Stream::Unix(_) => {
+                let ring = self.share(&stream, shared_memory::accept);
+                Slot::Ring(ring.map_err(|error| format!("shared memory cannot be had ({error})"))?)
+            }
+        };
+        Ok(Opened { link, notes: vec![] })
+    }
+
+    fn share(
+        &self,
+        stream: &Stream,
+        agree: impl FnOnce(&std::os::unix::net::UnixStream, &Bell) -> io::Result<RingLink>,
+    ) -> io::Result<RingLink> {
+        stream.set_nonblocking(false)?;
+        stream.set_timeout(AGREE_TIMEOUT)?;
+        match stream {
+            Stream::Unix(socket) => agree(socket, &self.bell),
+            Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+fn tcp(stream: Stream) -> Result<Slot, String> {
+    match stream {
+        Stream::Tcp(stream) => TcpLink::new(stream).map(Slot::Tcp).map_err(|error| error.to_string()),
+        Stream::Unix(_) => Err("a Unix socket carries no link of its own".to_string()),
+    }
+}
+
+/// What a connection to a peer of this host tells by not being the first that was tried.
+fn notes(reached: &Reached) -> Vec<String> {
+    let unix = reached.failed.iter().filter(|attempt| matches!(attempt.address, Address::Unix(_)));
+    unix.map(|attempt| format!("{} could not be reached ({})", attempt.address, attempt.cause)).collect()
+}
+
+impl Endpoint {
+    /// Starts to open the link to `peer`, or waits for it to do so.
+    pub(super) fn open_link(&mut self, peer: usize) {
+        self.slots[peer] = Slot::Opening;
+        if self.config.rank < peer {
+            self.opener.connect(self.cards[peer].clone());
+        }
+    }
+
+    /// Takes the links that have opened since.
+    pub(super) fn take_deliveries(&mut self) {
+        while let Ok(Delivery { peer, outcome }) = self.deliveries.try_recv() {
+            match outcome {
+                Ok(opened) => {
+                    self.slots[peer] = opened.link;
+                    self.notes.extend(opened.notes.into_iter().map(|note| (peer, note)));
+                }
+                // An acceptor's failed try is followed by the connector's next.
+                Err(cause) if peer < self.config.rank => self.notes.push((peer, cause)),
+                Err(cause) => self.slots[peer] = Slot::Broken(cause),
+            }
+        }
+    }
+}

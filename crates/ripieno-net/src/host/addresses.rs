@@ -1,0 +1,114 @@
+//! The addresses under which peers may reach this host, and those under which they cannot, with the reason.
+
+use if_addrs::{IfOperStatus, Interface};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs};
+
+/// The addresses of a host, sorted by what they are good for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// Other hosts may reach these.
+    pub usable: Vec<IpAddr>,
+    /// Only this host reaches these.
+    pub loopback: Vec<IpAddr>,
+    /// Nobody is offered these.
+    pub rejected: Vec<Rejected>,
+}
+
+/// An address that is not offered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rejected {
+    /// The address.
+    pub address: IpAddr,
+    /// The interface or host name it belongs to.
+    pub owner: String,
+    /// Why it is not offered.
+    pub cause: String,
+}
+
+impl Addresses {
+    /// The addresses of all interfaces.
+    pub fn of_interfaces() -> io::Result<Addresses> {
+        let mut addresses = Addresses::default();
+        for interface in if_addrs::get_if_addrs()? {
+            let down = is_down(&interface).then_some("the interface is down");
+            addresses.sort_in(interface.ip(), &interface.name, down);
+        }
+        Ok(addresses)
+    }
+
+    /// The addresses that a host name or a literal address stands for.
+    pub fn of_name(name: &str) -> io::Result<Addresses> {
+        let mut addresses = Addresses::default();
+        for address in (name, 0).to_socket_addrs()? {
+            addresses.sort_in(address.ip(), name, None);
+        }
+        Ok(addresses)
+    }
+
+    fn sort_in(&mut self, address: IpAddr, owner: &str, down: Option<&str>) {
+        let cause = down.or_else(|| unusable(address));
+        let known = self.usable.contains(&address) || self.loopback.contains(&address);
+        match cause {
+            Some(cause) => {
+                self.rejected.push(Rejected { address, owner: owner.to_string(), cause: cause.to_string() });
+            }
+            None if known => {}
+            None if address.is_loopback() => self.loopback.push(address),
+            None => self.usable.push(address),
+        }
+    }
+
+    /// Every address and why other hosts cannot use it, as one sentence.
+    pub fn explain(&self) -> String {
+        let loopback =
+            self.loopback.iter().map(|address| format!("{address} is loopback, which only this host reaches"));
+        let rejected = self.rejected.iter().map(|it| format!("{} of {}: {}", it.address, it.owner, it.cause));
+        let all: Vec<String> = loopback.chain(rejected).collect();
+        if all.is_empty() { "it has no addresses".to_string() } else { all.join("; ") }
+    }
+}
+
+fn unusable(address: IpAddr) -> Option<&'static str> {
+    let link_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    if link_local {
+        return Some("link-local, which means nothing without its interface");
+    }
+    (address.is_unspecified() || address.is_multicast()).then_some("not the address of a host")
+}
+
+// Loopback and tunnels report an unknown state while they work.
+fn is_down(interface: &Interface) -> bool {
+    use IfOperStatus::{Down, LowerLayerDown, NotPresent};
+    !interface.is_loopback() && matches!(interface.oper_status, Down | LowerLayerDown | NotPresent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_and_link_local_are_not_offered_to_other_hosts() {
+        let mut addresses = Addresses::default();
+        for text in ["127.0.0.1", "::1", "169.254.3.4", "fe80::1", "10.0.0.7", "fd00::7"] {
+            addresses.sort_in(text.parse().unwrap(), "eth0", None);
+        }
+        addresses.sort_in("10.9.9.9".parse().unwrap(), "eth1", Some("the interface is down"));
+        assert_eq!(addresses.usable, ["10.0.0.7", "fd00::7"].map(|text| text.parse::<IpAddr>().unwrap()));
+        let told = addresses.explain();
+        for text in ["127.0.0.1 is loopback", "fe80::1 of eth0: link-local", "10.9.9.9 of eth1: the interface is down"]
+        {
+            assert!(told.contains(text), "{told}");
+        }
+    }
+
+    #[test]
+    fn this_host_has_a_loopback_address() {
+        assert!(!Addresses::of_interfaces().unwrap().loopback.is_empty());
+        assert!(Addresses::of_name("localhost").unwrap().usable.is_empty());
+    }
+}

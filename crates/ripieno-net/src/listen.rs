@@ -1,0 +1,120 @@
+//! The two doors of a worker: one TCP port for all purposes, one abstract Unix socket for peers of the same host.
+
+use crate::config::{Config, Ports, fill_random};
+use crate::error::NetError;
+use crate::host::{Addresses, host_name};
+use crate::stream::Stream;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::UnixListener;
+
+const BACKLOG: i32 = 1024;
+
+/// Both listeners of a worker, non-blocking, and what peers must know of them.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    pub tcp: TcpListener,
+    pub port: u16,
+    /// `None` where Unix sockets cannot be had.
+    pub unix: Option<(UnixListener, String)>,
+    pub addresses: Addresses,
+}
+
+impl Doors {
+    pub fn open(config: &Config) -> Result<Doors, NetError> {
+        let (listener, addresses) = match &config.host {
+            Some(host) => on_host(config, host)?,
+            None => everywhere(config)?,
+        };
+        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
+        listener.set_nonblocking(true).map_err(os("listen"))?;
+        let port = listener.local_addr().map_err(os("listen"))?.port();
+        Ok(Doors { tcp: listener, port, unix: unix()?, addresses })
+    }
+
+    /// The next connection at either door; `None` when there is none now.
+    pub fn accept(&self) -> io::Result<Option<Stream>> {
+        let accepted = match self.tcp.accept() {
+            Ok((stream, _)) => stream.set_nodelay(true).map(|()| Stream::Tcp(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => match &self.unix {
+                Some((listener, _)) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+                None => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        match accepted {
+            Ok(stream) => Ok(Some(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn everywhere(config: &Config) -> Result<(TcpListener, Addresses), NetError> {
+    let addresses = Addresses::of_interfaces().map_err(|error| NetError::Address {
+        rank: config.rank,
+        host: host_name(),
+        cause: error.to_string(),
+    })?;
+    // One dual-stack socket serves both families; a kernel without IPv6 has only the other.
+    let any = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+    let listener = bind_first(&any, config.ports).map_err(|error| bind_error(config, "*", error))?;
+    Ok((listener, addresses))
+}
+
+fn on_host(config: &Config, host: &str) -> Result<(TcpListener, Addresses), NetError> {
+    let address_error = |cause| NetError::Address { rank: config.rank, host: host.to_string(), cause };
+    let mut addresses = Addresses::of_name(host).map_err(|error| address_error(error.to_string()))?;
+    let candidates: Vec<IpAddr> = addresses.usable.iter().chain(&addresses.loopback).copied().collect();
+    if candidates.is_empty() {
+        return Err(address_error(addresses.explain()));
+    }
+    let listener = bind_first(&candidates, config.ports).map_err(|error| bind_error(config, host, error))?;
+    let bound = listener.local_addr().map_err(|error| bind_error(config, host, error))?.ip();
+    addresses.usable.retain(|address| *address == bound);
+    addresses.loopback.retain(|address| *address == bound);
+    Ok((listener, addresses))
+}
+
+fn bind_error(config: &Config, host: &str, error: io::Error) -> NetError {
+    let (rank, host, ports) = (config.rank, host.to_string(), config.ports.to_string());
+    NetError::Bind { rank, host, ports, cause: error.to_string() }
+}
+
+/// Listens on the first address and port that can be had.
+pub(crate) fn bind_first(addresses: &[IpAddr], ports: Ports) -> io::Result<TcpListener> {
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for &address in addresses {
+        for port in ports.first..=ports.last {
+            match bind(SocketAddr::new(address, port)) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => last = error,
+            }
+        }
+    }
+    Err(last)
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(!address.ip().is_unspecified())?;
+    }
+    // A port whose old connections are still fading is free.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+fn unix() -> Result<Option<(UnixListener, String)>, NetError> {
+    let mut suffix = [0; 16];
+    fill_random(&mut suffix)?;
+    let name = format!("ripieno-{}", suffix.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let listener = std::os::unix::net::SocketAddr::from_abstract_name(&name)
+        .and_then(|address| UnixListener::bind_addr(&address))
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    Ok(listener.ok().map(|listener| (listener, name)))
+}

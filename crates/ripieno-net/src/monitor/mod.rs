@@ -1,0 +1,377 @@
+//! The monitor: one thread per rank that answers the doors, runs the membership protocol and sleeps otherwise.
+//!
+//! Everything it waits for is in one epoll set; it has no clock but the machine's next tick. Program threads talk to it
+//! through [`Shared`].
+
+mod shared;
+mod wire;
+
+pub(crate) use shared::{Shared, lock};
+
+use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal, Visitor};
+use crate::card::Card;
+use crate::config::Token;
+use crate::listen::Doors;
+use crate::reach::judge;
+use crate::stream::Stream;
+use ripieno_run::Failure;
+use ripieno_run::membership::{Event, Membership, Output, Request};
+use rustix::event::{Timespec, epoll};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+use wire::Wire;
+
+/// A visitor that has not proved itself by then is shown out.
+const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// So many visitors are heard at a time; for one more the oldest is shown out.
+const VISITORS_MAX: usize = 256;
+/// How long the doors stay shut when the process has no descriptors left.
+const DOORS_PAUSE: Duration = Duration::from_millis(100);
+/// How long a rank that has said goodbye waits for the hub to hang up.
+const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
+
+const EVENTS_MAX: usize = 256;
+
+/// What an epoll event is about, as its 64-bit tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Wake,
+    Doors,
+    Peer(usize),
+    Visitor(u32),
+}
+
+impl Source {
+    fn tag(self) -> epoll::EventData {
+        epoll::EventData::new_u64(match self {
+            Source::Wake => 0,
+            Source::Doors => 1,
+            Source::Peer(rank) => 1 << 32 | rank as u64,
+            Source::Visitor(number) => 2 << 32 | u64::from(number),
+        })
+    }
+
+    fn of(tag: u64) -> Source {
+        match (tag >> 32, tag as u32) {
+            (0, 0) => Source::Wake,
+            (0, _) => Source::Doors,
+            (1, rank) => Source::Peer(rank as usize),
+            (_, number) => Source::Visitor(number),
+        }
+    }
+}
+
+/// Everything a monitor starts with.
+pub(crate) struct Setup {
+    pub shared: Arc<Shared>,
+    pub requests: Receiver<Request>,
+    pub machine: Membership,
+    pub doors: Doors,
+    pub own: Card,
+    pub token: Token,
+    pub nonce: JobNonce,
+    /// The connection to rank 0, for every other rank.
+    pub hub: Option<Stream>,
+    /// How long rank 0 stays to watch after it has left.
+    pub linger: Duration,
+    /// Takes authenticated data connections.
+    pub take_link: Box<dyn FnMut(usize, Stream) + Send>,
+}
+
+/// The thread's state.
+pub(crate) struct Monitor {
+    setup: Setup,
+    epoll: OwnedFd,
+    visitors: BTreeMap<u32, Visitor>,
+    next_visitor: u32,
+    wires: BTreeMap<usize, Wire>,
+    events: VecDeque<Event>,
+    doors_shut_until: Option<Instant>,
+    /// When the monitor ends whatever is left to do; set once this rank has left.
+    end: Option<Instant>,
+    finished: bool,
+}
+
+impl Monitor {
+    /// Prepares everything that can fail, so that the thread cannot.
+    pub fn new(mut setup: Setup) -> io::Result<Monitor> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, setup.shared.wake_fd(), Source::Wake.tag(), epoll::EventFlags::IN)?;
+        let hub = setup.hub.take();
+        let mut monitor = Monitor {
+            setup,
+            epoll,
+            visitors: BTreeMap::new(),
+            next_visitor: 0,
+            wires: BTreeMap::new(),
+            events: VecDeque::new(),
+            doors_shut_until: None,
+            end: None,
+            finished: false,
+        };
+        monitor.open_doors()?;
+        if let Some(stream) = hub {
+            stream.set_nonblocking(true)?;
+            monitor.add_wire(0, stream)?;
+        }
+        Ok(monitor)
+    }
+
+    /// Runs until this rank has left and nobody needs it.
+    pub fn run(mut self) {
+        let over = OverWhenDropped { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
+        while !self.is_over() {
+            for source in self.wait() {
+                self.attend(source);
+            }
+            self.show_out_late_visitors();
+            self.events.push_back(Event::Tick);
+            self.handle_events();
+            self.flush();
+        }
+        drop(over);
+    }
+
+    fn is_over(&mut self) -> bool {
+        if self.end.is_some_and(|end| Instant::now() >= end) {
+            return true;
+        }
+        let said_all = self.wires.values().all(|wire| !wire.is_full());
+        if !self.finished || !said_all {
+            return false;
+        }
+        // The hub hangs up when it has read the goodbye; closing first could destroy it on its way.
+        self.setup.own.rank == 0 || self.wires.is_empty()
+    }
+
+    fn wait(&mut self) -> Vec<Source> {
+        let now = Instant::now();
+        let tick = self.setup.shared.started.checked_add(self.setup.machine.next_tick());
+        let visitors = self.visitors.values().map(|visitor| visitor.deadline);
+        let next = visitors.chain(tick).chain(self.doors_shut_until).chain(self.end).min();
+        let timeout = next.map(|next| next.saturating_duration_since(now));
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        // An interrupted wait is one without events.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+        events.iter().map(|event| Source::of(event.data.u64())).collect()
+    }
+
+    fn attend(&mut self, source: Source) {
+        match source {
+            Source::Wake => {
+                self.setup.shared.drain_wake();
+                while let Ok(request) = self.setup.requests.try_recv() {
+                    if request == Request::Leave {
+                        let patience = if self.setup.own.rank == 0 { self.setup.linger } else { HANG_UP_TIMEOUT };
+                        self.end = Some(Instant::now() + patience);
+                    }
+                    self.events.push_back(Event::Request(request));
+                }
+            }
+            Source::Doors => self.accept(),
+            Source::Visitor(number) => self.hear(number),
+            Source::Peer(peer) => self.read(peer),
+        }
+    }
+
+    fn read(&mut self, peer: usize) {
+        let Some(wire) = self.wires.get_mut(&peer) else { return };
+        let (messages, closed) = wire.read();
+        self.events.extend(messages.into_iter().map(|message| Event::Received { peer, message }));
+        if let Some(cause) = closed {
+            self.wires.remove(&peer);
+            self.events.push_back(Event::Closed { peer, cause });
+        }
+        self.handle_events();
+    }
+
+    fn handle_events(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            let now = self.setup.shared.now();
+            let outputs = self.setup.machine.handle(now, event, &self.setup.shared.history());
+            for output in outputs {
+                self.carry_out(output);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send { to, message } => {
+                if let Some(wire) = self.wires.get_mut(&to) {
+                    wire.queue(&message);
+                }
+            }
+            Output::Complete => self.setup.shared.update(|status| status.complete = true),
+            Output::Failed(failure) => {
+                // The others are told before this rank's program can hear of it and end the process.
+                self.flush();
+                self.setup.shared.fail(failure);
+            }
+            Output::Finished => {
+                self.finished = true;
+                self.flush();
+                if self.setup.own.rank != 0 {
+                    self.wires.values().filter(|wire| !wire.is_full()).for_each(|wire| wire.stream.end_sending());
+                }
+            }
+        }
+    }
+
+    /// Sends what can be sent, and listens for room where something is left.
+    fn flush(&mut self) {
+        let mut gone = Vec::new();
+        for (&peer, wire) in &mut self.wires {
+            if let Err(cause) = wire.flush() {
+                gone.push((peer, cause));
+                continue;
+            }
+            if wire.awaits_room != wire.is_full() {
+                wire.awaits_room = wire.is_full();
+                let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+                let flags = epoll::EventFlags::IN | room;
+                // The descriptor is in the set as long as the wire lives, so this cannot fail.
+                let _ = epoll::modify(&self.epoll, &wire.stream, Source::Peer(peer).tag(), flags);
+            }
+        }
+        for (peer, cause) in gone {
+            // Its last words may explain why it is gone.
+            let Some(mut wire) = self.wires.remove(&peer) else { continue };
+            let (messages, closed) = wire.read();
+            self.events.extend(messages.into_iter().map(|message| Event::Received { peer, message }));
+            self.events.push_back(Event::Closed { peer, cause: closed.unwrap_or(cause) });
+        }
+    }
+
+    fn open_doors(&mut self) -> io::Result<()> {
+        epoll::add(&self.epoll, &self.setup.doors.tcp, Source::Doors.tag(), epoll::EventFlags::IN)?;
+        if let Some((unix, _)) = &self.setup.doors.unix {
+            epoll::add(&self.epoll, unix, Source::Doors.tag(), epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    fn shut_doors(&mut self) {
+        let _ = epoll::delete(&self.epoll, &self.setup.doors.tcp);
+        if let Some((unix, _)) = &self.setup.doors.unix {
+            let _ = epoll::delete(&self.epoll, unix);
+        }
+        self.doors_shut_until = Some(Instant::now() + DOORS_PAUSE);
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.setup.doors.accept() {
+                Ok(Some(stream)) => self.let_in(stream),
+                Ok(None) => return,
+                Err(error) if is_about_one_connection(&error) => {}
+                // Out of descriptors, say: the queue stays readable, so looking again at once would be a busy loop.
+                Err(_) => return self.shut_doors(),
+            }
+        }
+    }
+
+    fn let_in(&mut self, stream: Stream) {
+        if self.visitors.len() == VISITORS_MAX {
+            self.visitors.pop_first();
+        }
+        let number = self.next_visitor;
+        self.next_visitor = self.next_visitor.wrapping_add(1);
+        let Ok(visitor) = Visitor::new(stream, Instant::now() + VISIT_TIMEOUT) else { return };
+        let tag = Source::Visitor(number).tag();
+        if epoll::add(&self.epoll, &visitor.stream, tag, epoll::EventFlags::IN).is_ok() {
+            self.visitors.insert(number, visitor);
+        }
+    }
+
+    fn hear(&mut self, number: u32) {
+        let Some(visitor) = self.visitors.remove(&number) else { return };
+        let (own, nonce, wires) = (&self.setup.own, self.setup.nonce, &self.wires);
+        let answer = visitor.advance(&self.setup.token, &mut |greeting| {
+            judge(own, nonce, greeting)?;
+            expects(own.rank, wires, greeting)
+        });
+        match answer {
+            Answer::Waiting(visitor) => {
+                self.visitors.insert(number, visitor);
+            }
+            Answer::Welcome(stream, greeting) => self.welcome(stream, &greeting),
+            // A stranger's visit changes nothing.
+            Answer::Refused(..) | Answer::WrongToken(_) | Answer::Stranger(_) => {}
+        }
+    }
+
+    fn welcome(&mut self, stream: Stream, greeting: &Greeting) {
+        let _ = epoll::delete(&self.epoll, &stream);
+        let peer = greeting.from as usize;
+        match greeting.purpose {
+            Purpose::Control => {
+                if self.add_wire(peer, stream).is_ok() {
+                    self.events.push_back(Event::Connected { peer });
+                    self.handle_events();
+                }
+            }
+            Purpose::Data => (self.setup.take_link)(peer, stream),
+            Purpose::Rendezvous => {}
+        }
+    }
+
+    fn add_wire(&mut self, peer: usize, stream: Stream) -> io::Result<()> {
+        epoll::add(&self.epoll, &stream, Source::Peer(peer).tag(), epoll::EventFlags::IN)?;
+        self.wires.insert(peer, Wire::new(stream));
+        Ok(())
+    }
+
+    fn show_out_late_visitors(&mut self) {
+        let now = Instant::now();
+        self.visitors.retain(|_, visitor| visitor.deadline > now);
+        if self.doors_shut_until.is_some_and(|until| until <= now) {
+            self.doors_shut_until = None;
+            if self.open_doors().is_err() {
+                self.shut_doors();
+            }
+        }
+    }
+}
+
+/// Whether this rank expects such a connection: control comes to rank 0, once per rank; of a pair of ranks the lower one
+/// opens the link.
+fn expects(own: usize, wires: &BTreeMap<usize, Wire>, greeting: &Greeting) -> Result<(), Refusal> {
+    let peer = greeting.from as usize;
+    match greeting.purpose {
+        Purpose::Control if own != 0 => Err(Refusal::Purpose),
+        Purpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
+        Purpose::Data if peer > own => Err(Refusal::Purpose),
+        _ => Ok(()),
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// Whoever waits for the monitor hears of its end, however it ends.
+struct OverWhenDropped {
+    shared: Arc<Shared>,
+    rank: usize,
+}
+
+impl Drop for OverWhenDropped {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let cause = "its monitor thread panicked".to_string();
+            let (rank, host) = (self.rank, crate::host::host_name());
+            self.shared.fail(Failure::RankFailed { rank, host, cause, traceback: String::new() });
+        }
+        self.shared.update(|status| status.over = true);
+    }
+}

@@ -1,0 +1,121 @@
+//! What a rank's own threads share: the job's state, this rank's history, the ways to wake each other.
+
+use crate::links::Bell;
+use ripieno_run::Failure;
+use ripieno_run::membership::{History, Request};
+use rustix::event::EventfdFlags;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The state that a rank's program thread and its monitor share.
+pub(crate) struct Shared {
+    pub started: Instant,
+    failed: AtomicBool,
+    status: Mutex<Status>,
+    changed: Condvar,
+    history: Mutex<History>,
+    requests: Sender<Request>,
+    bell: Bell,
+    wake: OwnedFd,
+}
+
+/// How the job stands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Status {
+    pub failure: Option<Failure>,
+    /// Every rank has come.
+    pub complete: bool,
+    /// The monitor has ended.
+    pub over: bool,
+}
+
+impl Shared {
+    /// The state, and what the monitor reads requests from.
+    pub fn new(bell: Bell) -> io::Result<(Shared, Receiver<Request>)> {
+        let (requests, receiver) = channel();
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let shared = Shared {
+            started: Instant::now(),
+            failed: AtomicBool::new(false),
+            status: Mutex::default(),
+            changed: Condvar::new(),
+            history: Mutex::default(),
+            requests,
+            bell,
+            wake,
+        };
+        Ok((shared, receiver))
+    }
+
+    pub fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub fn status(&self) -> Status {
+        lock(&self.status).clone()
+    }
+
+    /// Changes the status and wakes everybody who waits for that.
+    pub fn update(&self, change: impl FnOnce(&mut Status)) {
+        let mut status = lock(&self.status);
+        change(&mut status);
+        self.failed.store(status.failure.is_some(), Ordering::Release);
+        drop(status);
+        self.changed.notify_all();
+        self.bell.ring();
+    }
+
+    /// Notes the job's failure; only the first counts.
+    pub fn fail(&self, failure: Failure) {
+        self.update(|status| {
+            status.failure.get_or_insert(failure);
+        });
+    }
+
+    /// Waits until `done` or for `timeout`; returns the status then.
+    pub fn wait(&self, timeout: Duration, done: impl Fn(&Status) -> bool) -> Status {
+        let status = lock(&self.status);
+        match self.changed.wait_timeout_while(status, timeout, |status| !done(status)) {
+            Ok((status, _)) => status.clone(),
+            Err(poisoned) => poisoned.into_inner().0.clone(),
+        }
+    }
+
+    pub fn history(&self) -> MutexGuard<'_, History> {
+        lock(&self.history)
+    }
+
+    /// Hands a request to the monitor. After the monitor's end nobody takes it, and nobody needs to.
+    pub fn request(&self, request: Request) {
+        if self.requests.send(request).is_ok() {
+            // A count that is full wakes as well.
+            let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        }
+    }
+
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+
+    pub fn wake_fd(&self) -> &OwnedFd {
+        &self.wake
+    }
+
+    /// Takes back what `request` wrote.
+    pub fn drain_wake(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
+    }
+}
+
+/// A thread that panicked with the lock held leaves plain data behind, which is still good.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

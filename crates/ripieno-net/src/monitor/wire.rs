@@ -1,0 +1,79 @@
+//! A control connection: messages in, messages out, never blocking.
+
+use crate::stream::{Stream, is_not_now};
+use ripieno_run::membership::{Inbox, Message};
+use std::io::{Read, Write};
+
+/// A peer that reads nothing while so much waits for it is as good as dead.
+const OUTBOX_BYTES_MAX: usize = 4 << 20;
+
+const READ_BYTES: usize = 16 << 10;
+
+/// One end of a control connection.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    pub stream: Stream,
+    /// Whether the monitor listens for room to send.
+    pub awaits_room: bool,
+    inbox: Inbox,
+    outbox: Vec<u8>,
+}
+
+impl Wire {
+    /// A wire over a non-blocking stream.
+    pub fn new(stream: Stream) -> Wire {
+        Wire { stream, awaits_room: false, inbox: Inbox::default(), outbox: Vec::new() }
+    }
+
+    /// The messages that have arrived, and, if the connection is gone, why.
+    pub fn read(&mut self) -> (Vec<Message>, Option<String>) {
+        let mut bytes = [0; READ_BYTES];
+        let mut messages = Vec::new();
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return (messages, Some("its process ended".to_string())),
+                Ok(count) => self.inbox.push(&bytes[..count]),
+                Err(error) if is_not_now(&error) => return (messages, None),
+                Err(error) => return (messages, Some(format!("its connection broke: {error}"))),
+            }
+            loop {
+                match self.inbox.pop() {
+                    Ok(Some(message)) => messages.push(message),
+                    Ok(None) => break,
+                    Err(error) => return (messages, Some(format!("it broke the protocol: {error}"))),
+                }
+            }
+        }
+    }
+
+    /// Takes a message to send.
+    pub fn queue(&mut self, message: &Message) {
+        self.outbox.extend(message.encode());
+    }
+
+    /// Sends what there is room for; an error is why the connection is gone.
+    pub fn flush(&mut self) -> Result<(), String> {
+        let mut sent = 0;
+        let result = loop {
+            if sent == self.outbox.len() {
+                break Ok(());
+            }
+            match self.stream.write(&self.outbox[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if is_not_now(&error) => break Ok(()),
+                // What the peer said before it went is still to be read: the end of that tells of its death.
+                Err(error) => break Err(format!("its connection broke: {error}")),
+            }
+        };
+        self.outbox.drain(..sent);
+        if self.outbox.len() > OUTBOX_BYTES_MAX {
+            return Err("it reads nothing".to_string());
+        }
+        result
+    }
+
+    /// Whether something waits to be sent.
+    pub fn is_full(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+}

@@ -1,0 +1,139 @@
+//! Reaching a peer: every place it can be reached at is tried in order; the first that proves to be the peer wins.
+
+use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
+use crate::card::Card;
+use crate::config::{Config, Links, Token};
+use crate::error::{Address, Attempt, NetError};
+use crate::stream::Stream;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// How long one address may take to connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an address that has connected may take to prove itself before the next is tried.
+const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What a rank needs to reach others.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    pub own: Card,
+    pub token: Token,
+    pub nonce: JobNonce,
+    pub links: Links,
+}
+
+/// A connection that stands.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    pub stream: Stream,
+    pub address: Address,
+    /// What was tried before and why it failed.
+    pub failed: Vec<Attempt>,
+}
+
+impl Reach {
+    pub fn new(config: &Config, own: Card, nonce: JobNonce) -> Reach {
+        Reach { own, token: config.token.clone(), nonce, links: config.links }
+    }
+
+    /// Connects to `peer` before `deadline`. A place that connects but stays silent may belong to a rank that is late:
+    /// it is tried again; places that all refuse are an error at once.
+    pub fn reach(&self, peer: &Card, purpose: Purpose, deadline: Instant) -> Result<Reached, NetError> {
+        self.reach_at(peer, purpose, &self.candidates(peer), deadline)
+    }
+
+    /// The same by TCP only.
+    pub fn reach_by_tcp(&self, peer: &Card, purpose: Purpose, deadline: Instant) -> Result<Reached, NetError> {
+        let mut candidates = self.candidates(peer);
+        candidates.retain(|address| matches!(address, Address::Tcp(_)));
+        self.reach_at(peer, purpose, &candidates, deadline)
+    }
+
+    fn reach_at(
+        &self,
+        peer: &Card,
+        purpose: Purpose,
+        candidates: &[Address],
+        deadline: Instant,
+    ) -> Result<Reached, NetError> {
+        let started = Instant::now();
+        loop {
+            let mut failed = Vec::new();
+            let mut is_late = false;
+            for address in candidates {
+                match self.try_one(peer, purpose, address, deadline) {
+                    Ok(stream) => return Ok(Reached { stream, address: address.clone(), failed }),
+                    Err(failure) => {
+                        is_late |= matches!(failure, Failure::Denied(Denied::Silent));
+                        failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
+                    }
+                }
+            }
+            if !is_late || Instant::now() >= deadline {
+                return Err(NetError::Unreachable {
+                    rank: self.own.rank,
+                    peer: peer.rank,
+                    host: peer.host.clone(),
+                    tried: failed,
+                    elapsed_ms: started.elapsed().as_millis() as u64,
+                });
+            }
+        }
+    }
+
+    fn candidates(&self, peer: &Card) -> Vec<Address> {
+        let same_host = peer.identity == self.own.identity;
+        let tcp = |ip: &std::net::IpAddr| Address::Tcp(SocketAddr::new(*ip, peer.port));
+        let mut candidates = Vec::new();
+        if same_host && self.links != Links::Tcp {
+            candidates.extend(peer.unix.clone().map(Address::Unix));
+        }
+        if same_host {
+            candidates.extend(peer.loopback.iter().map(tcp));
+        }
+        // An address that this host has too (a container bridge, say) leads back here.
+        let is_elsewhere = |ip: &&std::net::IpAddr| same_host || !self.own.addresses.contains(ip);
+        candidates.extend(peer.addresses.iter().filter(is_elsewhere).map(tcp));
+        candidates
+    }
+
+    fn try_one(&self, peer: &Card, purpose: Purpose, address: &Address, deadline: Instant) -> Result<Stream, Failure> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let mut stream = match address {
+            Address::Unix(name) => Stream::connect_unix(name),
+            Address::Tcp(address) => Stream::connect_tcp(*address, CONNECT_TIMEOUT.min(left)),
+        }?;
+        let greeting = Greeting {
+            purpose,
+            from: self.own.rank as u32,
+            to: peer.rank as u32,
+            world_size: self.own.world_size as u32,
+            nonce: self.nonce,
+        };
+        let deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
+        call(&mut stream, &self.token, &greeting, deadline).map_err(Failure::Denied)?;
+        Ok(stream)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Connect(#[from] std::io::Error),
+    #[error("{0}")]
+    Denied(Denied),
+}
+
+/// What an answerer of this job says to a caller, before it looks whether the place is taken.
+pub(crate) fn judge(own: &Card, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
+    let (rank, world_size) = (own.rank as u32, own.world_size as u32);
+    match greeting {
+        greeting if greeting.nonce != nonce => Err(Refusal::Job),
+        greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
+        greeting if greeting.to != rank || greeting.from >= world_size || greeting.from == rank => {
+            Err(Refusal::Rank(rank))
+        }
+        greeting if greeting.purpose == Purpose::Rendezvous => Err(Refusal::Purpose),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,198 @@
+//! The ranks of a world as threads of one process: a fabric whose membership is a table in memory.
+
+use crate::host::{core_count, host_name};
+use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
+use crate::monitor::lock;
+use ripieno_run::membership::{History, describe};
+use ripieno_run::{Call, Fabric, Failure, Header, Link, LinkError, Want};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// A rank that is a thread of this process.
+pub struct ThreadFabric {
+    rank: usize,
+    doorbell: Doorbell,
+    links: Vec<Option<RingLink>>,
+    world: Arc<World>,
+}
+
+/// What the threads share.
+struct World {
+    started: Instant,
+    bells: Vec<Bell>,
+    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
+    histories: Vec<Mutex<History>>,
+    /// Who has left in good order.
+    left: Vec<AtomicBool>,
+    /// Ends of links that wait for their rank to ask, by (rank, peer).
+    waiting: Mutex<BTreeMap<(usize, usize), RingLink>>,
+}
+
+impl ThreadFabric {
+    /// The fabrics of `world_size` threads, by rank.
+    pub fn group(world_size: usize) -> io::Result<Vec<ThreadFabric>> {
+        let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;
+        let world = Arc::new(World {
+            started: Instant::now(),
+            bells: doorbells.iter().map(Doorbell::bell).collect(),
+            failed: AtomicBool::new(false),
+            failure: Mutex::default(),
+            histories: (0..world_size).map(|_| Mutex::default()).collect(),
+            left: (0..world_size).map(|_| AtomicBool::new(false)).collect(),
+            waiting: Mutex::default(),
+        });
+        let fabric = |(rank, doorbell)| ThreadFabric {
+            rank,
+            doorbell,
+            links: (0..world_size).map(|_| None).collect(),
+            world: world.clone(),
+        };
+        Ok(doorbells.into_iter().enumerate().map(fabric).collect())
+    }
+
+    /// Leaves the job in good order, as dropping does.
+    pub fn close(&mut self) {
+        self.world.left[self.rank].store(true, Ordering::Release);
+    }
+
+    fn open_link(&self, peer: usize) -> Result<RingLink, LinkError> {
+        let mut waiting = lock(&self.world.waiting);
+        if let Some(link) = waiting.remove(&(self.rank, peer)) {
+            return Ok(link);
+        }
+        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[peer].clone());
+        let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, others);
+        let (link, other) = pair.map_err(|error| LinkError::Closed { cause: error.to_string() })?;
+        waiting.insert((peer, self.rank), other);
+        Ok(link)
+    }
+}
+
+impl Drop for ThreadFabric {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.world.fail(rank_failed(self.rank, "its thread panicked".to_string()));
+        }
+        self.close();
+        // Peers that ask for a link from now on find its other end closed.
+        lock(&self.world.waiting).retain(|(rank, _), _| *rank != self.rank);
+    }
+}
+
+impl World {
+    fn fail(&self, failure: Failure) {
+        lock(&self.failure).get_or_insert(failure);
+        self.failed.store(true, Ordering::Release);
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        lock(&self.failure).clone()
+    }
+
+    /// The failure, if `peer` will never take part in `header`.
+    fn judge(&self, header: Header, peer: usize) -> Option<Failure> {
+        // Whether it has left is read first: its last call was noted before.
+        let has_left = self.left[peer].load(Ordering::Acquire);
+        let (called, last) = {
+            let history = lock(&self.histories[peer]);
+            (history.at(header.sequence), history.last())
+        };
+        if called.is_some_and(|called| called.call != header.call) {
+            return Some(self.mismatch(header.sequence));
+        }
+        let never = has_left && last.is_none_or(|last| last.sequence < header.sequence);
+        let cause = || format!("left the job before collective {}", header.sequence);
+        never.then(|| rank_failed(peer, cause()))
+    }
+
+    fn mismatch(&self, sequence: u64) -> Failure {
+        let called = |history: &Mutex<History>| lock(history).at(sequence).map(|header| header.call);
+        let calls = self.histories.iter().enumerate();
+        let calls: BTreeMap<usize, Call> =
+            calls.filter_map(|(rank, history)| called(history).map(|call| (rank, call))).collect();
+        Failure::Mismatch { description: describe(sequence, &calls) }
+    }
+}
+
+fn rank_failed(rank: usize, cause: String) -> Failure {
+    Failure::RankFailed { rank, host: host_name(), cause, traceback: String::new() }
+}
+
+impl Fabric for ThreadFabric {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn world_size(&self) -> usize {
+        self.links.len()
+    }
+
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        if self.links[peer].is_none() {
+            self.links[peer] = Some(self.open_link(peer)?);
+        }
+        Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.world.failed.load(Ordering::Acquire)
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.world.failure()
+    }
+
+    fn report(&mut self, failure: Failure) {
+        self.world.fail(failure);
+    }
+
+    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+        // Whoever fails says so before its links close, so there is nothing to wait for.
+        let left = self.world.left[peer].load(Ordering::Acquire);
+        let cause = match left {
+            true => format!("left the job while rank {} still needed it", self.rank),
+            false => format!("its link to rank {} closed: {cause}", self.rank),
+        };
+        self.world.fail(rank_failed(peer, cause.clone()));
+        self.world.failure().unwrap_or_else(|| rank_failed(peer, cause))
+    }
+
+    fn now(&self) -> Duration {
+        self.world.started.elapsed()
+    }
+
+    fn yield_now(&self) {
+        std::thread::yield_now();
+    }
+
+    fn has_core_per_rank(&self) -> bool {
+        self.links.len() <= core_count()
+    }
+
+    fn enter(&mut self, header: Header) {
+        lock(&self.world.histories[self.rank]).enter(header);
+    }
+
+    fn stalled(&mut self, header: Header, peers: &[usize]) {
+        let failure = peers.iter().find_map(|&peer| self.world.judge(header, peer));
+        failure.into_iter().for_each(|failure| self.world.fail(failure));
+    }
+
+    fn prepare_park(&mut self) {
+        self.doorbell.prepare();
+    }
+
+    fn park(&mut self, _wants: &[Want], timeout: Duration) {
+        // A sleep that fails is one that ends at once; the caller looks again.
+        let _ = self.doorbell.wait(&[], timeout);
+    }
+
+    fn cancel_park(&mut self) {
+        self.doorbell.cancel();
+    }
+}

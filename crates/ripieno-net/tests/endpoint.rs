@@ -1,0 +1,132 @@
+//! Endpoints as the executor uses them, all in this process.
+
+mod common;
+
+use common::{deliver, header, meet_threads, next_failure, send_and_receive};
+use ripieno_net::endpoint::LinkKind;
+use ripieno_net::{Config, Links};
+use ripieno_plan::Collective;
+use ripieno_run::{Fabric, Failure};
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_pair_exchanges_bytes_over_every_kind_of_link() {
+    for (links, kind) in [(Links::Auto, LinkKind::SharedMemory), (Links::Tcp, LinkKind::Tcp)] {
+        for world_size in [1, 2, 3, 5] {
+            let endpoints = meet_threads(world_size, |config| Config { links, ..config });
+            std::thread::scope(|scope| {
+                for mut endpoint in endpoints {
+                    scope.spawn(move || {
+                        send_and_receive(&mut endpoint);
+                        let described = endpoint.describe();
+                        assert!(described.peers.iter().all(|peer| peer.kind == kind), "{described:?}");
+                    });
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_rank_bound_to_an_ipv6_address_is_met_there() {
+    for host in ["::1", "127.0.0.1", "localhost"] {
+        let endpoints = meet_threads(3, |config| Config { links: Links::Tcp, host: Some(host.to_string()), ..config });
+        std::thread::scope(|scope| {
+            endpoints.into_iter().for_each(|mut endpoint| drop(scope.spawn(move || send_and_receive(&mut endpoint))));
+        });
+    }
+}
+
+#[test]
+fn a_reported_failure_wakes_every_parked_rank() {
+    let mut endpoints = meet_threads(3, |config| config);
+    let failure = Failure::RankFailed {
+        rank: 2,
+        host: endpoints[0].host(2).to_string(),
+        cause: "ValueError: no".to_string(),
+        traceback: "Traceback: …".to_string(),
+    };
+    let culprit = endpoints.pop().unwrap();
+    std::thread::scope(|scope| {
+        for mut endpoint in endpoints {
+            let failure = failure.clone();
+            scope.spawn(move || assert_eq!(next_failure(&mut endpoint, Duration::from_secs(2)), Some(failure)));
+        }
+        culprit.alarm().report(failure.clone());
+        // It may leave at once; what it said is still the cause.
+        drop(culprit);
+    });
+}
+
+#[test]
+fn a_mismatch_is_told_to_all_and_names_all() {
+    let mut endpoints = meet_threads(3, |config| config);
+    for (endpoint, kind) in endpoints.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Allgather])
+    {
+        endpoint.enter(header(7, kind));
+    }
+    endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2]);
+    for endpoint in &mut endpoints {
+        let Some(Failure::Mismatch { description }) = next_failure(endpoint, Duration::from_secs(2)) else { panic!() };
+        assert!(description.starts_with("collective 7: ranks 0-1 called barrier; rank 2 called allgather"));
+    }
+}
+
+#[test]
+fn a_rank_that_left_while_others_need_it_is_named() {
+    let mut endpoints = meet_threads(3, |config| config);
+    for endpoint in &mut endpoints {
+        endpoint.enter(header(4, Collective::Barrier));
+    }
+    endpoints.pop().unwrap().close();
+    endpoints[1].stalled(header(5, Collective::Barrier), &[2]);
+    for endpoint in &mut endpoints {
+        let failure = next_failure(endpoint, Duration::from_secs(2)).unwrap().to_string();
+        assert!(failure.contains("rank 2") && failure.contains("left the job before collective 5"), "{failure}");
+    }
+}
+
+#[test]
+fn leaving_in_any_order_fails_nobody_and_takes_no_time() {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let endpoints = meet_threads(3, |config| config);
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let (turns, waits): (Vec<_>, Vec<_>) = (0..3).map(|_| std::sync::mpsc::channel::<()>()).unzip();
+            let mut turns: Vec<_> = turns.into_iter().map(Some).collect();
+            let mut waits: Vec<_> = waits.into_iter().map(Some).collect();
+            for (rank, mut endpoint) in endpoints.into_iter().enumerate() {
+                let place = order.iter().position(|&r| r == rank).unwrap();
+                let wait = waits[place].take().unwrap();
+                let next = turns.get_mut(place + 1).and_then(Option::take);
+                scope.spawn(move || {
+                    let _ = (place > 0).then(|| wait.recv());
+                    next.map(|next| next.send(()));
+                    assert_eq!(endpoint.failure(), None);
+                    endpoint.close();
+                    assert_eq!(endpoint.failure(), None);
+                });
+            }
+        });
+        assert!(started.elapsed() < Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_blamed_within_the_bound() {
+    let mut endpoints = meet_threads(2, |config| config);
+    std::thread::scope(|scope| {
+        let mut first = endpoints.remove(0);
+        let mut second = endpoints.remove(0);
+        let other = scope.spawn(move || {
+            deliver(&mut second, 0, b"last words");
+            second.close();
+        });
+        common::collect(&mut first, 1, b"last words");
+        other.join().unwrap();
+        let started = Instant::now();
+        let failure = first.blame(1, "closed").to_string();
+        assert!(failure.contains("rank 1") && failure.contains("left the job"), "{failure}");
+        assert!(started.elapsed() < Duration::from_secs(2));
+    });
+}
