@@ -1,0 +1,215 @@
+//! Shared memory between processes: it works, leaves nothing behind, and does not trust the peer.
+
+use ripieno_net::links::{Doorbell, RingLink, receive_fds, send_fds, shared_memory};
+use ripieno_run::{Link, LinkError};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const CAPACITY_BYTES: usize = 64 << 10;
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Says in the environment of a child what it does.
+const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
+
+/// Not a test of its own: what a child process runs.
+#[test]
+fn child() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let doorbell = Doorbell::new().unwrap();
+    let mut link = shared_memory::accept(&socket, &doorbell.bell()).unwrap();
+    match role.as_str() {
+        "echo" => echo(&mut link, &doorbell),
+        "flood" => flood(&mut link),
+        _ => unreachable!("a role is echo or flood"),
+    }
+}
+
+#[test]
+fn processes_exchange_messages_and_sleep_in_between() {
+    let (mut child, mut link, doorbell) = spawn("echo");
+    for round in 0..500u64 {
+        let message = round.to_le_bytes().repeat(1 + round as usize * 7 % 3_000);
+        send_all(&mut link, &doorbell, &message);
+        let mut answer = vec![0; message.len()];
+        receive_all(&mut link, &doorbell, &mut answer);
+        assert!(answer == message, "message {round} comes back as it went");
+    }
+    drop(link);
+    assert!(child.wait().unwrap().success(), "the child sees the close and ends");
+}
+
+#[test]
+fn a_peer_killed_in_the_middle_leaves_memory_usable_and_no_files() {
+    let before = shared_files();
+    let (mut child, mut link, _doorbell) = spawn("flood");
+    let mut bytes = [0; 5_000];
+    let mut received = 0;
+    while received < 10 << 20 {
+        received += link.receive(&mut bytes).unwrap();
+        link.flush().unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    while link.receive(&mut bytes).unwrap() > 0 {}
+    assert_eq!(link.receive(&mut bytes), Ok(0), "memory does not tell of a death: the socket does");
+    while link.send(&[&bytes]).unwrap() > 0 {}
+    link.flush().unwrap();
+    drop(link);
+    assert_eq!(shared_files(), before);
+}
+
+#[test]
+fn a_peer_that_scribbles_over_the_indices_gets_an_error_at_worst() {
+    let interesting = [0, 1, 63, 4096, 1 << 16, (1 << 16) + 1, 1 << 32, 1 << 62, 1 << 63, (1 << 63) + 7, u64::MAX];
+    for word in 0..64 {
+        for value in interesting {
+            let (mut link, memory) = with_raw_peer();
+            assert_eq!(link.send(&[&[7; 100]]), Ok(100));
+            memory.write_all_at(&value.to_ne_bytes(), word * 8).unwrap();
+
+            let mut bytes = vec![0; 2 * CAPACITY_BYTES];
+            for _ in 0..3 {
+                let shown = link.peek(64).map(<[u8]>::len);
+                assert_within_ring(shown.clone());
+                link.consume(shown.map_or(0, |count| count.min(10)));
+                assert_within_ring(link.receive(&mut bytes));
+                // A peer that lies about what it took harms the bytes meant for it, nothing else.
+                let _ = link.send(&[&bytes]);
+                link.flush().unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_cannot_shrink_the_memory() {
+    let (mut link, memory) = with_raw_peer();
+    assert!(memory.set_len(0).is_err(), "the memory is sealed");
+    assert_eq!(link.send(&[&[1; 10]]), Ok(10));
+}
+
+#[test]
+fn memory_that_could_shrink_or_has_no_possible_size_is_refused() {
+    let unsealed = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    rustix::fs::ftruncate(&unsealed, 1 << 20).unwrap();
+    let doorbell = Doorbell::new().unwrap();
+    let page = doorbell.bell();
+    let [eventfd, page_fd] = page.fds();
+    for hostile in [unsealed.as_fd(), page_fd, eventfd] {
+        let (here, there) = UnixStream::pair().unwrap();
+        send_fds(&here, &[hostile, eventfd, page_fd]).unwrap();
+        assert!(shared_memory::accept(&there, &doorbell.bell()).is_err());
+    }
+}
+
+#[test]
+fn descriptors_in_the_wrong_number_are_refused_and_closed() {
+    let (here, there) = UnixStream::pair().unwrap();
+    let doorbell = Doorbell::new().unwrap();
+    send_fds(&here, &doorbell.bell().fds()).unwrap();
+    assert!(receive_fds::<3>(&there).is_err());
+    drop(here);
+    assert!(receive_fds::<3>(&there).is_err(), "a closed socket gives no descriptors");
+}
+
+/// A link to a peer that has the memory as a file.
+fn with_raw_peer() -> (RingLink, File) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let doorbell = Doorbell::new().unwrap();
+    let offer = shared_memory::offer(&here, &doorbell.bell(), CAPACITY_BYTES).unwrap();
+    let [memory, _eventfd, _page]: [OwnedFd; 3] = receive_fds(&there).unwrap();
+    (offer.into_link(doorbell.bell()), File::from(memory))
+}
+
+fn assert_within_ring(moved: Result<usize, LinkError>) {
+    assert!(moved.clone().unwrap_or(0) <= CAPACITY_BYTES, "{moved:?} is more than a ring holds");
+}
+
+fn spawn(role: &str) -> (Child, RingLink, Doorbell) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["child", "--exact", "--nocapture"])
+        .env(ROLE, role)
+        .stdin(Stdio::from(OwnedFd::from(there)))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let doorbell = Doorbell::new().unwrap();
+    let link = shared_memory::connect(&here, &doorbell.bell(), CAPACITY_BYTES).unwrap();
+    (child, link, doorbell)
+}
+
+/// Sends back whatever comes until the peer closes.
+fn echo(link: &mut RingLink, doorbell: &Doorbell) {
+    let mut bytes = [0; 1_000];
+    let mut count = 0;
+    loop {
+        let mut received = Ok(0);
+        until(doorbell, || {
+            received = link.receive(&mut bytes);
+            link.flush().unwrap();
+            received != Ok(0)
+        });
+        match received {
+            Ok(received) => count = received,
+            Err(_) => break,
+        }
+        send_all(link, doorbell, &bytes[..count]);
+    }
+    assert!(count > 0, "something came before the close");
+}
+
+/// Sends until it is killed.
+fn flood(link: &mut RingLink) {
+    let started = Instant::now();
+    while started.elapsed() < DEADLINE {
+        link.send(&[&[9; 3_000]]).unwrap();
+        link.flush().unwrap();
+    }
+}
+
+fn send_all(link: &mut RingLink, doorbell: &Doorbell, mut message: &[u8]) {
+    until(doorbell, || {
+        let sent = link.send(&[message]).unwrap();
+        link.flush().unwrap();
+        message = &message[sent..];
+        message.is_empty()
+    });
+}
+
+fn receive_all(link: &mut RingLink, doorbell: &Doorbell, into: &mut [u8]) {
+    let mut done = 0;
+    until(doorbell, || {
+        done += link.receive(&mut into[done..]).unwrap();
+        link.flush().unwrap();
+        done == into.len()
+    });
+}
+
+/// Tries, and sleeps while nothing happens.
+fn until(doorbell: &Doorbell, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        doorbell.prepare();
+        if done() {
+            doorbell.cancel();
+            return;
+        }
+        doorbell.wait(&[], DEADLINE).unwrap();
+        doorbell.cancel();
+        assert!(started.elapsed() < DEADLINE, "a wake-up was lost");
+    }
+}
+
+/// What has a name in shared memory and could be ours.
+fn shared_files() -> Vec<String> {
+    let names = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut ours: Vec<_> = names.filter(|name| name.contains("ripieno")).collect();
+    ours.sort();
+    ours
+}
