@@ -1,1 +1,16 @@
-//! binding
+//! `ripieno._native`: the runtime for Python. Every function parses, releases the interpreter, calls, maps the error.
+
+mod arrays;
+mod communicator;
+mod errors;
+mod kernels;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<communicator::Communicator>()?;
+    module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;
+    kernels::register(module)
+}

@@ -1,0 +1,70 @@
+//! NumPy arrays as the bytes that collectives work on.
+
+use crate::errors;
+use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use ripieno::{Element, Memory};
+
+/// The memory of an array, for as long as the call that it was passed to.
+#[derive(Clone, Copy)]
+pub struct Bytes {
+    data: *mut u8,
+    length_bytes: usize,
+    writable: bool,
+    /// The type of the elements.
+    pub element: Element,
+}
+
+// SAFETY: the memory belongs to an array that the calling thread holds a reference to until the call returns, and NumPy
+// does not move it. As for any NumPy function that releases the interpreter, not writing to an array that another thread
+// works on is up to the program.
+unsafe impl Send for Bytes {}
+// SAFETY: as above; shared references only read.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    /// The memory of `array`, which must be C-contiguous.
+    pub fn of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Bytes> {
+        if !array.is_c_contiguous() {
+            return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous one", array.shape())));
+        }
+        let element = element(array)?;
+        let length_bytes = array.len() * element.size_bytes();
+        // SAFETY: the pointer is that of a live array object.
+        let fields = unsafe { &(*array.as_array_ptr()).fields };
+        // An empty array may have any pointer, a slice may not be made of a null one.
+        let data = if length_bytes == 0 { std::ptr::dangling_mut() } else { fields.data.cast() };
+        Ok(Bytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element })
+    }
+
+    /// The bytes, to read.
+    pub fn read<'a>(self) -> &'a [u8] {
+        // SAFETY: see `Send`; the memory is contiguous and `length_bytes` long.
+        unsafe { std::slice::from_raw_parts(self.data, self.length_bytes) }
+    }
+
+    /// The bytes, to change.
+    pub fn write<'a>(self) -> PyResult<&'a mut [u8]> {
+        if !self.writable {
+            return Err(errors::input("the array is read-only: expected one to write the result to".to_string()));
+        }
+        // SAFETY: see `Send`; the memory is contiguous, `length_bytes` long and NumPy says that it may be written.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.data, self.length_bytes) })
+    }
+
+    /// The bytes, to read only if `read_only`, else to change.
+    pub fn memory<'a>(self, read_only: bool) -> PyResult<Memory<'a>> {
+        if read_only { Ok(Memory::Read(self.read())) } else { Ok(Memory::Write(self.write()?)) }
+    }
+}
+
+fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
+    let dtype = array.dtype();
+    let name: String = dtype.getattr("name")?.extract()?;
+    let native = dtype.is_native_byteorder() != Some(false);
+    Element::ALL.into_iter().find(|element| native && element.name() == name).ok_or_else(|| {
+        let names = Element::ALL.map(Element::name).join(", ");
+        errors::input(format!("dtype {dtype}: expected one of {names} in this machine's byte order"))
+    })
+}

@@ -1,0 +1,48 @@
+//! Errors of the runtime as the classes of `ripieno.errors`.
+
+use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::prelude::*;
+use ripieno::{Error, Failure, net::NetError};
+
+/// The Python exception for an error of a collective.
+pub fn from_collective(error: Error) -> PyErr {
+    match error {
+        Error::Failed(failure) => from_failure(failure),
+        Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Error::Unsupported(_) | Error::Argument { .. } => raise("InputError", (error.to_string(),)),
+    }
+}
+
+/// The Python exception for an error of the meeting.
+pub fn from_meeting(error: NetError) -> PyErr {
+    match error {
+        NetError::Failed(failure) => from_failure(failure),
+        NetError::Config { .. } => raise("InputError", (error.to_string(),)),
+        _ => raise("RendezvousError", (error.to_string(),)),
+    }
+}
+
+/// A wrong argument, found while parsing.
+pub fn input(message: String) -> PyErr {
+    raise("InputError", (message,))
+}
+
+/// The communicator was closed before.
+pub fn closed() -> PyErr {
+    raise("CommunicatorClosed", ("this communicator is closed",))
+}
+
+fn from_failure(failure: Failure) -> PyErr {
+    match failure {
+        Failure::RankFailed { rank, host, cause, traceback } => raise("RankFailed", (rank, host, cause, traceback)),
+        Failure::Mismatch { .. } => raise("CollectiveMismatch", (failure.to_string(),)),
+    }
+}
+
+fn raise(class: &str, args: impl for<'py> PyCallArgs<'py>) -> PyErr {
+    Python::attach(|py| {
+        let made = py.import("ripieno.errors").and_then(|errors| errors.getattr(class)?.call1(args));
+        made.map_or_else(|error| error, PyErr::from_value)
+    })
+}

@@ -1,0 +1,251 @@
+//! The kernels for Python: one function each, for points of three types.
+
+use crate::errors;
+use numpy::{
+    PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2,
+    PyUntypedArrayMethods,
+};
+use pyo3::prelude::*;
+use ripieno_kernels::{Centroid, Matrix, Pass, Point, Threads};
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+/// Adds the kernels to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(simd_level, module)?)?;
+    module.add_function(wrap_pyfunction!(assign_accumulate, module)?)?;
+    module.add_function(wrap_pyfunction!(assign, module)?)?;
+    module.add_function(wrap_pyfunction!(update_min_distances, module)?)?;
+    module.add_function(wrap_pyfunction!(distances, module)?)?;
+    module.add_function(wrap_pyfunction!(recenter, module)?)?;
+    module.add_function(wrap_pyfunction!(first_non_finite, module)?)
+}
+
+/// Points of any of the three types.
+#[derive(FromPyObject)]
+enum Points<'py> {
+    F32(PyReadonlyArray2<'py, f32>),
+    F64(PyReadonlyArray2<'py, f64>),
+    U8(PyReadonlyArray2<'py, u8>),
+}
+
+/// Runs a generic function for the type of the points.
+macro_rules! for_points {
+    ($points:expr, $array:ident => $call:expr) => {
+        match $points {
+            Points::F32($array) => $call,
+            Points::F64($array) => $call,
+            Points::U8($array) => $call,
+        }
+    };
+}
+
+fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) -> PyResult<Matrix<'a, T>> {
+    let (rows, columns) = (array.shape()[0], array.shape()[1]);
+    if columns == 0 {
+        return Err(errors::input(format!("shape ({rows}, 0): expected at least one column")));
+    }
+    let values = array.as_slice().map_err(|_| errors::input("expected a C-contiguous matrix".to_string()))?;
+    Ok(Matrix::new(values, rows, columns))
+}
+
+/// The kernels' threads, kept between calls: making them costs more than a small pass.
+static RESTING: Mutex<Vec<Threads>> = Mutex::new(Vec::new());
+
+/// Calls `work` with `count` threads, the interpreter released.
+fn with_threads<R: Send>(py: Python<'_>, count: NonZeroUsize, work: impl FnOnce(&Threads) -> R + Send) -> R {
+    py.detach(|| {
+        let resting = || RESTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut kept = resting();
+        let found = kept.iter().position(|threads| threads.count() == count.get()).map(|at| kept.swap_remove(at));
+        drop(kept);
+        let threads = found.unwrap_or_else(|| Threads::new(count.get()));
+        let result = work(&threads);
+        resting().push(threads);
+        result
+    })
+}
+
+/// The SIMD level that the kernels use on this machine.
+#[pyfunction]
+fn simd_level() -> String {
+    format!("{:?}", ripieno_kernels::Simd::best())
+}
+
+type Sums<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, f64);
+
+#[pyfunction]
+fn assign_accumulate<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    centroids: &Bound<'py, PyAny>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    labels: PyReadwriteArray1<'py, i32>,
+    threads: NonZeroUsize,
+    squared_distances: Option<PyReadwriteArray1<'py, f64>>,
+) -> PyResult<Sums<'py>> {
+    for_points!(points, array => {
+        assign_accumulate_of(py, array, centroids.extract()?, weights, labels, threads, squared_distances)
+    })
+}
+
+fn assign_accumulate_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    centroids: PyReadonlyArray2<'py, P::Centroid>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    mut labels: PyReadwriteArray1<'py, i32>,
+    threads: NonZeroUsize,
+    mut squared_distances: Option<PyReadwriteArray1<'py, f64>>,
+) -> PyResult<Sums<'py>>
+where
+    P::Centroid: numpy::Element,
+{
+    let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let squared_distances = squared_distances.as_mut().map(|distances| distances.as_slice_mut()).transpose()?;
+    let labels = labels.as_slice_mut()?;
+    let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
+    let mut weight_sums = vec![0.0; centroids.rows()];
+    let pass = Pass { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
+    let inertia = with_threads(py, threads, |threads| {
+        ripieno_kernels::assign_accumulate(points, centroids, weights, pass, threads)
+    });
+    let shape = [centroids.rows(), centroids.columns()];
+    Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
+}
+
+#[pyfunction]
+fn assign<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    centroids: &Bound<'py, PyAny>,
+    labels: PyReadwriteArray1<'py, i32>,
+    squared_distances: Option<PyReadwriteArray1<'py, f64>>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    for_points!(points, array => assign_of(py, array, centroids.extract()?, labels, squared_distances, threads))
+}
+
+fn assign_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    centroids: PyReadonlyArray2<'py, P::Centroid>,
+    mut labels: PyReadwriteArray1<'py, i32>,
+    mut squared_distances: Option<PyReadwriteArray1<'py, f64>>,
+    threads: NonZeroUsize,
+) -> PyResult<()>
+where
+    P::Centroid: numpy::Element,
+{
+    let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
+    let squared_distances = squared_distances.as_mut().map(|distances| distances.as_slice_mut()).transpose()?;
+    let labels = labels.as_slice_mut()?;
+    with_threads(py, threads, |threads| {
+        ripieno_kernels::assign(points, centroids, labels, squared_distances, threads);
+    });
+    Ok(())
+}
+
+#[pyfunction]
+fn update_min_distances<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    new_centroids: &Bound<'py, PyAny>,
+    first_index: i32,
+    min_squared_distances: PyReadwriteArray1<'py, f64>,
+    closest: Option<PyReadwriteArray1<'py, i32>>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    for_points!(points, array => {
+        let new_centroids = new_centroids.extract()?;
+        update_min_distances_of(py, array, new_centroids, first_index, min_squared_distances, closest, threads)
+    })
+}
+
+fn update_min_distances_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    new_centroids: PyReadonlyArray2<'py, P::Centroid>,
+    first_index: i32,
+    mut min_squared_distances: PyReadwriteArray1<'py, f64>,
+    mut closest: Option<PyReadwriteArray1<'py, i32>>,
+    threads: NonZeroUsize,
+) -> PyResult<()>
+where
+    P::Centroid: numpy::Element,
+{
+    let (points, new_centroids) = (matrix(&points)?, matrix(&new_centroids)?);
+    let closest = closest.as_mut().map(|closest| closest.as_slice_mut()).transpose()?;
+    let distances = min_squared_distances.as_slice_mut()?;
+    with_threads(py, threads, |threads| {
+        ripieno_kernels::update_min_distances(points, new_centroids, first_index, distances, closest, threads);
+    });
+    Ok(())
+}
+
+#[pyfunction]
+fn distances<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    centroids: &Bound<'py, PyAny>,
+    out: &Bound<'py, PyAny>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    for_points!(points, array => distances_of(py, array, centroids.extract()?, out.extract()?, threads))
+}
+
+fn distances_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    centroids: PyReadonlyArray2<'py, P::Centroid>,
+    mut out: PyReadwriteArray2<'py, P::Centroid>,
+    threads: NonZeroUsize,
+) -> PyResult<()>
+where
+    P::Centroid: numpy::Element,
+{
+    let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
+    let out = out.as_slice_mut()?;
+    with_threads(py, threads, |threads| ripieno_kernels::distances(points, centroids, out, threads));
+    Ok(())
+}
+
+/// Centroids of either type.
+#[derive(FromPyObject)]
+enum Centroids<'py> {
+    F32(PyReadwriteArray2<'py, f32>),
+    F64(PyReadwriteArray2<'py, f64>),
+}
+
+#[pyfunction]
+fn recenter(
+    py: Python<'_>,
+    centroids: Centroids<'_>,
+    sums: PyReadonlyArray2<'_, f64>,
+    weight_sums: PyReadonlyArray1<'_, f64>,
+) -> PyResult<f64> {
+    match centroids {
+        Centroids::F32(array) => recenter_of(py, array, sums, weight_sums),
+        Centroids::F64(array) => recenter_of(py, array, sums, weight_sums),
+    }
+}
+
+fn recenter_of<C: Centroid + numpy::Element>(
+    py: Python<'_>,
+    mut centroids: PyReadwriteArray2<'_, C>,
+    sums: PyReadonlyArray2<'_, f64>,
+    weight_sums: PyReadonlyArray1<'_, f64>,
+) -> PyResult<f64> {
+    let (centroids, sums, weight_sums) = (centroids.as_slice_mut()?, sums.as_slice()?, weight_sums.as_slice()?);
+    Ok(py.detach(|| ripieno_kernels::recenter(centroids, sums, weight_sums)).squared_shift)
+}
+
+#[pyfunction]
+#[pyo3(signature = (points, threads=NonZeroUsize::MIN))]
+fn first_non_finite(py: Python<'_>, points: Points<'_>, threads: NonZeroUsize) -> PyResult<Option<(usize, usize)>> {
+    for_points!(points, array => {
+        let points = matrix(&array)?;
+        Ok(with_threads(py, threads, |threads| ripieno_kernels::first_non_finite(points, threads)))
+    })
+}
