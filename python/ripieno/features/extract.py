@@ -23,6 +23,7 @@ import pyarrow.csv
 
 from ripieno.errors import InputError
 from ripieno.features.hog import HogOptions, hog_vectors
+from ripieno.features.index import INDEX_SUFFIX
 from ripieno.features.pictures import Picture
 from ripieno.output import PART_SUFFIX, new_file
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 BLOCK_PATCHES = 128
 TEXT_SUFFIXES = (".txt", ".t12")
-INDEX_SUFFIX = ".patches.csv"
 TEXT_BLOCK_ROWS = 4096
 SAFE_CHARACTERS = "/:\\,+@~()[]'"
 

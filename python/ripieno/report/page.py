@@ -6,43 +6,19 @@ import datetime
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ripieno.algorithms.clock import FitReport
+from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
 from ripieno.report import charts, montage
 
 LIBRARIES = ("numpy", "scikit-learn", "pyarrow")
-
-
-@dataclass(frozen=True)
-class Patches:
-    """Where each row of the data comes from.
-
-    Parameters
-    ----------
-    index : Table
-        Columns picture, row and col, one entry per row of the data.
-    folder
-        Where pictures with relative names are looked for when they are not found from the working directory.
-    """
-
-    index: pa.Table
-    folder: Path
-
-    def tile(self, number: int, side: int) -> montage.Tile:
-        """The square of a picture that became row `number`."""
-        name, row, column = (self.index.column(key)[number].as_py() for key in ("picture", "row", "col"))
-        if not Path(name).exists() and (self.folder / name).exists():
-            name = str(self.folder / name)
-        return montage.Tile(name, row, column, side)
 
 
 def write_report(
@@ -97,7 +73,7 @@ def write_report(
 
 def _clusters(fit: FitReport, patches: Patches) -> list[dict[str, Any]]:
     side = patch_side(fit.column_count)
-    tiles = [[patches.tile(int(row), side) for row in rows if row >= 0] for rows in fit.exemplar_rows]
+    tiles = [[montage.Tile(*patches.locate(int(row)), side) for row in rows if row >= 0] for rows in fit.exemplar_rows]
     images = montage.cut(tile for row in tiles for tile in row)
     found = [[images[tile] for tile in row if tile in images] for row in tiles]
     return [

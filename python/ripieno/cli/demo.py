@@ -1,0 +1,46 @@
+"""`ripieno demo`: the two commands of an everyday use, on photographs that are there already."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from pathlib import Path
+
+import click
+
+DEMO_STRIDE = 16
+
+
+@click.command("demo", short_help="Cluster the patches of photographs that are there already.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default=Path("result"), show_default=True, help="Folder to write."
+)
+@click.option(
+    "-k",
+    "--clusters",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=64,
+    show_default=True,
+    help="How many clusters.",
+)
+@click.option(
+    "-w",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=2,
+    show_default=True,
+    help="Worker processes on this machine.",
+)
+def demo_command(out: Path, clusters: int, workers: int) -> None:
+    """Cluster the patches of the photographs that come inside scikit-learn and scikit-image."""
+    from ripieno.cli import cli
+
+    with tempfile.TemporaryDirectory() as folder:
+        vectors = str(Path(folder) / "vectors.npy")
+        features = ["features", "--demo", "--stride", str(DEMO_STRIDE), "--out", vectors]
+        kmeans = ["kmeans", vectors, "--clusters", str(clusters), "--workers", str(workers), "--out", str(out)]
+        for command in (features, [*kmeans, "--overwrite"]):
+            click.secho(f"$ ripieno {shlex.join(command)}", fg="cyan", err=True)
+            cli.main(command, prog_name="ripieno", standalone_mode=False)

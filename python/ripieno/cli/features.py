@@ -1,0 +1,103 @@
+"""`ripieno features`: from pictures to vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ripieno.cli.progress import patch_progress
+from ripieno.errors import InputError
+from ripieno.features import HogOptions, demo_images, extract, find_pictures
+from ripieno.launch.machine import usable_cores
+
+NAMED_SMALL_PICTURES = 3
+
+
+@click.command("features", short_help="Describe the patches of pictures by vectors.")
+@click.argument("pictures", nargs=-1)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File to write: .npy, or .txt for lines of text.",
+)
+@click.option(
+    "--patch", metavar="PIXELS", default=HogOptions.patch, show_default=True, help="Side of a patch in pixels."
+)
+@click.option("--stride", type=int, metavar="PIXELS", help="Pixels from one patch to the next; by default its side.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "uint8"]),
+    default=HogOptions.dtype,
+    show_default=True,
+    help="Type of the values; bytes take a quarter of the room.",
+)
+@click.option(
+    "--contrast-floor",
+    metavar="NUMBER",
+    default=HogOptions.contrast_floor,
+    show_default=True,
+    help="Gradient under which structure fades, of a brightness of 0 to 1.",
+)
+@click.option(
+    "--format",
+    type=click.Choice(["npy", "t12"]),
+    help='"npy", or "t12" for lines of "picture row col f1 … f512"; by default told by the name.',
+)
+@click.option(
+    "-w", "--workers", type=click.IntRange(min=1), metavar="COUNT", help="Processes; by default one per core."
+)
+@click.option("--demo", is_flag=True, help="Take the photographs that come inside scikit-learn and scikit-image.")
+@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def features_command(
+    pictures: tuple[str, ...],
+    out: Path,
+    patch: int,
+    stride: int | None,
+    dtype: str,
+    contrast_floor: float,
+    format: str | None,
+    workers: int | None,
+    demo: bool,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Cut PICTURES into patches and describe each by a HOG vector, of 512 values for patches of 32 pixels.
+
+    PICTURES are files, globs or folders with all that is in them; whatever Pillow opens. Beside a .npy file a
+    .patches.csv is written that says which picture, pixel row and pixel column each vector is.
+
+    \b
+    Example:
+      ripieno features photos/ --out vectors.npy
+    """
+    if bool(pictures) == demo:
+        raise click.UsageError("give either pictures or --demo")
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists: choose another name, or --overwrite it")
+    options = HogOptions(patch=patch, stride=stride or patch, contrast_floor=contrast_floor, dtype=dtype)
+    found = demo_images() if demo else find_pictures(pictures)
+    console = Console(stderr=True)
+    with patch_progress(console, quiet=quiet) as progress:
+        task = progress.add_task("patches")
+        written = extract(
+            found,
+            out,
+            options=options,
+            format=format,
+            workers=workers or usable_cores(),
+            on_progress=lambda done, total: progress.update(task, advance=done, total=total),
+        )
+    if written.too_small:
+        names = ", ".join(written.too_small[:NAMED_SMALL_PICTURES])
+        rest = len(written.too_small) - NAMED_SMALL_PICTURES
+        more = f" and {rest} more" if rest > 0 else ""
+        console.print(f"left out, being smaller than a patch: {names}{more}", highlight=False)
+    console.print(
+        f"{written.row_count:,} vectors of {written.column_count} values from {len(found):,} pictures", highlight=False
+    )
+    click.echo(out)

@@ -1,0 +1,204 @@
+"""`ripieno kmeans`: cluster the vectors of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from ripieno import __version__
+from ripieno.algorithms import KMeans
+from ripieno.algorithms.kmeans import INITS
+from ripieno.cli.progress import IterationProgress
+from ripieno.data import open_source
+from ripieno.errors import InputError
+from ripieno.features.index import Patches, find_patches
+from ripieno.output import check_new_folder, new_folder
+from ripieno.report import write_report
+
+LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_state", "workers", "threads", "engine")
+
+
+@click.command("kmeans", short_help="Cluster the vectors of files.")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-k", "--clusters", type=click.IntRange(min=1), metavar="COUNT", required=True, help="How many clusters.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default=Path("result"), show_default=True, help="Folder to write."
+)
+@click.option(
+    "-w",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=1,
+    show_default=True,
+    help="Worker processes on this machine.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Threads of each worker; by default all cores are used.",
+)
+@click.option(
+    "--init",
+    type=click.Choice(INITS),
+    default=INITS[0],
+    show_default=True,
+    metavar="METHOD",
+    help=f"How the first centroids are chosen: {', '.join(INITS)}.",
+)
+@click.option(
+    "--n-init",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Runs from different starts, of which the best is kept.",
+)
+@click.option(
+    "--max-iter",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=300,
+    show_default=True,
+    help="Iterations at most.",
+)
+@click.option(
+    "--tol",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    default=1e-4,
+    show_default=True,
+    help="Stop when the squared shift of the centroids is at most this times the mean variance of a column.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="NUMBER",
+    default=0,
+    show_default=True,
+    help="Makes a run repeatable.",
+)
+@click.option(
+    "--weights", type=click.Path(path_type=Path), help="Weights of the rows: a .npy file, or text with one per line."
+)
+@click.option(
+    "--patches",
+    type=click.Path(path_type=Path),
+    help="Which patch of which picture each row is (columns picture, row, col), for the report; by default the "
+    ".patches.csv beside each input.",
+)
+@click.option("--photos", type=click.Path(path_type=Path), help="Folder of the pictures that patches come from.")
+@click.option("--overwrite", is_flag=True, help="Replace the folder if it exists.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def kmeans_command(
+    inputs: tuple[str, ...],
+    clusters: int,
+    out: Path,
+    workers: int,
+    threads: int | None,
+    init: str,
+    n_init: int | None,
+    max_iter: int,
+    tol: float,
+    seed: int,
+    weights: Path | None,
+    patches: Path | None,
+    photos: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Cluster the vectors of INPUTS and write centroids, labels and a report.
+
+    INPUTS are files, globs or folders: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
+    Every worker reads its own share of them. The folder then holds centroids.npy, labels.npy (in the order of the rows),
+    model.json and report.html; it appears as a whole or not at all.
+
+    \b
+    Example:
+      ripieno features photos/ --out vectors.npy
+      ripieno kmeans vectors.npy --clusters 1000 --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    check_new_folder(out, overwrite=overwrite)
+    dataset = open_source(inputs)
+    found = find_patches(dataset, patches, photos)
+    progress = IterationProgress(console, quiet=quiet)
+    model = KMeans(
+        clusters,
+        init=init,
+        n_init=n_init or "auto",
+        max_iter=max_iter,
+        tol=tol,
+        random_state=seed,
+        workers=workers,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    with progress:
+        model.fit(inputs, sample_weight=None if weights is None else _read_weights(weights))
+    with new_folder(out, overwrite=overwrite) as folder:
+        _write(folder, model, dataset.names, found)
+    report = model.report_
+    console.print(
+        f"{report.row_count:,} rows in {clusters:,} clusters after {model.n_iter_} iterations, "
+        f"inertia {model.inertia_:.8g}, {report.total_s:.3g} s",
+        highlight=False,
+    )
+    click.echo(out / "report.html")
+
+
+def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:
+    np.save(folder / "centroids.npy", model.cluster_centers_)
+    np.save(folder / "labels.npy", model.labels_)
+    parameters = {name: value for name, value in model.get_params().items() if name in LISTED_PARAMETERS}
+    (folder / "model.json").write_text(json.dumps(_description(model, parameters, names), indent=2) + "\n")
+    write_report(
+        folder / "report.html",
+        model.report_,
+        parameters=parameters,
+        inertia=model.inertia_,
+        inputs=list(names),
+        patches=patches,
+    )
+
+
+def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    report = model.report_
+    return {
+        "algorithm": "kmeans",
+        "ripieno_version": __version__,
+        "parameters": parameters,
+        "inputs": list(names),
+        "row_count": report.row_count,
+        "column_count": report.column_count,
+        "dtype": report.dtype,
+        "inertia": model.inertia_,
+        "iteration_count": model.n_iter_,
+        "cluster_sizes": report.cluster_sizes.tolist(),
+        "seconds": {"load": report.load_s, "seed": report.seed_s, "total": report.total_s},
+        "rows_per_second": report.points_per_s,
+        "iterations": [
+            {
+                "inertia": each.inertia,
+                "squared_shift": each.moved,
+                "compute_s": each.compute_s,
+                "communication_s": each.communication_s,
+            }
+            for each in report.iterations
+        ],
+    }
+
+
+def _read_weights(path: Path) -> NDArray[np.float64]:
+    try:
+        return np.load(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, ndmin=1)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} does not hold weights: {error}") from error

@@ -1,0 +1,91 @@
+"""Progress on the terminal: what is happening now, in place; where there is no terminal, a line per iteration."""
+
+from __future__ import annotations
+
+from collections import deque
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.spinner import Spinner
+from rich.table import Table
+
+SHOWN_ITERATIONS = 10
+COLUMNS = ("iteration", "inertia", "shift²", "rows/s", "compute", "communicate")
+
+
+class IterationProgress:
+    """Shows the events of a fit; give `on_event` to the estimator and enter it around the fit."""
+
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._rows: deque[tuple[str, ...]] = deque(maxlen=SHOWN_ITERATIONS)
+        self._spinner = Spinner("dots", "starting workers and reading the input")
+        self._live: AbstractContextManager[Any] = nullcontext()
+        if console.is_terminal and not quiet:
+            self._live = Live(get_renderable=self._table, console=console, refresh_per_second=8)
+
+    def __enter__(self) -> IterationProgress:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._spinner.update(text="")
+        self._live.__exit__(*error)
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        """Take in an event of the estimator."""
+        if event["event"] == "seeding":
+            self._say(f"choosing first centroids among {event['row_count']:,} rows ({event['init']})")
+            return
+        self._rows.append(
+            (
+                f"{event['iteration'] + 1}",
+                f"{event['inertia']:.8g}",
+                f"{event['moved']:.3g}",
+                _rate(event["points_per_s"]),
+                f"{event['compute_s']:.3f} s",
+                f"{event['communication_s']:.3f} s",
+            )
+        )
+        self._spinner.update(text=f"run {event['run'] + 1}" if event["run"] else "iterating")
+        if not self._console.is_terminal and not self._quiet:
+            line = ", ".join(f"{name} {value}" for name, value in zip(COLUMNS, self._rows[-1], strict=True))
+            self._console.print(line, highlight=False, soft_wrap=True)
+
+    def _say(self, text: str) -> None:
+        self._spinner.update(text=text)
+        if not self._console.is_terminal and not self._quiet:
+            self._console.print(text, highlight=False)
+
+    def _table(self) -> Group:
+        table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+        for name in COLUMNS:
+            table.add_column(name, justify="right")
+        for row in self._rows:
+            table.add_row(*row)
+        parts = ([table] if self._rows else []) + ([self._spinner] if self._spinner.text else [])
+        return Group(*parts)
+
+
+def patch_progress(console: Console, *, quiet: bool) -> Progress:
+    """A bar for patches of pictures."""
+    return Progress(
+        TextColumn("describing patches"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=quiet or not console.is_terminal,
+    )
+
+
+def _rate(per_s: float) -> str:
+    for limit, suffix in ((1e6, "M"), (1e3, "k")):
+        if per_s >= limit:
+            return f"{per_s / limit:.3g} {suffix}"
+    return f"{per_s:.3g}"

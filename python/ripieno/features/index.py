@@ -1,0 +1,95 @@
+"""Where rows come from: which patch of which picture each row of a dataset is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.csv
+
+from ripieno.data import Dataset
+from ripieno.data.parquet import INDEX_NAMES
+from ripieno.data.text import PatchTextFile
+from ripieno.errors import InputError
+
+INDEX_SUFFIX = ".patches.csv"
+
+
+@dataclass(frozen=True)
+class Patches:
+    """The patch that each row is.
+
+    Parameters
+    ----------
+    index : Table
+        Columns picture, row and col (its upper left pixel), one entry per row of the data.
+    folder
+        Where pictures are looked for whose names lead nowhere from the working directory.
+    """
+
+    index: pa.Table
+    folder: Path
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def locate(self, number: int) -> tuple[str, int, int]:
+        """Name of a row's picture, and pixel row and column of the patch in it."""
+        name, row, column = (self.index.column(key)[number].as_py() for key in INDEX_NAMES)
+        if not Path(name).exists() and (self.folder / name).exists():
+            name = str(self.folder / name)
+        return name, row, column
+
+
+def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | None = None) -> Patches | None:
+    """Read which patch each row of a dataset is, if that is written anywhere.
+
+    Parameters
+    ----------
+    dataset
+        The rows.
+    index
+        A .csv file with columns picture, row, col. By default the .patches.csv beside each file of the dataset; files
+        of "picture row col f1 …" say it themselves.
+    folder
+        Where the pictures are.
+
+    Raises
+    ------
+    InputError
+        The index is missing a column, or has not as many entries as the dataset has rows.
+    """
+    if index is not None:
+        table = _read(index)
+    else:
+        tables = [_index_of(file) for file in dataset.files]
+        if any(table is None for table in tables):
+            return None
+        table = pa.concat_tables(tables)
+    if dataset.row_count is not None and len(table) != dataset.row_count:
+        name = index or "the .patches.csv beside the input"
+        raise InputError(f"{name} has {len(table)} entries for {dataset.row_count} rows")
+    return Patches(table, folder or Path(dataset.names[0]).parent)
+
+
+def _index_of(file: object) -> pa.Table | None:
+    if isinstance(file, PatchTextFile):
+        table = file.read_index()
+        names = [unquote(name) for name in table.column("picture").to_pylist()]
+        return table.set_column(0, "picture", pa.array(names))
+    beside = Path(file.path).with_suffix(INDEX_SUFFIX)
+    return _read(beside) if beside.exists() else None
+
+
+def _read(path: Path) -> pa.Table:
+    types = {"picture": pa.string(), "row": pa.int64(), "col": pa.int64()}
+    try:
+        return pa.csv.read_csv(
+            path, convert_options=pa.csv.ConvertOptions(column_types=types, include_columns=INDEX_NAMES)
+        )
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
+        raise InputError(f"{path} is not an index of patches (picture, row, col): {error}") from error
