@@ -22,7 +22,7 @@ from ripieno.errors import RendezvousError
 from ripieno.launch.inline import alone
 from ripieno.launch.machine import usable_cores
 
-_VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
+VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
 
 # The one communicator of this process that `init` made.
 _current: Communicator | None = None
@@ -63,7 +63,7 @@ def current() -> Communicator | None:
 
 def from_environment(variables: Mapping[str, str], *, threads: int | None, **options: Any) -> Communicator:
     """A new communicator as `variables` say."""
-    present = {name: variables[name] for name in _VARIABLES if variables.get(name)}
+    present = {name: variables[name] for name in VARIABLES if variables.get(name)}
     if threads is None:
         threads = max(1, usable_cores() // _number(variables, "LOCAL_WORLD_SIZE", 1))
     if not present:

@@ -67,6 +67,11 @@ class Job(ABC):
         finally:
             self._running = False
 
+    @property
+    def over(self) -> bool:
+        """Whether it was closed or has failed."""
+        return self._over is not None
+
     def close(self) -> None:
         """End the workers. May be called again."""
         if self._over is None:

@@ -1,0 +1,372 @@
+"""Every collective equals NumPy on the gathered data, for every type, in worlds of 1, 2, 3 and 5 ranks.
+
+The programs run on every rank and check there; a failed assertion is raised in the test as the culprit's.
+"""
+
+from __future__ import annotations
+
+import array
+import operator
+from collections import namedtuple
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from numpy.testing import assert_array_equal
+from ripieno import _native
+
+WORLDS = [1, 2, 3, 5]
+INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+FLOATS = ["float16", "float32", "float64"]
+SHAPES = [(), (0,), (1,), (7,), (3, 5), (1000,)]
+OPS = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+everywhere = pytest.mark.parametrize("workers", WORLDS)
+Pair = namedtuple("Pair", "sums counts")
+
+
+def sample(rank: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Small whole numbers, exact in every type and order of addition."""
+    return np.random.default_rng([rank, *shape]).integers(1, 5, shape).astype(dtype)
+
+
+def combined(world_size: int, op: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    return reduce(OPS[op], [sample(rank, dtype, shape) for rank in range(world_size)])
+
+
+def reductions(comm):
+    for dtype in INTEGERS + FLOATS:
+        for op in OPS if dtype in INTEGERS else ["sum", "prod", "min", "max"]:
+            for shape in SHAPES:
+                mine, expected = sample(comm.rank, dtype, shape), combined(comm.world_size, op, dtype, shape)
+                before = mine.copy()
+                result = comm.allreduce(mine, op=op)
+                assert_array_equal(result, expected, strict=True)
+                assert_array_equal(mine, before)
+                assert result is not mine and result.flags.writeable
+                root = shape[0] % comm.world_size if shape else 0
+                at_root = comm.reduce(mine, op=op, root=root)
+                assert (at_root is None) == (comm.rank != root)
+                if comm.rank == root:
+                    assert_array_equal(at_root, expected, strict=True)
+
+
+@everywhere
+def test_reductions_equal_numpy(world, workers):
+    world(workers).run(reductions)
+
+
+def reductions_in_place(comm):
+    out = sample(comm.rank, "float32", (9, 3))
+    assert comm.allreduce(out, out=out) is out
+    assert_array_equal(out, combined(comm.world_size, "sum", "float32", (9, 3)))
+
+    received = np.empty((9, 3), np.float32)
+    comm.allreduce(sample(comm.rank, "float32", (9, 3)), "max", out=received)
+    assert_array_equal(received, combined(comm.world_size, "max", "float32", (9, 3)))
+
+    comm.reduce(sample(comm.rank, "float32", (9, 3)), out=received if comm.rank == 0 else None)
+    if comm.rank == 0:
+        assert_array_equal(received, out)
+
+
+@everywhere
+def test_reductions_arrive_in_place(world, workers):
+    world(workers).run(reductions_in_place)
+
+
+def structures(comm):
+    p = comm.world_size
+    keys = ["counts", "sums"] if comm.rank % 2 else ["sums", "counts"]
+    made = {"sums": np.ones((2, 3), np.float32), "counts": [np.arange(4), 2.5, 3, np.float32(1.5)]}
+    total = comm.allreduce({key: made[key] for key in keys})
+    assert list(total) == keys
+    assert_array_equal(total["sums"], np.full((2, 3), p, np.float32), strict=True)
+    counts, real, whole, scalar = total["counts"]
+    assert_array_equal(counts, np.arange(4) * p)
+    assert (real, type(real), whole, type(whole)) == (2.5 * p, float, 3 * p, int)
+    assert (scalar, type(scalar)) == (1.5 * p, np.float32)
+
+    pair = comm.allreduce(Pair(np.ones(2), 1))
+    assert isinstance(pair, Pair) and pair.counts == p
+    assert comm.allreduce(()) == ()
+    assert comm.allreduce(True) == p
+    assert comm.allreduce(comm.rank == 0, "or") is True
+    assert comm.allreduce(comm.rank == 0, "and") is (p == 1)
+    assert comm.reduce((1, 2.0), root=p - 1) == ((p, 2.0 * p) if comm.rank == p - 1 else None)
+
+
+@everywhere
+def test_structures_and_numbers_keep_their_form(world, workers):
+    world(workers).run(structures)
+
+
+def odd_arrays(comm):
+    p = comm.world_size
+    strided = np.arange(20, dtype=np.float32).reshape(4, 5)[::2, 1:4]
+    assert_array_equal(comm.allreduce(strided), strided * p)
+    assert_array_equal(comm.allreduce(np.asfortranarray(strided)), strided * p)
+    fixed = np.arange(3.0)
+    fixed.flags.writeable = False
+    assert_array_equal(comm.allreduce(fixed), fixed * p)
+    assert_array_equal(comm.allreduce(np.arange(3, dtype=">i4")), np.arange(3) * p)
+    assert_array_equal(comm.allreduce(array.array("d", [1, 2])), np.array([1.0, 2.0]) * p)
+    assert_array_equal(comm.allreduce(memoryview(np.ones(2))), np.full(2, float(p)))
+    assert_array_equal(comm.allreduce(np.array([True, comm.rank == 0]), "and"), [True, p == 1])
+    for value in (strided, np.asfortranarray(strided), fixed, np.arange(3, dtype=">i4"), np.array(7.0)):
+        assert_array_equal(comm.broadcast(value), value)
+        assert_array_equal(comm.allgather(value)[-1], value)
+
+
+@everywhere
+def test_strided_read_only_and_foreign_arrays_are_taken(world, workers):
+    world(workers).run(odd_arrays)
+
+
+VALUES = [
+    None,
+    5,
+    "text",
+    b"bytes" * 1000,
+    {"deep": [np.arange(1000), {"er": np.ones((3, 4), np.float32)}]},
+    np.arange(300_000, dtype=np.float32).reshape(-1, 3),
+    np.array([], np.int16),
+    np.array(["2026-01-01"], "datetime64[D]"),
+    np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]),
+    np.array([1 + 2j]),
+    np.array([None, "object"]),
+    list(range(5000)),
+]
+
+
+def equal(left, right) -> bool:
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(equal(left[key], right[key]) for key in left)
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(equal, left, right))
+    return type(left) is type(right) and left == right
+
+
+def moves_of_anything(comm):
+    p, rank = comm.world_size, comm.rank
+    for index, value in enumerate(VALUES):
+        root = index % p
+        assert equal(comm.broadcast(value if rank == root else None, root), value), value
+        others = [VALUES[(index + each) % len(VALUES)] for each in range(p)]
+        assert equal(comm.allgather(others[rank]), others), value
+        gathered = comm.gather(others[rank], root)
+        assert equal(gathered, others) if rank == root else gathered is None
+        assert equal(comm.scatter(others if rank == root else None, root), others[rank])
+        matrix = [[(sender, receiver, value) for receiver in range(p)] for sender in range(p)]
+        assert equal([each[:2] for each in comm.alltoall(matrix[rank])], [(sender, rank) for sender in range(p)])
+        if p > 1:
+            if rank % 2 == 0 and rank + 1 < p:
+                comm.send(value, to=rank + 1)
+            elif rank % 2:
+                assert equal(comm.recv(rank - 1), value)
+
+
+@everywhere
+def test_anything_moves_by_every_collective(world, workers):
+    world(workers).run(moves_of_anything)
+
+
+def ownership(comm):
+    value = np.arange(5000.0)
+    for result in (
+        comm.broadcast(value),
+        comm.allgather(value)[comm.rank],
+        comm.alltoall([value] * comm.world_size)[0],
+    ):
+        result += 1
+        assert_array_equal(value, np.arange(5000.0))
+    small = comm.allgather(np.zeros(1))
+    small[0] += 1
+    assert small[-1][0] == (comm.world_size == 1)
+
+
+@everywhere
+def test_results_are_new_and_writable(world, workers):
+    world(workers).run(ownership)
+
+
+def rows_in_place(comm):
+    p, rank = comm.world_size, comm.rank
+    counts = [3 * each for each in range(p)]
+    every = np.arange(2.0 * sum(counts)).reshape(-1, 2)
+    start = sum(counts[:rank])
+    mine = every[start : start + counts[rank]]
+
+    out = np.zeros_like(every)
+    assert comm.allgather(mine, out=out, counts=counts) is out
+    assert_array_equal(out, every)
+    assert_array_equal(comm.allgather(mine, counts=counts), every)
+    in_place = np.zeros((2 * p, 2), np.int16)
+    in_place[2 * rank : 2 * rank + 2] = rank
+    comm.allgather(out=in_place)
+    assert_array_equal(in_place[:, 0], np.repeat(np.arange(p), 2))
+
+    root = p - 1
+    gathered = comm.gather(mine, root, counts=counts)
+    assert gathered is None if rank != root else np.array_equal(gathered, every)
+    chunk = np.zeros_like(mine)
+    comm.scatter(every if rank == root else None, root, out=chunk, counts=counts)
+    assert_array_equal(chunk, mine)
+    assert_array_equal(comm.scatter(every if rank == root else None, root), np.array_split(every, p)[rank])
+
+    total = every * p
+    assert_array_equal(comm.reduce_scatter(every), np.array_split(total, p)[rank])
+    assert_array_equal(comm.reduce_scatter(every, counts=counts, out=chunk), total[start : start + counts[rank]])
+
+    sent = np.repeat(np.arange(p), rank + 1).astype(np.float32)
+    received = np.empty(p * (p + 1) // 2, np.float32)
+    comm.alltoall(sent, counts=[rank + 1] * p, out=received, out_counts=range(1, p + 1))
+    assert_array_equal(received, np.full_like(received, rank))
+
+    dates = np.array(["2026-01-01"] if rank == 0 else ["1970-01-01"], "datetime64[D]")
+    assert comm.broadcast(out=dates)[0] == np.datetime64("2026-01-01")
+    if p > 1:
+        if rank == 0:
+            comm.send_into(every[:, 0], to=1)
+        elif rank == 1:
+            column = np.empty(len(every))
+            assert_array_equal(comm.recv(0, out=column), every[:, 0])
+
+
+@everywhere
+def test_rows_arrive_in_place(world, workers):
+    world(workers).run(rows_in_place)
+
+
+def every_algorithm(comm, collective):
+    p, rank, value = comm.world_size, comm.rank, np.arange(64.0)
+    calls = {
+        "broadcast": lambda name: comm.broadcast(out=value.copy(), algorithm=name),
+        "allreduce": lambda name: comm.allreduce(value, algorithm=name) / p,
+        "reduce": lambda name: value if (result := comm.reduce(value, algorithm=name)) is None else result / p,
+        "allgather": lambda name: comm.allgather(value, counts=[64] * p, algorithm=name)[-64:],
+        "reduce_scatter": lambda name: np.concatenate(comm.allgather(comm.reduce_scatter(value, algorithm=name))) / p,
+        "gather": lambda name: value if (all_ := comm.gather(value, algorithm=name)) is None else all_[-1],
+        "scatter": lambda name: comm.scatter([value] * p if rank == 0 else None, algorithm=name),
+        "alltoall": lambda name: comm.alltoall([value] * p, algorithm=name)[-1],
+        "barrier": lambda name: value if comm.barrier(algorithm=name) is None else None,
+    }
+    for name in _native.algorithms(collective):
+        try:
+            result = calls[collective](name)
+        except rp.InputError as error:
+            # Some do not take every world or array; saying so on every rank is the promise then.
+            assert name in str(error), error
+            continue
+        assert_array_equal(result, value, err_msg=name)
+
+
+COLLECTIVES = ["broadcast", "allreduce", "reduce", "allgather", "reduce_scatter"]
+COLLECTIVES += ["gather", "scatter", "alltoall", "barrier"]
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("workers", [2, 3, 5])
+def test_every_named_algorithm_gives_the_same(world, workers, collective):
+    world(workers).run(every_algorithm, collective)
+
+
+def same_bits(comm):
+    value = np.random.default_rng(comm.rank).standard_normal(10_000).astype(np.float32)
+    return [comm.allreduce(value).tobytes() for _ in range(3)]
+
+
+def test_sums_are_the_same_bits_on_every_rank_and_in_every_run(world):
+    results = world(5).run(same_bits)
+
+    assert len({bits for ranks in results for bits in ranks}) == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda comm: comm.allreduce(1, op="avg"), "op='avg': expected one of sum, prod, min, max, and, or, xor"),
+        (lambda comm: comm.broadcast(1, root=1), "root=1: expected a rank, 0 … 0"),
+        (lambda comm: comm.send(1, to=-1), "to=-1: expected a rank"),
+        (lambda comm: comm.allreduce("text"), "allreduce of a str"),
+        (lambda comm: comm.allreduce(np.array([None])), "dtype object"),
+        (lambda comm: comm.allreduce(np.ones(2), op="xor"), "op='xor' of dtype float64"),
+        (lambda comm: comm.allreduce(np.array([True])), "op='sum' of booleans"),
+        (lambda comm: comm.allreduce(np.ones(4), out=np.ones(8)[::2]), "C-contiguous"),
+        (lambda comm: comm.allreduce(np.ones(4), out=np.ones(3)), "shape"),
+        (lambda comm: comm.allreduce(np.ones(4), out=np.ones(4, int)), "dtype"),
+        (lambda comm: comm.broadcast(out=[1]), "expected a NumPy array, got list"),
+        (lambda comm: comm.allgather(np.ones(2), counts=[3]), "expected"),
+        (lambda comm: comm.scatter([1, 2]), "expected a sequence of 1 values"),
+        (lambda comm: comm.gather(np.ones(2), out=np.ones(2)), "counts="),
+        (lambda comm: comm.broadcast(np.ones(1), algorithm="carrier-pigeon"), "carrier-pigeon"),
+    ],
+)
+def test_wrong_arguments_are_named(call, sentence):
+    with rp.launch(workers=1) as job, pytest.raises(ValueError, match="") as caught:
+        job.run(call)
+
+    assert isinstance(caught.value, rp.InputError)
+    assert sentence in str(caught.value)
+
+
+def disagree(comm, how, folder):
+    calls = {
+        "size": lambda: comm.allreduce(np.ones(3 + (comm.rank == 1))),
+        "dtype": lambda: comm.allreduce(np.ones(3, np.float32 if comm.rank == 1 else np.int32)),
+        "operation": lambda: comm.allreduce(np.ones(3), op="max" if comm.rank == 1 else "sum"),
+        "root": lambda: comm.broadcast(out=np.ones(3), root=comm.rank % 2),
+        "collective": lambda: comm.barrier() if comm.rank == 1 else comm.allreduce(np.ones(3)),
+        "finished": lambda: None if comm.rank == 1 else comm.allreduce(np.ones(3)),
+    }
+    try:
+        calls[how]()
+        comm.barrier()
+    except rp.CollectiveMismatch as error:
+        Path(folder, str(comm.rank)).write_text(str(error))
+        raise
+
+
+@pytest.mark.parametrize("how", ["size", "dtype", "operation", "root", "collective", "finished"])
+def test_a_mismatch_is_raised_on_every_rank_and_says_who_called_what(how, tmp_path):
+    with rp.launch(workers=3) as job, pytest.raises(rp.CollectiveMismatch) as caught:
+        job.run(disagree, how, tmp_path)
+
+    assert "rank" in str(caught.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
+
+
+def counted(comm):
+    before = comm.statistics()
+    comm.allreduce(np.ones(100_000))
+    after = comm.statistics()
+    return {name: after[name] - before[name] for name in after}
+
+
+def test_statistics_count_calls_bytes_and_seconds(world):
+    for counts in world(2).run(counted):
+        assert counts["call_count"] == 1
+        assert counts["bytes_sent"] >= 400_000 and counts["bytes_received"] >= 400_000
+        assert counts["seconds_communicating"] > 0
+
+
+def test_a_closed_communicator_says_so(tmp_path):
+    kept = []
+    with rp.launch(workers=1) as job:
+        job.run(kept.append)
+
+    with pytest.raises(rp.CommunicatorClosed, match="closed"):
+        kept[0].barrier()
+    assert operator.attrgetter("closed")(kept[0])

@@ -1,0 +1,41 @@
+"""Errors keep what they say, wherever they travel."""
+
+import pickle
+
+import pytest
+from ripieno import errors
+
+
+def test_rank_failed_names_rank_host_cause_and_traceback():
+    text = str(errors.RankFailed(3, "node7", "ValueError: x", "Traceback ...\nValueError: x"))
+
+    assert "rank 3 on node7 failed: ValueError: x" in text
+    assert "Traceback of rank 3:\nTraceback ..." in text
+
+
+def test_rank_failed_without_details_is_still_a_sentence():
+    assert str(errors.RankFailed(3)) == "rank 3 failed: cause unknown"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.RankFailed(1, "host", "cause", "trace"),
+        errors.CollectiveMismatch("who called what"),
+        errors.RendezvousError("nobody came"),
+        errors.CommunicatorClosed("over"),
+        errors.InputError("n=0: expected >= 1"),
+        errors.SerializationError("no"),
+    ],
+)
+def test_every_error_survives_pickling_and_has_one_root(error):
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert vars(copy) == vars(error)
+    assert isinstance(copy, errors.RipienoError)
+
+
+def test_input_errors_are_value_errors():
+    assert issubclass(errors.InputError, ValueError)

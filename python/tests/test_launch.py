@@ -1,0 +1,410 @@
+"""Jobs: what reaches the workers, what comes back, and what is left when something goes wrong."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from conftest import gone_within, is_running, open_descriptors
+from ripieno.launch.local import LocalJob
+
+# What a user waits for an error; the promise is 2 s, the rest is for machines that are busy with other tests.
+PROMPT_S = 2.0
+SLACK_S = 2.0
+
+
+def ranks(comm, *args, **kwargs):
+    return comm.rank, comm.world_size, args, kwargs
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_rank_runs_the_program_and_results_are_in_order(world, workers):
+    assert world(workers).run(ranks, 7, key="x") == [(rank, workers, (7,), {"key": "x"}) for rank in range(workers)]
+
+
+def test_a_single_worker_is_the_calling_process():
+    before = open_descriptors()
+    with rp.launch(workers=1) as job:
+        assert job.run(lambda comm: (os.getpid(), comm.hosts)) == [(os.getpid(), [socket.gethostname()])]
+    assert open_descriptors() == before
+
+
+def test_lambdas_and_local_classes_travel_both_ways(world):
+    class Local:
+        def __init__(self, value):
+            self.value = value
+
+    first, second = world(2).run(lambda comm, x: Local(x.value + comm.rank), Local(1))
+
+    assert isinstance(first, Local) and isinstance(second, Local)
+    assert (first.value, second.value) == (1, 2)
+
+
+def shared(comm, nested):
+    vectors = nested["deep"][0]
+    maps = Path("/proc/self/maps").read_text()
+    return vectors.flags.writeable, float(vectors.sum()), "memfd:ripieno" in maps, vectors.flags.aligned
+
+
+def test_arrays_are_shared_with_workers_and_read_only(world):
+    results = world(2).run(shared, {"deep": [np.ones(1_000_000)]})
+
+    assert results == [(False, 1_000_000.0, True, True)] * 2
+
+
+def mapped(comm, views):
+    maps = Path("/proc/self/maps").read_text()
+    return "vectors.npy" in maps, "memfd:ripieno" in maps, [view.copy() for view in views], views[0].flags.writeable
+
+
+def test_memory_maps_are_opened_anew_instead_of_copied(world, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.arange(300_000.0).reshape(-1, 3))
+    whole = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    views = [whole, whole[10:20], whole[5::7, 1], whole[::-1], np.asarray(whole)[3:]]
+
+    for in_file, in_memory, copies, writable in world(2).run(mapped, views):
+        assert in_file and not in_memory and not writable
+        for copy, view in zip(copies, views, strict=True):
+            np.testing.assert_array_equal(copy, view)
+
+
+def test_private_changes_to_a_memory_map_are_not_lost(world, tmp_path):
+    np.save(tmp_path / "vectors.npy", np.zeros(100_000))
+    changed = np.load(tmp_path / "vectors.npy", mmap_mode="c")
+    changed[0] = 5
+
+    assert world(2).run(lambda comm, x: x[0], changed) == [5, 5]
+
+
+def test_large_results_come_back_writable(world):
+    results = world(2).run(lambda comm: {"a": np.full(100_000, comm.rank)})
+
+    for rank, result in enumerate(results):
+        assert (result["a"] == rank).all()
+        result["a"] += 1
+
+
+def test_workers_share_the_cores(world):
+    def look(comm):
+        return comm.threads, os.environ["OMP_NUM_THREADS"], os.environ["OPENBLAS_NUM_THREADS"]
+
+    with rp.launch(workers=2, threads=3) as job:
+        assert job.run(look) == [(3, "3", "3")] * 2
+    assert rp.launch(workers=1, threads=5).threads == 5
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_events_reach_the_caller_with_their_rank(workers):
+    heard = []
+    with rp.launch(workers=workers, on_event=heard.append) as job:
+        job.run(lambda comm: [comm.emit({"step": step}) for step in range(3)])
+
+    for rank in range(workers):
+        assert [event for event in heard if event["rank"] == rank] == [{"rank": rank, "step": s} for s in range(3)]
+
+
+def test_output_is_prefixed_on_request(capfd):
+    with rp.launch(workers=2, prefix_output=True) as job:
+        job.run(lambda comm: print("hello", comm.rank, "\nagain"))
+
+    lines = capfd.readouterr().out.splitlines()
+    assert sorted(lines) == ["[rank 0] again", "[rank 0] hello 0 ", "[rank 1] again", "[rank 1] hello 1 "]
+
+
+# Failures
+
+
+class Custom(Exception):
+    def __init__(self, code, text):
+        super().__init__(code, text)
+        self.code = code
+
+
+class Stubborn(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, code, text):
+        super().__init__(f"{code}: {text}")
+
+
+def raise_at(comm, rank, make):
+    if comm.rank == rank:
+        raise make()
+    comm.allreduce(1)
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+def test_the_caller_gets_the_culprits_own_exception(culprit):
+    with rp.launch(workers=3) as job, pytest.raises(Custom) as caught:
+        job.run(raise_at, culprit, lambda: Custom(42, "text"))
+
+    cause = caught.value.__cause__
+    assert caught.value.code == 42
+    assert isinstance(cause, rp.RankFailed)
+    assert (cause.rank, cause.host) == (culprit, socket.gethostname())
+    assert "raise make()" in cause.traceback
+
+
+def test_an_exception_that_cannot_travel_is_told_in_words():
+    with rp.launch(workers=2) as job, pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
+        job.run(raise_at, 1, lambda: Stubborn(3, "text"))
+    assert caught.value.rank == 1
+
+
+def test_a_victims_wrapped_error_is_not_taken_for_the_cause():
+    def program(comm):
+        if comm.rank == 1:
+            time.sleep(0.2)
+            raise KeyError("culprit")
+        try:
+            comm.barrier()
+        except rp.RankFailed as error:
+            raise RuntimeError("victim") from error
+
+    with rp.launch(workers=3) as job, pytest.raises(KeyError, match="culprit"):
+        job.run(program)
+
+
+def test_leaving_the_program_by_exit_is_a_failure_that_names_the_rank():
+    with rp.launch(workers=2) as job, pytest.raises(rp.RankFailed, match=r"rank 1 .*SystemExit: 3"):
+        job.run(raise_at, 1, lambda: SystemExit(3))
+
+
+@pytest.mark.parametrize("waiting", ["in a collective", "in a computation"])
+def test_a_killed_worker_is_named_in_time(waiting):
+    def program(comm):
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if waiting == "in a collective":
+            comm.barrier()
+        else:
+            time.sleep(60)
+
+    with rp.launch(workers=3) as job:
+        pids = job.pids
+        started = time.monotonic()
+        with pytest.raises(rp.RankFailed, match="killed by SIGKILL") as caught:
+            job.run(program)
+        assert time.monotonic() - started < PROMPT_S + SLACK_S
+    assert caught.value.rank == 1
+    assert gone_within(0, pids)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypatch, victim):
+    start = LocalJob._start
+
+    def start_and_kill(job, rank, setup):
+        worker = start(job, rank, setup)
+        if rank == victim:
+            worker.process.kill()
+        return worker
+
+    monkeypatch.setattr(LocalJob, "_start", start_and_kill)
+    before = open_descriptors()
+    started = time.monotonic()
+    with pytest.raises(rp.RankFailed, match="killed by SIGKILL") as caught:
+        rp.launch(workers=3)
+    assert time.monotonic() - started < PROMPT_S + SLACK_S
+    assert caught.value.rank == victim
+    del caught
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_a_worker_that_falls_silent_is_named():
+    def program(comm):
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        comm.barrier()
+
+    with rp.launch(workers=3, heartbeat_timeout_s=1.0) as job, pytest.raises(rp.RankFailed) as caught:
+        job.run(program)
+    assert caught.value.rank == 1
+    assert gone_within(0, job.pids)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_after_a_failure_the_job_says_that_it_is_over(workers):
+    with rp.launch(workers=workers) as job:
+        with pytest.raises(KeyError):
+            job.run(raise_at, 0, lambda: KeyError("first"))
+        with pytest.raises(rp.CommunicatorClosed, match="first"):
+            job.run(ranks)
+    with pytest.raises(rp.CommunicatorClosed, match="over"):
+        job.run(ranks)
+
+
+def test_what_cannot_travel_is_named_and_the_job_goes_on(world):
+    job = world(2)
+
+    with pytest.raises(rp.SerializationError, match=r"ranks or its arguments cannot be sent.*lock"):
+        job.run(ranks, threading.Lock())
+
+    assert len(job.run(ranks)) == 2
+
+
+def test_a_result_that_cannot_travel_names_its_rank():
+    with rp.launch(workers=2) as job, pytest.raises(rp.SerializationError, match="result of rank 1, a lock"):
+        job.run(lambda comm: threading.Lock() if comm.rank == 1 else None)
+
+
+def test_a_program_that_workers_cannot_import_is_told(tmp_path, monkeypatch):
+    module = tmp_path / "only_here.py"
+    module.write_text("def program(comm): return 1\n")
+    with rp.launch(workers=2) as job:
+        monkeypatch.syspath_prepend(tmp_path)
+        import only_here
+
+        with pytest.raises(ModuleNotFoundError, match="only_here"):
+            job.run(only_here.program)
+
+
+def test_an_error_in_the_event_listener_ends_the_job():
+    def listen(event):
+        raise LookupError("listener")
+
+    with rp.launch(workers=2, on_event=listen) as job:
+        with pytest.raises(LookupError, match="listener"):
+            job.run(lambda comm: comm.emit({}))
+        assert gone_within(0, job.pids)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"workers": 0}, "workers=0: expected a whole number >= 1"),
+        ({"workers": 2, "threads": 0}, "threads=0"),
+        ({"workers": 2, "engine": "carrier-pigeon"}, "engine='carrier-pigeon': expected one of local"),
+        ({"workers": 2, "links": "string"}, "links"),
+    ],
+)
+def test_wrong_options_are_named(options, sentence):
+    with pytest.raises(rp.InputError, match=sentence):
+        rp.launch(**options)
+
+
+# What is left behind
+
+
+def test_nothing_is_left_behind():
+    gc.collect()
+    before = open_descriptors()
+    for _ in range(2):
+        with rp.launch(workers=3) as job:
+            results = [job.run(lambda comm, x: x * 2, np.ones(100_000)) for _ in range(3)]
+            pids = job.pids
+        assert gone_within(0, pids)
+        del results
+    gc.collect()
+    assert open_descriptors() == before
+    assert "memfd:ripieno" not in Path("/proc/self/maps").read_text()
+
+
+def test_a_forgotten_job_ends_its_workers():
+    job = rp.launch(workers=2)
+    pids = job.pids
+    del job
+    gc.collect()
+    assert gone_within(0, pids)
+
+
+def test_a_job_outlives_the_thread_that_launched_it():
+    launched = []
+    thread = threading.Thread(target=lambda: launched.append(rp.launch(workers=2)))
+    thread.start()
+    thread.join()
+    with launched[0] as job:
+        assert len(job.run(ranks)) == 2
+
+
+LAUNCHER = """
+    import sys, time
+    import ripieno as rp
+
+    def program(comm):
+        comm.emit({})
+        {wait}
+
+    def ready(event):
+        print("ready", flush=True)
+
+    if __name__ == "__main__":
+        with rp.launch(workers=3, on_event=ready) as job:
+            print(*job.pids, flush=True)
+            job.run(program)
+"""
+WAITS = ["time.sleep(100)", "comm.recv((comm.rank + 1) % 3)"]
+
+
+def start_launcher(folder: Path, wait: str) -> tuple[subprocess.Popen, list[int]]:
+    """A launcher whose workers are all busy, with their process ids."""
+    script = folder / "launcher.py"
+    script.write_text(textwrap.dedent(LAUNCHER).replace("{wait}", wait))
+    launcher = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    pids = [int(pid) for pid in launcher.stdout.readline().split()]
+    assert [launcher.stdout.readline() for _ in pids] == ["ready\n"] * 3
+    assert all(map(is_running, pids))
+    return launcher, pids
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_ctrl_c_ends_all_workers_without_noise(tmp_path, wait):
+    launcher, pids = start_launcher(tmp_path, wait)
+
+    # A terminal sends it to the whole process group.
+    os.killpg(launcher.pid, signal.SIGINT)
+    _, errors = launcher.communicate(timeout=20)
+
+    assert launcher.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1 and "KeyboardInterrupt" in errors
+    assert gone_within(0, pids)
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_workers_end_when_their_launcher_is_killed(tmp_path, wait):
+    launcher, pids = start_launcher(tmp_path, wait)
+
+    launcher.kill()
+    launcher.communicate(timeout=20)
+
+    assert gone_within(PROMPT_S, pids)
+
+
+def test_functions_and_classes_of_the_main_script_travel(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text(
+        textwrap.dedent("""
+        import ripieno as rp
+
+        class Point:
+            def __init__(self, x):
+                self.x = x
+
+        def program(comm, point):
+            point = comm.broadcast(Point(point.x + 1))
+            return comm.allgather(point)[1]
+
+        if __name__ == "__main__":
+            with rp.launch(workers=2) as job:
+                results = job.run(program, Point(1))
+            print([isinstance(each, Point) and each.x for each in results])
+        """)
+    )
+
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout == "[2, 2]\n"

@@ -1,0 +1,196 @@
+"""``ripieno run`` and ``ripieno.init``: scripts as ranks that live and die together."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import ripieno as rp
+from conftest import gone_within
+from ripieno.launch import environment
+
+COMMAND = [sys.executable, "-c", "from ripieno.launch.cli import run_command; run_command(prog_name='ripieno run')"]
+SCRIPT = """
+    import os, signal, sys, time
+    import ripieno as rp
+
+    comm = rp.init()
+    mode = sys.argv[1]
+    if mode == "say":
+        print(comm.rank, comm.world_size, comm.allreduce(1), __name__, sys.argv[1:], rp.init() is comm)
+    elif mode == "raise" and comm.rank == 1:
+        raise KeyError("culprit")
+    elif mode == "exit" and comm.rank == 1:
+        sys.exit(7)
+    elif mode == "kill" and comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif mode == "sleep":
+        print("pid", os.getpid(), flush=True)
+        time.sleep(100)
+    comm.barrier()
+"""
+
+
+@pytest.fixture
+def script(tmp_path) -> Path:
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+    return path
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
+    return {**kept, **more}
+
+
+def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [*COMMAND, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean_environment(**more))
+
+
+def test_every_rank_runs_the_script_with_its_arguments(script):
+    done = run("-n", 3, script, "say", "--", "-n", "--x")
+
+    expected = [f"[rank {r}] {r} 3 3 __main__ ['say', '--', '-n', '--x'] True" for r in range(3)]
+    assert (sorted(done.stdout.splitlines()), done.stderr, done.returncode) == (expected, "", 0)
+
+
+def test_output_passes_unmarked_on_request(script):
+    done = run("-n", 2, "--no-prefix", script, "say")
+
+    assert sorted(line[0] for line in done.stdout.splitlines()) == ["0", "1"]
+
+
+def test_modules_run_as_with_python_m(script):
+    command = [*COMMAND, "-n", "2", "-m", "script", "say"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=script.parent, env=clean_environment())
+
+    assert done.returncode == 0, done.stderr
+    assert "[rank 1] 1 2 2 __main__" in done.stdout
+
+
+def test_the_culprits_traceback_is_printed_once(script):
+    done = run("-n", 3, script, "raise")
+
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 1
+    assert "KeyError: 'culprit'" in done.stderr and "rank 1 of" in done.stderr
+    assert "runpy" not in done.stderr and "launch/script.py" not in done.stderr
+
+
+@pytest.mark.parametrize(("mode", "code", "cause"), [("exit", 7, "status 7"), ("kill", 137, "killed by SIGKILL")])
+def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
+    started = time.monotonic()
+    done = run("-n", 3, script, mode)
+
+    assert (done.returncode, done.stderr.count("Traceback")) == (code, 0)
+    assert "rank 1" in done.stderr and cause in done.stderr
+    assert time.monotonic() - started < 20
+
+
+def test_ctrl_c_ends_all_ranks(script):
+    launcher, pids = start_sleepers(script)
+
+    os.killpg(launcher.pid, signal.SIGINT)
+    _, errors = launcher.communicate(timeout=20)
+
+    assert (launcher.returncode, errors) == (130, "")
+    assert gone_within(0, pids)
+
+
+def test_ranks_end_when_the_launcher_is_killed(script):
+    launcher, pids = start_sleepers(script)
+
+    launcher.kill()
+    launcher.wait(20)
+
+    assert gone_within(2, pids)
+    launcher.communicate(timeout=20)
+
+
+def start_sleepers(script: Path) -> tuple[subprocess.Popen, list[int]]:
+    launcher = subprocess.Popen(
+        [*COMMAND, "-n", "3", script, "sleep"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=clean_environment(),
+    )
+    return launcher, [int(launcher.stdout.readline().split()[-1]) for _ in range(3)]
+
+
+def test_a_missing_script_is_named(tmp_path):
+    done = run("-n", 2, tmp_path / "nowhere.py")
+
+    assert done.returncode == 2
+    assert "nowhere.py' is not a file" in done.stderr
+
+
+def test_a_script_that_cannot_be_read_is_told_once(tmp_path):
+    path = tmp_path / "broken.py"
+    path.write_text("def (:\n")
+    done = run("-n", 2, path)
+
+    assert done.returncode == 1
+    assert done.stderr.count("SyntaxError: ") <= 2 and "broken.py" in done.stderr
+
+
+def test_under_another_launcher_the_script_just_runs(script, tmp_path):
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": "secret"}
+    command = [*COMMAND, "-n", "9", str(script), "say"]
+    ranks = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
+        for rank in range(2)
+    ]
+
+    outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
+
+    assert [output[:5] for output in outputs] == ["0 2 2", "1 2 2"]
+
+
+def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
+    meeting = tmp_path / "meeting"
+    meeting.mkdir()
+    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": "secret"}
+    command = [sys.executable, str(script), "raise"]
+    ranks = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
+        for rank in range(2)
+    ]
+
+    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+
+    assert [rank.returncode for rank in ranks] == [1, 1]
+    assert "RankFailed: rank 1" in errors[0] and "KeyError: 'culprit'" in errors[0]
+
+
+def test_without_a_launcher_a_script_is_a_world_of_one():
+    with environment.from_environment({}, threads=None) as comm:
+        assert (comm.rank, comm.world_size, comm.allreduce(5)) == (0, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"RANK": "0"}, "RANK set, but not WORLD_SIZE, MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x"}, "but not RIPIENO_TOKEN"),
+        ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"}, "RANK=2: expected 0 … 1"),
+        (
+            {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"},
+            "RANK='a': expected a number",
+        ),
+    ],
+)
+def test_an_incomplete_environment_is_named(variables, sentence):
+    with pytest.raises(rp.RendezvousError) as caught:
+        environment.from_environment(variables, threads=None)
+    assert sentence in str(caught.value)
