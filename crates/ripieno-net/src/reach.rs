@@ -26,7 +26,6 @@ pub(crate) struct Reach {
 #[derive(Debug)]
 pub(crate) struct Reached {
     pub stream: Stream,
-    pub address: Address,
     /// What was tried before and why it failed.
     pub failed: Vec<Attempt>,
 }
@@ -62,7 +61,7 @@ impl Reach {
             let mut is_late = false;
             for address in candidates {
                 match self.try_one(peer, purpose, address, deadline) {
-                    Ok(stream) => return Ok(Reached { stream, address: address.clone(), failed }),
+                    Ok(stream) => return Ok(Reached { stream, failed }),
                     Err(failure) => {
                         is_late |= matches!(failure, Failure::Denied(Denied::Silent));
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });

@@ -32,9 +32,9 @@ pub(crate) enum Answer {
     /// It has proved itself but is not welcome.
     Refused(Greeting, Refusal),
     /// It speaks our language but knows another token.
-    WrongToken(Greeting),
+    WrongToken,
     /// It is none of ours.
-    Stranger(&'static str),
+    Stranger,
 }
 
 impl Visitor {
@@ -53,21 +53,21 @@ impl Visitor {
             };
             while self.filled < wanted {
                 match self.stream.read(&mut self.frame[self.filled..wanted]) {
-                    Ok(0) => return Answer::Stranger("it closed the connection"),
+                    Ok(0) => return Answer::Stranger,
                     Ok(count) => self.filled += count,
                     Err(error) if is_not_now(&error) => return Answer::Waiting(self),
-                    Err(_) => return Answer::Stranger("the connection broke"),
+                    Err(_) => return Answer::Stranger,
                 }
             }
             self.filled = 0;
             match self.stage {
                 Stage::Greeting if Greeting::decode(&self.frame).is_none() => {
-                    return Answer::Stranger("it speaks another protocol");
+                    return Answer::Stranger;
                 }
                 Stage::Greeting => {
                     let mut challenge = [0; CHALLENGE_BYTES];
                     if fill_random(&mut challenge).is_err() || !self.say(&challenge) {
-                        return Answer::Stranger("the connection broke");
+                        return Answer::Stranger;
                     }
                     self.stage = Stage::Proof { greeting: self.frame, challenge };
                 }
@@ -83,11 +83,11 @@ impl Visitor {
         challenge: &[u8; CHALLENGE_BYTES],
         judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
     ) -> Answer {
-        let Some(greeting) = Greeting::decode(frame) else { return Answer::Stranger("it speaks another protocol") };
+        let Some(greeting) = Greeting::decode(frame) else { return Answer::Stranger };
         if !is_seal(&self.frame[..PROOF_BYTES], token, "caller", &[frame, challenge]) {
             // No seal on this verdict: it would tell a stranger nothing, but it costs nothing either.
             self.say(&[&Refusal::encode(Some(Refusal::Token))[..], &[0; PROOF_BYTES]].concat());
-            return Answer::WrongToken(greeting);
+            return Answer::WrongToken;
         }
         let refusal = judge(&greeting).err();
         let verdict = Refusal::encode(refusal);
@@ -96,7 +96,7 @@ impl Visitor {
         match refusal {
             Some(refusal) => Answer::Refused(greeting, refusal),
             None if said => Answer::Welcome(self.stream, greeting),
-            None => Answer::Stranger("the connection broke"),
+            None => Answer::Stranger,
         }
     }
 

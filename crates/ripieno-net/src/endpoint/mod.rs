@@ -153,7 +153,9 @@ impl Endpoint {
             if status.complete {
                 return Ok(());
             }
-            if let Some(loss) = exchange.lost() {
+            // The others hold a connection to rank 0, whose end tells them.
+            let loss = if self.config.rank == 0 { exchange.lost() } else { None };
+            if let Some(loss) = loss {
                 self.shared.request(Request::Report(loss));
             }
             // The hub's own deadline comes first, and its verdict names who is missing.

@@ -3,8 +3,12 @@
 //! That is all that a launcher or an engine supplies. A closure is an exchange, so an engine's own allgather needs no
 //! type of its own. Here are the suppliers that need no engine: threads, a TCP store, a shared directory.
 
+mod directory;
+mod tcp_store;
 mod threads;
 
+pub use directory::DirectoryExchange;
+pub use tcp_store::TcpStore;
 pub use threads::ThreadExchange;
 
 use crate::error::NetError;

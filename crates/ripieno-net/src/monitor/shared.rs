@@ -101,10 +101,6 @@ impl Shared {
         }
     }
 
-    pub fn ring(&self) {
-        self.bell.ring();
-    }
-
     pub fn wake_fd(&self) -> &OwnedFd {
         &self.wake
     }

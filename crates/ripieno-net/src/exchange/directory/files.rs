@@ -1,0 +1,138 @@
+//! The files of an exchange through a directory.
+//!
+//! `rank-N.lock` (locked while rank N lives; holds its host name), `rank-N` (its string), `verdict` (why there will be no
+//! meeting).
+
+use ripieno_run::Failure;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// One run's folder.
+pub struct Folder {
+    path: PathBuf,
+    /// This rank's sign of life: locked as long as it is open.
+    life: Option<File>,
+}
+
+/// What a rank's lock tells.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It has not come, or has left in good order.
+    Unknown,
+    /// It holds its lock.
+    Alive,
+    /// It has let go of its lock without leaving.
+    Dead {
+        /// Its host.
+        host: String,
+    },
+}
+
+impl Folder {
+    /// Rank 0 makes a folder, which the others only see once rank 0's sign of life is in it.
+    pub fn make(path: &Path) -> io::Result<Folder> {
+        fs::create_dir(path)?;
+        Ok(Folder { path: path.to_path_buf(), life: None })
+    }
+
+    /// The folder of a run whose rank 0 lives.
+    pub fn find(root: &Path, prefix: &str) -> Option<Folder> {
+        let folders = folders(root, prefix).ok()?;
+        folders.into_iter().find(|folder| folder.life(0) == Life::Alive)
+    }
+
+    /// Removes the folders of earlier runs; returns one whose rank 0 lives.
+    pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<Folder>> {
+        let (alive, dead): (Vec<_>, Vec<_>) =
+            folders(root, prefix)?.into_iter().partition(|folder| folder.life(0) == Life::Alive);
+        dead.into_iter().for_each(Folder::remove);
+        Ok(alive.into_iter().next())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives this rank's sign of life: locked before it can be seen, and only one per rank.
+    pub fn live(&mut self, rank: usize, host: &str) -> io::Result<()> {
+        let hidden = self.path.join(format!(".rank-{rank}.{}", std::process::id()));
+        let mut file = File::create(&hidden)?;
+        file.write_all(host.as_bytes())?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let linked = fs::hard_link(&hidden, self.lock_path(rank));
+        fs::remove_file(&hidden)?;
+        linked?;
+        self.life = Some(file);
+        Ok(())
+    }
+
+    pub fn give(&self, rank: usize, string: &str) -> io::Result<()> {
+        self.put(&format!("rank-{rank}"), string)
+    }
+
+    pub fn take(&self, rank: usize) -> Option<String> {
+        fs::read_to_string(self.path.join(format!("rank-{rank}"))).ok()
+    }
+
+    /// Tells everybody why there will be no meeting.
+    pub fn judge(&self, failure: &Failure) {
+        if self.verdict().is_none() {
+            // Whoever cannot read this finds out by itself.
+            let _ = serde_json::to_string(failure).map(|text| self.put("verdict", &text));
+        }
+    }
+
+    pub fn verdict(&self) -> Option<Failure> {
+        let text = fs::read_to_string(self.path.join("verdict")).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    pub fn life(&self, rank: usize) -> Life {
+        let Ok(mut file) = File::open(self.lock_path(rank)) else { return Life::Unknown };
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Err(_) => Life::Alive,
+            Ok(()) if !self.lock_path(rank).exists() => Life::Unknown,
+            Ok(()) => {
+                let mut host = String::new();
+                // A host that cannot be read stays empty.
+                let _ = file.read_to_string(&mut host);
+                Life::Dead { host }
+            }
+        }
+    }
+
+    pub fn others_live(&self, world_size: usize) -> bool {
+        (1..world_size).any(|rank| self.life(rank) == Life::Alive)
+    }
+
+    /// Leaves in good order; the last to leave a folder whose rank 0 is dead removes it.
+    pub fn leave(self, rank: usize) {
+        let _ = fs::remove_file(self.lock_path(rank));
+        if matches!(self.life(0), Life::Dead { .. }) {
+            self.remove();
+        }
+    }
+
+    /// Removes the folder with all files.
+    pub fn remove(self) {
+        let _ = fs::remove_dir_all(&self.path);
+    }
+
+    fn lock_path(&self, rank: usize) -> PathBuf {
+        self.path.join(format!("rank-{rank}.lock"))
+    }
+
+    fn put(&self, name: &str, text: &str) -> io::Result<()> {
+        let hidden = self.path.join(format!(".{name}.{}", std::process::id()));
+        fs::write(&hidden, text)?;
+        fs::rename(&hidden, self.path.join(name))
+    }
+}
+
+fn folders(root: &Path, prefix: &str) -> io::Result<Vec<Folder>> {
+    let entries = fs::read_dir(root)?.filter_map(Result::ok);
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    Ok(ours.map(|entry| Folder { path: entry.path(), life: None }).collect())
+}

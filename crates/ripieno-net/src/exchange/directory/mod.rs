@@ -1,0 +1,193 @@
+//! An exchange through a directory that all ranks see.
+//!
+//! Rank 0 makes a folder `ripieno-<tag>-<nonce>`; the tag comes from the token, so that jobs do not mix, and the folder
+//! of an earlier run is known by its rank 0 being dead. Each rank holds a lock on its file `rank-N.lock` while it lives,
+//! so a rank that was killed shows it without a word; strings appear by renaming, so they are whole. Rank 0 removes the
+//! folder in the end. Cost: a look at the directory every few ms at first, a few times a second later.
+//! Needs a file system with locks (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
+
+mod files;
+
+use super::Exchange;
+use crate::auth::seal;
+use crate::card::hex;
+use crate::config::{Config, fill_random};
+use crate::error::NetError;
+use crate::host::host_name;
+use files::{Folder, Life};
+use ripieno_run::Failure;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The pauses between two looks at the directory, from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// How often the locks are looked at.
+const LIFE_CHECK: Duration = Duration::from_millis(300);
+/// How long rank 0 leaves the folder of a failed meeting for the others to read why.
+const FAREWELL: Duration = Duration::from_millis(1000);
+
+/// An exchange through a shared directory.
+pub struct DirectoryExchange {
+    config: Config,
+    root: PathBuf,
+    folder: Option<Folder>,
+    has_failed: bool,
+}
+
+impl DirectoryExchange {
+    /// The part of `config.rank` in an exchange through `root`, which exists.
+    pub fn new(config: &Config, root: impl AsRef<Path>) -> DirectoryExchange {
+        DirectoryExchange { config: config.clone(), root: root.as_ref().to_path_buf(), folder: None, has_failed: false }
+    }
+
+    /// The names of this job's folders start like this, in every run of it.
+    fn prefix(&self) -> String {
+        let tag = hex(&seal(&self.config.token, "directory", &[])[..8]);
+        format!("ripieno-{tag}-")
+    }
+
+    fn gather(&mut self, mine: &str, wait: &mut Wait) -> Result<Vec<String>, NetError> {
+        let (rank, world_size) = (self.config.rank, self.config.world_size);
+        let root = self.root.display().to_string();
+        let started = wait.started;
+        let io_error = |error: io::Error| NetError::Exchange {
+            rank,
+            cause: format!("directory {root}: {error}"),
+            elapsed_ms: started.elapsed().as_millis() as u64,
+        };
+        let folder = match rank {
+            0 => {
+                if let Some(other) = Folder::sweep(&self.root, &self.prefix()).map_err(io_error)? {
+                    let cause = format!("another process meets as rank 0 in {}", other.path().display());
+                    return Err(NetError::Disagree { rank, peer: 0, cause });
+                }
+                let mut nonce = [0; 8];
+                fill_random(&mut nonce)?;
+                Folder::make(&self.root.join(self.prefix() + &hex(&nonce))).map_err(io_error)?
+            }
+            _ => self.find_folder(wait)?,
+        };
+        let folder = self.folder.insert(folder);
+        folder.live(rank, &host_name()).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                let cause = format!("another process has come as rank {rank}");
+                NetError::Disagree { rank, peer: rank, cause }
+            }
+            _ => io_error(error),
+        })?;
+        folder.give(rank, mine).map_err(io_error)?;
+
+        let mut strings: Vec<Option<String>> = vec![None; world_size];
+        loop {
+            for (peer, string) in strings.iter_mut().enumerate().filter(|(_, string)| string.is_none()) {
+                *string = folder.take(peer);
+            }
+            if let Some(strings) = strings.iter().cloned().collect() {
+                return Ok(strings);
+            }
+            if let Some(failure) = folder.verdict() {
+                return Err(failure.into());
+            }
+            if wait.life_check_is_due() {
+                let waiting_for = (0..world_size).filter(|&peer| strings[peer].is_none() || peer == 0);
+                if let Some(failure) = find_dead(folder, waiting_for, rank) {
+                    folder.judge(&failure);
+                    return Err(failure.into());
+                }
+            }
+            let missing = || (0..world_size).filter(|&peer| strings[peer].is_none()).collect();
+            wait.pause(rank, missing, &format!("they gave no string in {}", folder.path().display()))?;
+        }
+    }
+
+    fn find_folder(&self, wait: &mut Wait) -> Result<Folder, NetError> {
+        loop {
+            if let Some(folder) = Folder::find(&self.root, &self.prefix()) {
+                return Ok(folder);
+            }
+            let cause = format!("rank 0 has made no folder in {}", self.root.display());
+            wait.pause(self.config.rank, || vec![0], &cause)?;
+        }
+    }
+}
+
+impl Exchange for DirectoryExchange {
+    fn exchange(&mut self, mine: &str) -> Result<Vec<String>, NetError> {
+        self.config.check()?;
+        let mut wait = Wait::new(self.config.rendezvous_timeout);
+        let result = self.gather(mine, &mut wait);
+        self.has_failed = result.is_err();
+        if let (0, Some(folder), Err(NetError::Missing { missing, .. })) = (self.config.rank, &self.folder, &result) {
+            let cause = format!("did not come within {:.1} s", self.config.rendezvous_timeout.as_secs_f64());
+            let failure = |&rank| Failure::RankFailed { rank, host: String::new(), cause, traceback: String::new() };
+            missing.first().map(failure).into_iter().for_each(|failure| folder.judge(&failure));
+        }
+        result
+    }
+
+    fn lost(&mut self) -> Option<Failure> {
+        let folder = self.folder.as_ref()?;
+        find_dead(folder, 0..self.config.world_size, self.config.rank)
+    }
+}
+
+impl Drop for DirectoryExchange {
+    fn drop(&mut self) {
+        let Some(folder) = self.folder.take() else { return };
+        if self.config.rank != 0 {
+            return folder.leave(self.config.rank);
+        }
+        if self.has_failed {
+            let mut wait = Wait::new(FAREWELL);
+            while folder.others_live(self.config.world_size) && wait.pause(0, Vec::new, "").is_ok() {}
+        }
+        folder.remove();
+    }
+}
+
+/// The first rank that was there and is dead.
+fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) -> Option<Failure> {
+    ranks.filter(|&peer| peer != own).find_map(|rank| match folder.life(rank) {
+        Life::Dead { host } => {
+            let cause = "its process ended while the ranks met".to_string();
+            Some(Failure::RankFailed { rank, host, cause, traceback: String::new() })
+        }
+        Life::Unknown | Life::Alive => None,
+    })
+}
+
+/// A bounded wait with growing pauses: other hosts' changes to a shared directory wake nobody.
+struct Wait {
+    started: Instant,
+    deadline: Instant,
+    pause: Duration,
+    next_life_check: Instant,
+}
+
+impl Wait {
+    fn new(timeout: Duration) -> Wait {
+        let started = Instant::now();
+        Wait { started, deadline: started + timeout, pause: FIRST_PAUSE, next_life_check: started }
+    }
+
+    fn life_check_is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now >= self.next_life_check;
+        if due {
+            self.next_life_check = now + LIFE_CHECK;
+        }
+        due
+    }
+
+    fn pause(&mut self, rank: usize, missing: impl Fn() -> Vec<usize>, cause: &str) -> Result<(), NetError> {
+        if Instant::now() + self.pause > self.deadline {
+            let elapsed_ms = self.started.elapsed().as_millis() as u64;
+            return Err(NetError::Missing { rank, missing: missing(), cause: cause.to_string(), elapsed_ms });
+        }
+        std::thread::sleep(self.pause);
+        self.pause = (self.pause * 3 / 2).min(LONGEST_PAUSE);
+        Ok(())
+    }
+}

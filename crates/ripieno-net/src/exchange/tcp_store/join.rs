@@ -1,0 +1,163 @@
+//! The other ranks' side of the store: call until rank 0 answers, give the string, wait for all.
+
+use super::letter::{Letter, STRING_BYTES_MAX, decode, encode};
+use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
+use crate::config::Config;
+use crate::error::NetError;
+use crate::host::host_name;
+use crate::stream::{Stream, is_not_now};
+use ripieno_run::Failure;
+use std::io::{self, Read, Write};
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
+/// Rank 0 may not listen yet: the pauses between calls, from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+/// How much longer than rank 0 a rank waits, to get the verdict of all.
+const VERDICT_MARGIN: Duration = Duration::from_secs(2);
+
+/// All strings, and the connection, to be held until the meeting is over.
+pub fn join(
+    config: &Config,
+    host: &str,
+    port: u16,
+    mine: &str,
+    deadline: Instant,
+) -> Result<(Vec<String>, Stream), NetError> {
+    let started = Instant::now();
+    let rank = config.rank;
+    let mut stream = connect(config, host, port, deadline)?;
+    let elapsed_ms = || started.elapsed().as_millis() as u64;
+    if mine.len() > STRING_BYTES_MAX {
+        let cause = format!("its string has {} bytes, more than {STRING_BYTES_MAX}", mine.len());
+        return Err(NetError::Exchange { rank, cause, elapsed_ms: elapsed_ms() });
+    }
+    let letter = encode(&Letter::Mine { host: host_name(), text: mine.to_string() });
+    let bytes_max = config.world_size.saturating_mul(2 * STRING_BYTES_MAX);
+    let answer =
+        stream.write_all(&letter).and_then(|()| read_letter(&mut stream, bytes_max, deadline + VERDICT_MARGIN));
+    match answer {
+        Ok(Letter::All(strings)) => Ok((strings, stream)),
+        Ok(Letter::Verdict(verdict)) => Err(verdict.error(rank)),
+        Ok(Letter::Mine { .. }) => {
+            let cause = "rank 0 answered with a string of its own".to_string();
+            Err(NetError::Exchange { rank, cause, elapsed_ms: elapsed_ms() })
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(NetError::Missing {
+            rank,
+            missing: vec![0],
+            cause: format!("the store at {host} port {port} gave no answer"),
+            elapsed_ms: elapsed_ms(),
+        }),
+        Err(error) => Err(NetError::Failed(hub_failed(host, &error.to_string()))),
+    }
+}
+
+/// Whether rank 0's end of a held connection has closed.
+pub fn lost(stream: &mut Stream, host: &str) -> Option<Failure> {
+    stream.set_nonblocking(true).ok()?;
+    match stream.read(&mut [0; 64]) {
+        Ok(0) => Some(hub_failed(host, "its process ended")),
+        Ok(_) => None,
+        Err(error) if is_not_now(&error) => None,
+        Err(error) => Some(hub_failed(host, &error.to_string())),
+    }
+}
+
+fn hub_failed(host: &str, cause: &str) -> Failure {
+    let cause = format!("the store it holds at {host} closed while the ranks met: {cause}");
+    Failure::RankFailed { rank: 0, host: host.to_string(), cause, traceback: String::new() }
+}
+
+fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, NetError> {
+    let started = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let cause = match try_connect(config, host, port, deadline) {
+            Ok(stream) => return Ok(stream),
+            Err(Ended::Refused(refusal)) => return Err(refused(config, refusal)),
+            Err(Ended::NotYet(cause)) => cause,
+        };
+        if Instant::now() + pause >= deadline {
+            return Err(NetError::Missing {
+                rank: config.rank,
+                missing: vec![0],
+                cause: format!("the store at {host} port {port} cannot be reached: {cause}"),
+                elapsed_ms: started.elapsed().as_millis() as u64,
+            });
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+enum Ended {
+    /// For good.
+    Refused(Refusal),
+    /// Rank 0 may not have started, or its name may not be known yet.
+    NotYet(String),
+}
+
+fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, Ended> {
+    let mut cause = format!("{host} has no address");
+    for address in (host, port).to_socket_addrs().map_err(|error| Ended::NotYet(error.to_string()))? {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        let mut stream = match Stream::connect_tcp(address, CONNECT_TIMEOUT.min(left)) {
+            Ok(stream) => stream,
+            Err(error) => {
+                cause = format!("{address}: {error}");
+                continue;
+            }
+        };
+        let greeting = Greeting {
+            purpose: Purpose::Rendezvous,
+            from: config.rank as u32,
+            to: 0,
+            world_size: config.world_size as u32,
+            // The nonce comes with rank 0's string.
+            nonce: JobNonce::default(),
+        };
+        let proof_deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
+        match call(&mut stream, &config.token, &greeting, proof_deadline) {
+            Ok(()) => return Ok(stream),
+            Err(Denied::Refused(refusal)) => return Err(Ended::Refused(refusal)),
+            Err(denied) => cause = format!("{address}: {denied}"),
+        }
+    }
+    Err(Ended::NotYet(cause))
+}
+
+fn refused(config: &Config, refusal: Refusal) -> NetError {
+    let (rank, own) = (config.rank, config.world_size);
+    let cause = match refusal {
+        Refusal::Token => "their tokens differ; every rank of a job gets the same token".to_string(),
+        Refusal::WorldSize(other) => format!("their world sizes differ: {own} and {other}"),
+        Refusal::Taken => format!("another process has come as rank {rank}"),
+        other => other.to_string(),
+    };
+    NetError::Disagree { rank, peer: 0, cause }
+}
+
+fn read_letter(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::Result<Letter> {
+    let mut bytes = Vec::new();
+    let mut part = vec![0; 64 << 10];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_timeout(left)?;
+        match stream.read(&mut part) {
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "its process ended")),
+            Ok(count) => bytes.extend(&part[..count]),
+            Err(error) if is_not_now(&error) => {}
+            Err(error) => return Err(error),
+        }
+        if let Some(letter) = decode(&bytes, bytes_max).map_err(io::Error::other)? {
+            return Ok(letter);
+        }
+    }
+}

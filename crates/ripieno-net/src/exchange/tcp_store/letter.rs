@@ -1,0 +1,53 @@
+//! What the store and its ranks write to each other: a length (u32, little endian), then JSON.
+
+use crate::error::NetError;
+use ripieno_run::Failure;
+use serde::{Deserialize, Serialize};
+
+const LENGTH_BYTES: usize = 4;
+/// The longest string of one rank.
+pub const STRING_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Letter {
+    /// A rank's string, and the host it is on.
+    Mine { host: String, text: String },
+    /// Everybody's strings.
+    All(Vec<String>),
+    /// Why there will be none.
+    Verdict(Verdict),
+}
+
+/// Why the ranks do not meet; the same on all of them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Verdict {
+    Failed(Failure),
+    Disagree { peer: usize, cause: String },
+    Missing { missing: Vec<usize>, cause: String, elapsed_ms: u64 },
+}
+
+impl Verdict {
+    pub fn error(self, rank: usize) -> NetError {
+        match self {
+            Verdict::Failed(failure) => NetError::Failed(failure),
+            Verdict::Disagree { peer, cause } => NetError::Disagree { rank, peer, cause },
+            Verdict::Missing { missing, cause, elapsed_ms } => NetError::Missing { rank, missing, cause, elapsed_ms },
+        }
+    }
+}
+
+pub fn encode(letter: &Letter) -> Vec<u8> {
+    let body = serde_json::to_vec(letter).expect("letters are plain data, which JSON always holds");
+    [&(body.len() as u32).to_le_bytes(), &body[..]].concat()
+}
+
+/// The letter at the front of `bytes`, once it is whole; `bytes_max` bounds it before memory is taken.
+pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<Letter>, String> {
+    let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+    let length = u32::from_le_bytes(*length) as usize;
+    if length > bytes_max {
+        return Err(format!("a letter of {length} bytes is longer than the {bytes_max} expected"));
+    }
+    let Some(body) = rest.get(..length) else { return Ok(None) };
+    serde_json::from_slice(body).map(Some).map_err(|error| format!("a letter that cannot be read: {error}"))
+}

@@ -1,0 +1,285 @@
+//! Rank 0's side of the store: collects all strings, hands them out, and tells everybody if that cannot be.
+
+use super::letter::{Letter, STRING_BYTES_MAX, Verdict, decode, encode};
+use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
+use crate::config::{Config, Ports};
+use crate::error::NetError;
+use crate::host::Addresses;
+use crate::listen::bind_first;
+use crate::stream::{Stream, is_not_now};
+use ripieno_run::Failure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
+const VISITORS_MAX: usize = 256;
+/// How long the store stays open to tell late ranks why there is no meeting.
+const FAREWELL: Duration = Duration::from_millis(1000);
+/// A pause after an accept that failed for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+pub struct Server {
+    config: Config,
+    listener: TcpListener,
+    visitors: Vec<Visitor>,
+    members: BTreeMap<usize, Member>,
+    verdict: Option<Verdict>,
+    /// Callers with another token: strangers, or ranks that were given a wrong one.
+    wrong_token_count: usize,
+    started: Instant,
+}
+
+struct Member {
+    stream: Stream,
+    host: String,
+    text: Option<String>,
+    inbox: Vec<u8>,
+    outbox: Vec<u8>,
+    is_gone: bool,
+}
+
+impl Server {
+    pub fn listen(config: &Config, host: &str, port: u16) -> Result<Server, NetError> {
+        let bind_error = |error: io::Error| NetError::Bind {
+            rank: 0,
+            host: host.to_string(),
+            ports: port.to_string(),
+            cause: error.to_string(),
+        };
+        let named = Addresses::of_name(host).map_err(bind_error)?;
+        let named: Vec<IpAddr> = named.usable.iter().chain(&named.loopback).copied().collect();
+        let listener = bind_first(&named, Ports::one(port)).or_else(|error| match error.kind() {
+            // The name may be of a service that forwards to this host.
+            io::ErrorKind::AddrNotAvailable => {
+                bind_first(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()], Ports::one(port))
+            }
+            _ => Err(error),
+        });
+        let listener = listener.map_err(bind_error)?;
+        listener.set_nonblocking(true).map_err(bind_error)?;
+        Ok(Server {
+            config: config.clone(),
+            listener,
+            visitors: vec![],
+            members: BTreeMap::new(),
+            verdict: None,
+            wrong_token_count: 0,
+            started: Instant::now(),
+        })
+    }
+
+    /// Collects and hands out all strings; on failure tells everybody who is or comes here, for a while.
+    pub fn serve(&mut self, mine: &str, deadline: Instant) -> Result<Vec<String>, NetError> {
+        while self.verdict.is_none() && self.waiting_for().next().is_some() {
+            self.turn(deadline);
+            if Instant::now() >= deadline && self.verdict.is_none() {
+                self.verdict = Some(self.missing());
+            }
+        }
+        let texts = self.members.values().filter_map(|member| member.text.clone());
+        let strings: Vec<String> = std::iter::once(mine.to_string()).chain(texts).collect();
+        if self.verdict.is_none() {
+            let letter = encode(&Letter::All(strings.clone()));
+            self.members.values_mut().for_each(|member| member.outbox.extend(&letter));
+        }
+        while self.verdict.is_none() && self.members.values().any(|member| !member.outbox.is_empty()) {
+            self.turn(deadline);
+            if Instant::now() >= deadline {
+                self.verdict = Some(self.missing());
+            }
+        }
+        match self.verdict.clone() {
+            None => Ok(strings),
+            Some(verdict) => {
+                self.say_farewell(&verdict);
+                Err(verdict.error(0))
+            }
+        }
+    }
+
+    /// A member whose connection has ended since.
+    pub fn lost(&mut self) -> Option<Failure> {
+        let all: Vec<usize> = self.members.keys().copied().collect();
+        all.into_iter().for_each(|rank| self.attend(rank));
+        match &self.verdict {
+            Some(Verdict::Failed(failure)) => Some(failure.clone()),
+            _ => None,
+        }
+    }
+
+    fn waiting_for(&self) -> impl Iterator<Item = usize> {
+        (1..self.config.world_size).filter(|rank| self.members.get(rank).is_none_or(|member| member.text.is_none()))
+    }
+
+    fn missing(&self) -> Verdict {
+        let strangers = match self.wrong_token_count {
+            0 => String::new(),
+            count => format!("; {count} callers had another token"),
+        };
+        Verdict::Missing {
+            missing: self.waiting_for().collect(),
+            cause: format!("they did not come to rank 0{strangers}"),
+            elapsed_ms: self.started.elapsed().as_millis() as u64,
+        }
+    }
+
+    fn say_farewell(&mut self, verdict: &Verdict) {
+        let letter = encode(&Letter::Verdict(verdict.clone()));
+        let end = Instant::now() + FAREWELL;
+        let mut told = std::collections::BTreeSet::new();
+        loop {
+            for (&rank, member) in &mut self.members {
+                if told.insert(rank) {
+                    // A half-sent list of strings cannot be taken back; its reader sees the end of the connection.
+                    member.outbox.extend(&letter);
+                }
+            }
+            let all_told = told.len() + 1 == self.config.world_size;
+            let all_sent = self.members.values().all(|member| member.outbox.is_empty() || member.is_gone);
+            if (all_told && all_sent) || Instant::now() >= end {
+                return;
+            }
+            self.turn(end);
+        }
+    }
+
+    /// Waits for something to happen and deals with it.
+    fn turn(&mut self, deadline: Instant) {
+        let (listener_ready, visitors_ready, members_ready) = self.poll(deadline);
+        let visitors = std::mem::take(&mut self.visitors);
+        for (visitor, ready) in visitors.into_iter().zip(visitors_ready) {
+            match ready {
+                true => self.hear(visitor),
+                false if visitor.deadline > Instant::now() => self.visitors.push(visitor),
+                false => {}
+            }
+        }
+        members_ready.into_iter().for_each(|rank| self.attend(rank));
+        if listener_ready {
+            self.accept();
+        }
+    }
+
+    fn poll(&self, deadline: Instant) -> (bool, Vec<bool>, Vec<usize>) {
+        let living: Vec<(&usize, &Member)> = self.members.iter().filter(|(_, member)| !member.is_gone).collect();
+        let mut polled = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        polled.extend(self.visitors.iter().map(|visitor| PollFd::new(&visitor.stream, PollFlags::IN)));
+        polled.extend(living.iter().map(|(_, member)| {
+            let room = if member.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            PollFd::new(&member.stream, PollFlags::IN | room)
+        }));
+        let next = self.visitors.iter().map(|visitor| visitor.deadline).chain([deadline]).min().unwrap_or(deadline);
+        let timeout = next.saturating_duration_since(Instant::now());
+        let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+        // An interrupted wait is one in which nothing happened.
+        let _ = poll(&mut polled, Some(&timeout));
+        let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let (visitors, members) = ready[1..].split_at(self.visitors.len());
+        let members = living.iter().zip(members).filter(|(_, ready)| **ready).map(|((rank, _), _)| **rank);
+        (ready[0], visitors.to_vec(), members.collect())
+    }
+
+    fn accept(&mut self) {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if self.visitors.len() == VISITORS_MAX {
+                        self.visitors.remove(0);
+                    }
+                    let visitor = Visitor::new(Stream::Tcp(stream), Instant::now() + VISIT_TIMEOUT);
+                    self.visitors.extend(visitor.ok());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => return std::thread::sleep(ACCEPT_PAUSE),
+            }
+        }
+    }
+
+    fn hear(&mut self, visitor: Visitor) {
+        let (world_size, members) = (self.config.world_size as u32, &self.members);
+        let answer = visitor.advance(&self.config.token, &mut |greeting: &Greeting| match greeting {
+            greeting if greeting.purpose != Purpose::Rendezvous => Err(Refusal::Purpose),
+            greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
+            greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
+            greeting if members.contains_key(&(greeting.from as usize)) => Err(Refusal::Taken),
+            _ => Ok(()),
+        });
+        match answer {
+            Answer::Waiting(visitor) => self.visitors.push(visitor),
+            Answer::Welcome(stream, greeting) => self.welcome(greeting.from as usize, stream),
+            Answer::Refused(greeting, refusal) => self.refuse(&greeting, refusal),
+            Answer::WrongToken => self.wrong_token_count += 1,
+            Answer::Stranger => {}
+        }
+    }
+
+    fn welcome(&mut self, rank: usize, stream: Stream) {
+        let (host, text, is_gone) = (String::new(), None, false);
+        self.members.insert(rank, Member { stream, host, text, inbox: vec![], outbox: vec![], is_gone });
+        self.attend(rank);
+    }
+
+    /// Whoever knows the token and does not fit belongs to this job and was started wrongly: that ends the meeting.
+    fn refuse(&mut self, greeting: &Greeting, refusal: Refusal) {
+        let (peer, own) = (greeting.from as usize, self.config.world_size);
+        let cause = match refusal {
+            Refusal::WorldSize(_) => format!("their world sizes differ: {own} and {}", greeting.world_size),
+            Refusal::Taken => format!("two processes came as rank {peer}"),
+            Refusal::Rank(_) => format!("a second process came as rank {peer} of {own}"),
+            Refusal::Job | Refusal::Purpose | Refusal::Token => return,
+        };
+        self.verdict.get_or_insert(Verdict::Disagree { peer, cause });
+    }
+
+    /// Reads what a member says and sends what it has room for.
+    fn attend(&mut self, rank: usize) {
+        let Some(member) = self.members.get_mut(&rank) else { return };
+        if member.is_gone {
+            return;
+        }
+        if let Err(cause) = member.read().and_then(|()| member.send()) {
+            member.is_gone = true;
+            let host = member.host.clone();
+            let failure = Failure::RankFailed { rank, host, cause, traceback: String::new() };
+            self.verdict.get_or_insert(Verdict::Failed(failure));
+        }
+    }
+}
+
+impl Member {
+    fn read(&mut self) -> Result<(), String> {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err("its process ended while the ranks met".to_string()),
+                Ok(count) => self.inbox.extend(&bytes[..count]),
+                Err(error) if is_not_now(&error) => break,
+                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
+            }
+            if self.text.is_some() || self.inbox.len() > 2 * STRING_BYTES_MAX {
+                return Err("it said more than it should while the ranks met".to_string());
+            }
+        }
+        // JSON may write a byte as up to six.
+        if let Some(Letter::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
+            (self.host, self.text) = (host, Some(text));
+            self.inbox.clear();
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), String> {
+        while !self.outbox.is_empty() {
+            match self.stream.write(&self.outbox) {
+                Ok(count) => drop(self.outbox.drain(..count)),
+                Err(error) if is_not_now(&error) => break,
+                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
+            }
+        }
+        Ok(())
+    }
+}
