@@ -20,6 +20,8 @@ const LARGE_BYTES: [usize; 3] = [1 << 20, 8 << 20, 64 << 20];
 const REPEATS: usize = 20;
 /// What one call to a link moves at most, as in the executor.
 const SEGMENT_BYTES: usize = 256 << 10;
+/// Looks for news between two offers of the core to others.
+const YIELD_EVERY: u32 = 10_000;
 /// Says in the environment that this process is the peer.
 const CHILD: &str = "LINK_PINGPONG_CHILD";
 
@@ -171,7 +173,7 @@ fn spin(mut done: impl FnMut() -> bool) {
     let mut tries = 0u32;
     while !done() {
         tries += 1;
-        if tries % 10_000 == 0 {
+        if tries % YIELD_EVERY == YIELD_EVERY - 1 {
             std::thread::yield_now();
         }
         spin_loop();

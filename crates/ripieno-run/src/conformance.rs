@@ -1,14 +1,7 @@
 //! What every link keeps, as laws that run against any of them.
 //!
-//! A law takes a maker of connected pairs. [`link_laws!`](crate::link_laws) makes a test of each law for one kind of link:
-//!
-//! ```ignore
-//! mod over_tcp {
-//!     ripieno_run::link_laws!(super::tcp_pair, super::tcp_ends);
-//! }
-//! ```
-//!
-//! Links of small capacity meet the corners sooner: a few KiB is a good size here.
+//! A law takes a maker of connected pairs. [`link_laws!`](crate::link_laws) makes a test of each law for one kind of
+//! link. Links of small capacity meet the corners sooner: a few KiB is a good size here.
 
 use crate::link::{Link, LinkError};
 use std::thread;

@@ -1,0 +1,46 @@
+//! What TCP links keep beyond the laws of all links.
+
+use ripieno_net::links::TcpLink;
+use ripieno_run::{Link, LinkError};
+use rustix::net::sockopt;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_reset_connection_is_closed_with_the_systems_words() {
+    let (here, there) = connection();
+    let mut link = TcpLink::new(here).unwrap();
+    sockopt::set_socket_linger(&there, Some(Duration::ZERO)).unwrap();
+    drop(there);
+
+    let started = Instant::now();
+    let cause = loop {
+        match link.receive(&mut [0; 8]) {
+            Ok(_) => assert!(started.elapsed() < Duration::from_secs(20), "a reset is seen"),
+            Err(LinkError::Closed { cause }) => break cause,
+        }
+    };
+    assert!(cause.contains("reset"), "{cause}");
+    assert!(link.send(&[&[0; 8]]).is_err());
+}
+
+#[test]
+fn messages_leave_at_once_and_socket_buffers_are_left_to_grow() {
+    let (here, _there) = connection();
+    let before = sockopt::socket_send_buffer_size(&here).unwrap();
+    let same = here.try_clone().unwrap();
+    let _link = TcpLink::new(here).unwrap();
+
+    assert!(same.nodelay().unwrap());
+    let limits = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_wmem").unwrap();
+    let grows_to: usize = limits.split_whitespace().last().unwrap().parse().unwrap();
+    let after = sockopt::socket_send_buffer_size(&same).unwrap();
+    assert!(after >= 128 << 10 || grows_to >= 128 << 10);
+    assert!(after == before || grows_to < 128 << 10, "a buffer that can grow is not fixed: {before} became {after}");
+}
+
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (here, listener.accept().unwrap().0)
+}
