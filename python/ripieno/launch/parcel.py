@@ -90,7 +90,7 @@ def _pack(value: Any) -> _wire.Packed:
 
 
 def _in_memory(packed: _wire.Packed, size_bytes: int, writable: bool) -> int:
-    fd = os.memfd_create("ripieno", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    fd = os.memfd_create("ripieno-parcel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size_bytes)
         for offset, piece in _wire.blob_pieces(packed):
