@@ -177,23 +177,6 @@ impl std::fmt::Display for Header {
     }
 }
 
-/// Who called what, ordered by rank, for the error that ranks get whose calls differ.
-pub fn describe(calls: &[(usize, Header)]) -> String {
-    let mut calls = calls.to_vec();
-    calls.sort_by_key(|&(rank, _)| rank);
-    let sequence = calls[0].1.sequence;
-    let at_one = calls.iter().all(|(_, header)| header.sequence == sequence);
-    let parts: Vec<String> = calls
-        .iter()
-        .map(|(rank, header)| match at_one {
-            true => format!("rank {rank} called {}", header.call),
-            false => format!("rank {rank} called {header}"),
-        })
-        .collect();
-    let calls = parts.join("; ");
-    if at_one { format!("collective {sequence}: {calls}") } else { calls }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,11 +3,13 @@
 use super::memory::{self, Memory};
 use super::schedule::{Schedule, Stream};
 use super::{Cursor, RELAY_UNIT_BYTES, RunError, SEGMENT_BYTES, Traffic};
-use crate::call::{HEADER_BYTES, Header, describe};
+use crate::call::{HEADER_BYTES, Header};
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::{Link, LinkError};
+use crate::membership::describe;
 use crate::reduction::Combine;
 use ripieno_plan::{Operation, Span};
+use std::collections::BTreeMap;
 
 pub(super) struct Run<'a, 'b> {
     pub fabric: &'a mut dyn Fabric,
@@ -178,7 +180,10 @@ impl Run<'_, '_> {
                 self.schedule.lanes[lane].length_bytes,
                 theirs.payload_bytes()
             ),
-            Some(header) => describe(&[(rank, mine), (peer, header)]),
+            Some(header) if header.sequence == mine.sequence => {
+                describe(mine.sequence, &BTreeMap::from([(rank, mine.call), (peer, header.call)]))
+            }
+            Some(header) => format!("rank {rank} called {mine}; rank {peer} called {header}"),
         };
         self.fabric.report(Failure::Mismatch { description });
         self.failure().into()

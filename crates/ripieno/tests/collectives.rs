@@ -1,0 +1,322 @@
+//! Every collective, by every algorithm, between threads: what comes out equals what one thread computes.
+
+use ripieno::net::ThreadFabric;
+use ripieno::{Algorithm, Collective, Communicator, Element, Error, Failure, Memory, Op};
+use std::sync::Mutex;
+
+/// Runs `program` on every rank of a world; gives the results, by rank.
+fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
+    let fabrics = ThreadFabric::group(p).unwrap();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = fabrics
+            .into_iter()
+            .map(|fabric| scope.spawn(|| program(&mut Communicator::new(Box::new(fabric)))))
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn bytes(values: &[i64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+fn values(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().unwrap())).collect()
+}
+
+/// Element `i` of what `rank` contributes.
+fn own(rank: usize, i: usize) -> i64 {
+    (rank * 1000 + i) as i64
+}
+
+fn vector(rank: usize, length: usize) -> Vec<i64> {
+    (0..length).map(|i| own(rank, i)).collect()
+}
+
+fn sum(p: usize, length: usize) -> Vec<i64> {
+    (0..length).map(|i| (0..p).map(|rank| own(rank, i)).sum()).collect()
+}
+
+/// The algorithms of a collective by name, and the default one.
+fn every(collective: Collective) -> Vec<Option<&'static str>> {
+    Algorithm::of(collective).map(|algorithm| Some(algorithm.name)).chain([None]).collect()
+}
+
+const WORLDS: [usize; 6] = [1, 2, 3, 4, 5, 7];
+const LENGTHS: [usize; 4] = [0, 3, 1000, 20_011];
+
+#[test]
+fn allreduce_gives_every_rank_the_sum() {
+    for p in WORLDS {
+        for length in LENGTHS {
+            let results = world(p, |comm| {
+                every(Collective::Allreduce)
+                    .into_iter()
+                    .map(|algorithm| {
+                        let mut data = bytes(&vector(comm.rank(), length));
+                        comm.allreduce(&mut data, Element::I64, Op::Sum, algorithm).unwrap();
+                        values(&data)
+                    })
+                    .collect::<Vec<_>>()
+            });
+            assert!(results.iter().flatten().all(|result| *result == sum(p, length)), "p={p} length={length}");
+        }
+    }
+}
+
+#[test]
+fn broadcast_gives_every_rank_the_roots_vector() {
+    for p in WORLDS {
+        for length in LENGTHS {
+            let results = world(p, |comm| {
+                let mut results = Vec::new();
+                for algorithm in every(Collective::Broadcast) {
+                    for root in 0..p {
+                        let mut data = bytes(&vector(comm.rank(), length));
+                        comm.broadcast(Memory::Write(&mut data), Element::I64, root, algorithm).unwrap();
+                        results.push((root, values(&data)));
+                    }
+                }
+                results
+            });
+            for (root, result) in results.into_iter().flatten() {
+                assert_eq!(result, vector(root, length), "p={p} length={length} root={root}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reduce_gives_the_root_the_sum() {
+    for p in WORLDS {
+        let results = world(p, |comm| {
+            let mut results = Vec::new();
+            for algorithm in every(Collective::Reduce) {
+                for root in 0..p {
+                    let mut data = bytes(&vector(comm.rank(), 5003));
+                    comm.reduce(&mut data, Element::I64, Op::Sum, root, algorithm).unwrap();
+                    if comm.rank() == root {
+                        results.push(values(&data));
+                    }
+                }
+            }
+            results
+        });
+        assert!(results.iter().flatten().all(|result| *result == sum(p, 5003)), "p={p}");
+    }
+}
+
+/// Unequal counts, one of them zero.
+fn counts(p: usize) -> Vec<usize> {
+    (0..p).map(|rank| (rank * 37) % 11 * 100).collect()
+}
+
+/// Where the chunk of `rank` lies.
+fn chunk(counts: &[usize], rank: usize) -> std::ops::Range<usize> {
+    let start: usize = counts[..rank].iter().sum();
+    start..start + counts[rank]
+}
+
+#[test]
+fn allgather_and_gather_give_the_chunks_of_all() {
+    for p in WORLDS {
+        let counts = counts(p);
+        let total: usize = counts.iter().sum();
+        let expected: Vec<i64> = (0..p).flat_map(|rank| vector(rank, total)[chunk(&counts, rank)].to_vec()).collect();
+        world(p, |comm| {
+            for algorithm in every(Collective::Allgather) {
+                let mut data = bytes(&vector(comm.rank(), total));
+                comm.allgather(&mut data, Element::I64, &counts, algorithm).unwrap();
+                assert_eq!(values(&data), expected, "allgather by {algorithm:?}, p={p}");
+            }
+            for algorithm in every(Collective::Gather) {
+                for root in 0..p {
+                    let mut data = bytes(&vector(comm.rank(), total));
+                    comm.gather(&mut data, Element::I64, &counts, root, algorithm).unwrap();
+                    assert!(comm.rank() != root || values(&data) == expected, "gather by {algorithm:?}, p={p}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn reduce_scatter_and_scatter_give_each_rank_its_chunk() {
+    for p in WORLDS {
+        let counts = counts(p);
+        let total: usize = counts.iter().sum();
+        world(p, |comm| {
+            let mine = chunk(&counts, comm.rank());
+            for algorithm in every(Collective::ReduceScatter) {
+                let mut data = bytes(&vector(comm.rank(), total));
+                comm.reduce_scatter(&mut data, Element::I64, &counts, Op::Sum, algorithm).unwrap();
+                assert_eq!(values(&data)[mine.clone()], sum(p, total)[mine.clone()], "by {algorithm:?}, p={p}");
+            }
+            for algorithm in every(Collective::Scatter) {
+                for root in 0..p {
+                    let mut data = bytes(&vector(comm.rank(), total));
+                    comm.scatter(Memory::Write(&mut data), Element::I64, &counts, root, algorithm).unwrap();
+                    assert_eq!(
+                        values(&data)[mine.clone()],
+                        vector(root, total)[mine.clone()],
+                        "by {algorithm:?}, p={p}"
+                    );
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn alltoall_gives_each_rank_what_each_had_for_it() {
+    for p in WORLDS {
+        let count = |from: usize, to: usize| (from * 3 + to * 5) % 7 * 50;
+        world(p, |comm| {
+            let rank = comm.rank();
+            let out_counts: Vec<usize> = (0..p).map(|to| count(rank, to)).collect();
+            let in_counts: Vec<usize> = (0..p).map(|from| count(from, rank)).collect();
+            let out: Vec<i64> = (0..p).flat_map(|to| vec![own(rank, to); count(rank, to)]).collect();
+            let expected: Vec<i64> = (0..p).flat_map(|from| vec![own(from, rank); count(from, rank)]).collect();
+            let mut into = vec![0; expected.len() * 8];
+            comm.alltoall(&bytes(&out), &out_counts, &mut into, &in_counts, Element::I64, None).unwrap();
+            assert_eq!(values(&into), expected);
+        });
+    }
+}
+
+#[test]
+fn floats_sum_to_the_same_bits_on_every_rank_and_in_every_run() {
+    let once = || {
+        world(5, |comm| {
+            every(Collective::Allreduce)
+                .into_iter()
+                .flat_map(|algorithm| {
+                    let part = |i: usize| (0.1f32 + comm.rank() as f32 * 1.7).powi(1 + i as i32 % 9).to_ne_bytes();
+                    let mut data: Vec<u8> = (0..3001).flat_map(part).collect();
+                    comm.allreduce(&mut data, Element::F32, Op::Sum, algorithm).unwrap();
+                    data
+                })
+                .collect::<Vec<u8>>()
+        })
+    };
+    let first = once();
+    assert!(first.iter().all(|rank| *rank == first[0]));
+    assert_eq!(first, once());
+}
+
+#[test]
+fn messages_arrive_between_collectives() {
+    world(3, |comm| {
+        let mut token = bytes(&[7]);
+        match comm.rank() {
+            0 => comm.send(&token, Element::I64, 1).unwrap(),
+            1 => {
+                comm.receive(&mut token, Element::I64, 0).unwrap();
+                comm.send(&bytes(&[values(&token)[0] + 1]), Element::I64, 2).unwrap();
+            }
+            _ => comm.receive(&mut token, Element::I64, 1).unwrap(),
+        }
+        comm.barrier(None).unwrap();
+        assert!(comm.rank() != 2 || values(&token) == [8]);
+    });
+}
+
+#[test]
+fn no_rank_leaves_a_barrier_before_all_have_come() {
+    for p in WORLDS {
+        let come = Mutex::new(0);
+        world(p, |comm| {
+            for round in 1..=20 {
+                *come.lock().unwrap() += 1;
+                comm.barrier(None).unwrap();
+                assert!(*come.lock().unwrap() >= round * p);
+                comm.barrier(None).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn traffic_is_counted() {
+    let sent: Vec<u64> = world(4, |comm| {
+        let mut data = vec![0; 4000];
+        comm.allreduce(&mut data, Element::F32, Op::Sum, Some("ring")).unwrap();
+        assert_eq!(comm.statistics().received_bytes, 2 * 3 * 1000);
+        comm.statistics().sent_bytes
+    });
+    assert_eq!(sent, [2 * 3 * 1000; 4], "2 (p-1)/p n bytes leave every rank");
+}
+
+fn mismatch(result: Result<(), Error>) -> String {
+    match result {
+        Err(Error::Failed(Failure::Mismatch { description })) => description,
+        other => panic!("expected a mismatch, got {other:?}"),
+    }
+}
+
+#[test]
+fn another_collective_size_type_or_root_is_a_mismatch_on_every_rank() {
+    type Call = fn(&mut Communicator) -> Result<(), Error>;
+    let odd_ones: [(Call, &str); 5] = [
+        (|comm| comm.barrier(None), "barrier"),
+        (|comm| comm.broadcast(Memory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
+        (|comm| comm.allreduce(&mut [0; 12], Element::F32, Op::Sum, None), "allreduce(float32 × 3"),
+        (|comm| comm.allreduce(&mut [0; 8], Element::I32, Op::Sum, None), "allreduce(int32 × 2"),
+        (|comm| comm.allreduce(&mut [0; 8], Element::F32, Op::Max, None), "allreduce(float32 × 2, max"),
+    ];
+    for (odd, expected) in odd_ones {
+        let descriptions = world(3, |comm| {
+            let first = match comm.rank() {
+                2 => odd(comm),
+                _ => comm.allreduce(&mut [0; 8], Element::F32, Op::Sum, None),
+            };
+            // A rank whose own part needed nobody's answer finds out when it next asks for one.
+            mismatch(first.and_then(|()| comm.barrier(None)))
+        });
+        assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
+        assert!(descriptions[0].contains(&format!("rank 2 called {expected}")), "{descriptions:?}");
+        assert!(descriptions[0].contains("called allreduce(float32 × 2, sum"), "{descriptions:?}");
+    }
+}
+
+#[test]
+fn counts_that_do_not_fit_are_a_mismatch() {
+    let descriptions = world(2, |comm| {
+        let (out, into) = if comm.rank() == 0 { ([1, 2], [1, 1]) } else { ([1, 1], [1, 1]) };
+        let mut room = vec![0; 16];
+        let data = vec![0; 8 * out.iter().sum::<usize>()];
+        mismatch(comm.alltoall(&data, &out, &mut room, &into, Element::I64, None).and_then(|()| comm.barrier(None)))
+    });
+    assert!(descriptions[0].contains("rank 1 called alltoall"), "{descriptions:?}");
+    assert!(descriptions[0].contains("expects 8 bytes of rank 0, which sends 16"), "{descriptions:?}");
+}
+
+#[test]
+fn a_rank_that_leaves_early_is_named() {
+    let results = world(3, |comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier(None) });
+    for rank in [0, 2] {
+        let Err(Error::Failed(Failure::RankFailed { rank, cause, .. })) = &results[rank] else { panic!("{results:?}") };
+        assert_eq!(*rank, 1);
+        assert!(cause.contains("left"), "{cause}");
+    }
+}
+
+#[test]
+fn wrong_arguments_are_told_by_name() {
+    world(2, |comm| {
+        let text = |result: Result<(), Error>| result.unwrap_err().to_string();
+        let mut data = vec![0; 8];
+        assert_eq!(
+            text(comm.allreduce(&mut data, Element::F32, Op::Sum, Some("rng"))),
+            "algorithm=rng: expected one of bidirectional-exchange, regroup-allgather, ring for allreduce"
+        );
+        assert_eq!(text(comm.reduce(&mut data, Element::F32, Op::Sum, 2, None)), "root=2: expected 0 to 1");
+        assert_eq!(text(comm.allgather(&mut data, Element::F32, &[1, 2], None)), "counts=[1, 2]: expected a sum of 2");
+        assert_eq!(
+            text(comm.allreduce(&mut data[..3], Element::F32, Op::Sum, None)),
+            "length in bytes=3: expected a multiple of 4, the size of float32"
+        );
+        assert!(text(comm.allreduce(&mut data, Element::F32, Op::Or, None)).contains("no meaning on float32"));
+        comm.barrier(None).unwrap();
+    });
+}
