@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Endpoint, Links, NetError, Ports, Token, exchange};
 use ripieno::{Algorithm, Collective, Error, Op};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ pub struct Communicator {
 impl Communicator {
     /// Meets the other ranks, over `exchange`, a TCP store or a shared directory.
     #[staticmethod]
-    #[pyo3(signature = (rank, world_size, exchange=None, *, token, tcp_store=None, bind_host=None,
+    #[pyo3(signature = (rank, world_size, exchange=None, *, token, tcp_store=None, directory=None, bind_host=None,
         ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto"))]
     #[allow(clippy::too_many_arguments)]
     fn connect(
@@ -38,6 +39,7 @@ impl Communicator {
         exchange: Option<Py<PyAny>>,
         token: &[u8],
         tcp_store: Option<(String, u16)>,
+        directory: Option<PathBuf>,
         bind_host: Option<String>,
         ports: Option<(u16, u16)>,
         rendezvous_timeout_s: f64,
@@ -50,7 +52,7 @@ impl Communicator {
         config.links = parse_links(links)?;
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
-        let supplier = Supplier::parse(exchange, tcp_store)?;
+        let supplier = Supplier::parse(exchange, tcp_store, directory)?;
         let endpoint = py.detach(|| supplier.meet(config)).map_err(errors::from_meeting)?;
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let mut inner = ripieno::Communicator::new(Box::new(endpoint));
@@ -215,14 +217,20 @@ impl Communicator {
 enum Supplier {
     Callable(Py<PyAny>),
     TcpStore(String, u16),
+    Directory(PathBuf),
 }
 
 impl Supplier {
-    fn parse(exchange: Option<Py<PyAny>>, tcp_store: Option<(String, u16)>) -> PyResult<Supplier> {
-        match (exchange, tcp_store) {
-            (Some(callable), None) => Ok(Supplier::Callable(callable)),
-            (None, Some((host, port))) => Ok(Supplier::TcpStore(host, port)),
-            _ => Err(errors::input("expected exchange or tcp_store".to_string())),
+    fn parse(
+        exchange: Option<Py<PyAny>>,
+        tcp_store: Option<(String, u16)>,
+        directory: Option<PathBuf>,
+    ) -> PyResult<Supplier> {
+        match (exchange, tcp_store, directory) {
+            (Some(callable), None, None) => Ok(Supplier::Callable(callable)),
+            (None, Some((host, port)), None) => Ok(Supplier::TcpStore(host, port)),
+            (None, None, Some(directory)) => Ok(Supplier::Directory(directory)),
+            _ => Err(errors::input("expected one of exchange, tcp_store and directory".to_string())),
         }
     }
 
@@ -234,6 +242,10 @@ impl Supplier {
             }
             Supplier::TcpStore(host, port) => {
                 let mut store = exchange::TcpStore::new(&config, &host, port);
+                Endpoint::meet(config, &mut store)
+            }
+            Supplier::Directory(directory) => {
+                let mut store = exchange::DirectoryExchange::new(&config, directory);
                 Endpoint::meet(config, &mut store)
             }
         }

@@ -355,7 +355,7 @@ fn ask<'a>(collective: Collective, element: Element, whole: Span, algorithm: Opt
 /// All of `memory`, in whole elements.
 fn whole(memory: &Memory<'_>, element: Element) -> Result<Span, Error> {
     let size_bytes = element.size_bytes();
-    if memory.len() % size_bytes != 0 {
+    if !memory.len().is_multiple_of(size_bytes) {
         let expected = format!("a multiple of {size_bytes}, the size of {}", element.name());
         return Err(argument("length in bytes", memory.len(), &expected));
     }
