@@ -44,7 +44,7 @@ def reducible(value: Any, op: str, what: str) -> np.ndarray:
         if found.ndim:
             raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
         return found.astype(np.int64)
-    if found.dtype != bool and not is_native(found.dtype.newbyteorder("=")):
+    if found.dtype != bool and not is_native(found.dtype) and not is_native(found.dtype.newbyteorder("=")):
         raise InputError(
             f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
         )

@@ -393,6 +393,11 @@ class Communicator:
                 fill(out, value)
             collective(flat(out)[0])
             return out
+        if isinstance(value, np.ndarray):
+            # The common case, where every microsecond counts.
+            result = _own(reducible(value, op, what))
+            collective(flat(result)[0])
+            return result
         leaves: list[np.ndarray] = []
         map_leaves(value, lambda leaf: leaves.append(reducible(leaf, op, what)))
         results = iter(_together(leaves, collective))
@@ -441,7 +446,8 @@ def _check_op(op: str) -> None:
 
 def _own(array: np.ndarray) -> np.ndarray:
     """A contiguous copy that may be written to, in this machine's byte order."""
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True, subok=False)
+    dtype = None if array.dtype.isnative else array.dtype.newbyteorder("=")
+    return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
 
 
 def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]) -> list[np.ndarray]:

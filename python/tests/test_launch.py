@@ -65,12 +65,8 @@ def test_arrays_are_shared_with_workers_and_read_only(world):
 
 def mapped(comm, views):
     maps = Path("/proc/self/maps").read_text()
-    return (
-        "vectors.npy" in maps,
-        "memfd:ripieno-parcel" in maps,
-        [view.copy() for view in views],
-        views[0].flags.writeable,
-    )
+    in_file, in_memory = "vectors.npy" in maps, "memfd:ripieno-parcel" in maps
+    return in_file, in_memory, [view.copy() for view in views], views[0].flags.writeable
 
 
 def test_memory_maps_are_opened_anew_instead_of_copied(world, tmp_path):

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,16 +110,9 @@ def _cores() -> Iterator[Finding]:
     quota = machine.cpu_quota()
     limit = "no CPU quota" if quota is None else f"CPU quota {quota:g} cores"
     yield Finding("cores", f"{machine.usable_cores()} usable, {limit}")
-    yield Finding("SIMD", _simd())
+    from ripieno import _native
 
-
-def _simd() -> str:
-    known = ("avx512f", "avx2", "fma", "avx", "sse4_2", "sve", "asimd")
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        name, _, flags = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return ", ".join(flag for flag in known if flag in flags.split()) or "scalar"
-    return "unknown"
+    yield Finding("SIMD", f"{_native.simd_level()} ({platform.machine()})")
 
 
 def _memory() -> Iterator[Finding]:
