@@ -30,8 +30,8 @@ use std::time::{Duration, Instant};
 
 /// How often the exchange is asked for losses while ranks connect.
 const LOSS_CHECK: Duration = Duration::from_millis(100);
-/// What a rank that failed to meet gives the others to hear why.
-const FAREWELL: Duration = Duration::from_millis(1000);
+/// The hub's own deadline comes first, and its verdict names who is missing: the others wait so much longer.
+const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 
 /// A rank among the others: a [`ripieno_run::Fabric`] over shared memory and TCP.
 pub struct Endpoint {
@@ -86,7 +86,6 @@ impl Endpoint {
         match endpoint.wait_for_all(exchange, deadline) {
             Ok(()) => Ok(endpoint),
             Err(error) => {
-                endpoint.config.linger = FAREWELL;
                 endpoint.close();
                 Err(error)
             }
@@ -158,8 +157,7 @@ impl Endpoint {
             if let Some(loss) = loss {
                 self.shared.request(Request::Report(loss));
             }
-            // The hub's own deadline comes first, and its verdict names who is missing.
-            if Instant::now() > deadline + FAREWELL {
+            if Instant::now() > deadline + VERDICT_MARGIN {
                 return Err(NetError::Missing {
                     rank: self.config.rank,
                     missing: vec![],

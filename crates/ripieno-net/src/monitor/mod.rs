@@ -33,6 +33,8 @@ const VISITORS_MAX: usize = 256;
 const DOORS_PAUSE: Duration = Duration::from_millis(100);
 /// How long a rank that has said goodbye waits for the hub to hang up.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long rank 0 of a meeting that failed stays to tell late ranks why.
+const FAREWELL: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
 
@@ -170,8 +172,7 @@ impl Monitor {
                 self.setup.shared.drain_wake();
                 while let Ok(request) = self.setup.requests.try_recv() {
                     if request == Request::Leave {
-                        let patience = if self.setup.own.rank == 0 { self.setup.linger } else { HANG_UP_TIMEOUT };
-                        self.end = Some(Instant::now() + patience);
+                        self.end = Some(Instant::now() + self.patience());
                     }
                     self.events.push_back(Event::Request(request));
                 }
@@ -179,6 +180,15 @@ impl Monitor {
             Source::Doors => self.accept(),
             Source::Visitor(number) => self.hear(number),
             Source::Peer(peer) => self.read(peer),
+        }
+    }
+
+    /// How long this rank stays after it has left.
+    fn patience(&self) -> Duration {
+        match self.setup.own.rank {
+            0 if self.setup.shared.status().complete => self.setup.linger,
+            0 => FAREWELL,
+            _ => HANG_UP_TIMEOUT,
         }
     }
 

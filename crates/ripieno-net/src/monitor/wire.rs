@@ -2,12 +2,14 @@
 
 use crate::stream::{Stream, is_not_now};
 use ripieno_run::membership::{Inbox, Message};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 
 /// A peer that reads nothing while so much waits for it is as good as dead.
 const OUTBOX_BYTES_MAX: usize = 4 << 20;
 
 const READ_BYTES: usize = 16 << 10;
+
+const ENDED: &str = "its process ended";
 
 /// One end of a control connection.
 #[derive(Debug)]
@@ -31,10 +33,10 @@ impl Wire {
         let mut messages = Vec::new();
         loop {
             match self.stream.read(&mut bytes) {
-                Ok(0) => return (messages, Some("its process ended".to_string())),
+                Ok(0) => return (messages, Some(ENDED.to_string())),
                 Ok(count) => self.inbox.push(&bytes[..count]),
                 Err(error) if is_not_now(&error) => return (messages, None),
-                Err(error) => return (messages, Some(format!("its connection broke: {error}"))),
+                Err(error) => return (messages, Some(why_gone(&error))),
             }
             loop {
                 match self.inbox.pop() {
@@ -62,7 +64,7 @@ impl Wire {
                 Ok(count) => sent += count,
                 Err(error) if is_not_now(&error) => break Ok(()),
                 // What the peer said before it went is still to be read: the end of that tells of its death.
-                Err(error) => break Err(format!("its connection broke: {error}")),
+                Err(error) => break Err(why_gone(&error)),
             }
         };
         self.outbox.drain(..sent);
@@ -75,5 +77,13 @@ impl Wire {
     /// Whether something waits to be sent.
     pub fn is_full(&self) -> bool {
         !self.outbox.is_empty()
+    }
+}
+
+/// A process that is killed with bytes unread resets its connections instead of closing them.
+fn why_gone(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ENDED.to_string(),
+        _ => format!("its connection broke: {error}"),
     }
 }

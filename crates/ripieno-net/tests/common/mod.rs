@@ -1,6 +1,8 @@
 //! What the tests share: worlds of endpoints, and ranks that wait as the executor does.
 #![allow(dead_code)]
 
+pub mod process;
+
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Endpoint, Token};
 use ripieno_plan::Collective;

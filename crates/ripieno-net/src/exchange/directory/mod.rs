@@ -91,8 +91,7 @@ impl DirectoryExchange {
                 return Err(failure.into());
             }
             if wait.life_check_is_due() {
-                let waiting_for = (0..world_size).filter(|&peer| strings[peer].is_none() || peer == 0);
-                if let Some(failure) = find_dead(folder, waiting_for, rank) {
+                if let Some(failure) = find_dead(folder, 0..world_size, rank) {
                     folder.judge(&failure);
                     return Err(failure.into());
                 }

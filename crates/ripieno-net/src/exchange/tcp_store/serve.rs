@@ -21,6 +21,8 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 /// A pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+const ENDED: &str = "its process ended while the ranks met";
+
 pub struct Server {
     config: Config,
     listener: TcpListener,
@@ -255,7 +257,8 @@ impl Member {
         let mut bytes = [0; 4096];
         loop {
             match self.stream.read(&mut bytes) {
-                Ok(0) => return Err("its process ended while the ranks met".to_string()),
+                Ok(0) => return Err(ENDED.to_string()),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(ENDED.to_string()),
                 Ok(count) => self.inbox.extend(&bytes[..count]),
                 Err(error) if is_not_now(&error) => break,
                 Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),

@@ -1,0 +1,253 @@
+//! Ranks as real processes: the test binary starts itself, with its part in the environment; it talks by lines.
+//!
+//! A child runs the test `child_rank` of its binary, meets, says so, and then obeys lines on its standard input.
+
+use super::{PATIENCE, collect, deliver, next_failure, park_until, send_and_receive};
+use ripieno_net::exchange::{DirectoryExchange, TcpStore};
+use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
+use ripieno_run::{Fabric, Failure, Want};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// What a child prints starts so, to tell it from the test harness's lines.
+const MARK: &str = "@@ ";
+
+/// A child process that is a rank.
+pub struct Rank {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<String>,
+    pub rank: usize,
+}
+
+/// How a child is set up.
+#[derive(Clone)]
+pub struct Part {
+    pub world_size: usize,
+    /// `tcp HOST PORT`, `directory PATH` or `pipe`.
+    pub supplier: String,
+    pub token: String,
+    pub links: &'static str,
+    pub rendezvous_ms: u64,
+    pub heartbeat_ms: u64,
+    /// The rank says `exchanged` and hangs before it connects.
+    pub hangs_after_exchange: bool,
+}
+
+impl Part {
+    pub fn new(world_size: usize, supplier: &str) -> Part {
+        Part {
+            world_size,
+            supplier: supplier.to_string(),
+            token: "test".to_string(),
+            links: "\"auto\"",
+            rendezvous_ms: 20_000,
+            heartbeat_ms: 10_000,
+            hangs_after_exchange: false,
+        }
+    }
+
+    pub fn start(&self, rank: usize) -> Rank {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["child_rank", "--exact", "--nocapture", "--test-threads=1"])
+            .env("TEST_RANK", rank.to_string())
+            .env("TEST_WORLD_SIZE", self.world_size.to_string())
+            .env("TEST_SUPPLIER", &self.supplier)
+            .env("TEST_TOKEN", &self.token)
+            .env("TEST_LINKS", self.links)
+            .env("TEST_RENDEZVOUS_MS", self.rendezvous_ms.to_string())
+            .env("TEST_HEARTBEAT_MS", self.heartbeat_ms.to_string())
+            .env("TEST_HANGS", self.hangs_after_exchange.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, lines) = channel();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                // The harness prints the test's name without a line break first.
+                if let Some(at) = line.find(MARK) {
+                    let _ = sender.send(line[at + MARK.len()..].to_string());
+                }
+            }
+        });
+        Rank { stdin: child.stdin.take().unwrap(), child, lines, rank }
+    }
+
+    pub fn start_all(&self) -> Vec<Rank> {
+        let mut ranks: Vec<Rank> = (0..self.world_size).map(|rank| self.start(rank)).collect();
+        if self.supplier == "pipe" {
+            pass_cards(&mut ranks);
+        }
+        ranks
+    }
+
+    /// All ranks, met and at rest.
+    pub fn meet_all(&self) -> Vec<Rank> {
+        let mut ranks = self.start_all();
+        ranks.iter_mut().for_each(|rank| drop(rank.expect("met", PATIENCE)));
+        ranks
+    }
+}
+
+/// Plays the launcher: collects every rank's string and hands out all.
+pub fn pass_cards(ranks: &mut [Rank]) {
+    let cards: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("card", PATIENCE)).collect();
+    let all = serde_json::to_string(&cards).unwrap();
+    ranks.iter_mut().for_each(|rank| rank.tell(&all));
+}
+
+impl Rank {
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.stdin, "{line}").unwrap();
+    }
+
+    /// The rest of the next line, which starts with `word`.
+    #[track_caller]
+    pub fn expect(&mut self, word: &str, patience: Duration) -> String {
+        let line = self.lines.recv_timeout(patience);
+        let line = line.unwrap_or_else(|error| panic!("rank {} did not say {word}: {error}", self.rank));
+        let rest = line.strip_prefix(word).unwrap_or_else(|| panic!("rank {}: {line}, expected {word}", self.rank));
+        rest.trim_start().to_string()
+    }
+
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Ends in good order.
+    pub fn close(mut self) {
+        self.tell("close");
+        self.expect("closed", PATIENCE);
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn say(text: &str) {
+    println!("{MARK}{}", text.replace('\n', " "));
+}
+
+fn hear() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.trim_end().to_string()
+}
+
+/// A child's life. Does nothing in the parent.
+pub fn run_child() {
+    let Ok(rank) = std::env::var("TEST_RANK") else { return };
+    let variable = |name: &str| std::env::var(format!("TEST_{name}")).unwrap();
+    let number = |name: &str| variable(name).parse::<u64>().unwrap();
+    let token = Token::from_secret(variable("TOKEN"));
+    let mut config = Config::new(rank.parse().unwrap(), number("WORLD_SIZE") as usize, token);
+    config.links = serde_json::from_str(&variable("LINKS")).unwrap();
+    config.rendezvous_timeout = Duration::from_millis(number("RENDEZVOUS_MS"));
+    config.heartbeat_timeout = Duration::from_millis(number("HEARTBEAT_MS"));
+
+    let supplier = variable("SUPPLIER");
+    let supplier: Vec<&str> = supplier.split(' ').collect();
+    let pipe = |mine: &str| -> Result<Vec<String>, NetError> {
+        say(&format!("card {mine}"));
+        Ok(serde_json::from_str(&hear()).unwrap())
+    };
+    let exchange: Box<dyn Exchange> = match supplier[..] {
+        ["tcp", host, port] => Box::new(TcpStore::new(&config, host, port.parse().unwrap())),
+        ["directory", path] => Box::new(DirectoryExchange::new(&config, path)),
+        _ => Box::new(pipe),
+    };
+    let mut exchange = Pausing { exchange, hangs: variable("HANGS") == "true" };
+    let met = Endpoint::meet(config, &mut exchange);
+    drop(exchange);
+    obey(met);
+}
+
+/// An exchange after which the rank may hang.
+struct Pausing {
+    exchange: Box<dyn Exchange>,
+    hangs: bool,
+}
+
+impl Exchange for Pausing {
+    fn exchange(&mut self, mine: &str) -> Result<Vec<String>, NetError> {
+        let strings = self.exchange.exchange(mine)?;
+        if self.hangs {
+            say("exchanged");
+            hear();
+        }
+        Ok(strings)
+    }
+
+    fn lost(&mut self) -> Option<Failure> {
+        self.exchange.lost()
+    }
+}
+
+fn obey(met: Result<Endpoint, NetError>) {
+    let mut endpoint = match met {
+        Ok(endpoint) => endpoint,
+        Err(NetError::Failed(failure)) => return say(&format!("failure {failure}")),
+        Err(error) => return say(&format!("error {error}")),
+    };
+    send_and_receive(&mut endpoint);
+    say("met");
+    loop {
+        let line = hear();
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["close"] => {
+                endpoint.close();
+                return say("closed");
+            }
+            ["watch"] => {
+                say("watching");
+                tell_failure(next_failure(&mut endpoint, PATIENCE));
+            }
+            ["collect", peer] => {
+                say("watching");
+                let peer = peer.parse().unwrap();
+                let want = Want { peer, readable: true, writable: false };
+                park_until(&mut endpoint, Some(want), |fabric| fabric.has_failed());
+                tell_failure(endpoint.failure());
+            }
+            ["deliver", peer] => deliver(&mut endpoint, peer.parse().unwrap(), b"late"),
+            ["receive", peer] => {
+                collect(&mut endpoint, peer.parse().unwrap(), b"late");
+                say("received");
+            }
+            // Gone without a word.
+            _ => std::process::exit(3),
+        }
+    }
+}
+
+fn tell_failure(failure: Option<Failure>) {
+    say(&failure.map_or("nothing".to_string(), |failure| format!("failure {failure}")));
+}
+
+/// A port that is free now.
+pub fn free_port(host: &str) -> u16 {
+    std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Every rank says the same verdict on `culprit` within `patience` of `since`.
+#[track_caller]
+pub fn expect_verdict(ranks: &mut [Rank], culprit: usize, cause: &str, since: Instant, patience: Duration) {
+    let host = ripieno_net::host::host_name();
+    for rank in ranks.iter_mut() {
+        let failure = rank.expect("failure", PATIENCE);
+        let elapsed = since.elapsed();
+        assert!(failure.starts_with(&format!("rank {culprit} on host {host} failed: ")), "{failure}");
+        assert!(failure.contains(cause), "{failure}");
+        assert!(elapsed < patience, "rank {} took {elapsed:?}", rank.rank);
+    }
+}

@@ -1,0 +1,96 @@
+//! Ranks as processes die, fall silent and leave, and the others are told who and why, in time.
+
+mod common;
+
+use common::PATIENCE;
+use common::process::{Part, Rank, expect_verdict, run_child};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+#[test]
+fn child_rank() {
+    run_child();
+}
+
+const TWO_SECONDS: Duration = Duration::from_secs(2);
+
+fn watch(ranks: &mut [Rank], command: impl Fn(usize) -> String) {
+    for rank in ranks.iter_mut() {
+        rank.tell(&command(rank.rank));
+        rank.expect("watching", PATIENCE);
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_to_all_idle_ranks() {
+    for links in ["\"auto\"", "\"tcp\""] {
+        for victim in 0..3 {
+            let mut ranks = Part { links, ..Part::new(3, "pipe") }.meet_all();
+            let killed = ranks.remove(victim);
+            watch(&mut ranks, |_| "watch".to_string());
+            let since = Instant::now();
+            killed.signal(Signal::KILL);
+            expect_verdict(&mut ranks, victim, "its process ended", since, TWO_SECONDS);
+        }
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
+    for links in ["\"auto\"", "\"tcp\""] {
+        let mut ranks = Part { links, ..Part::new(3, "pipe") }.meet_all();
+        let killed = ranks.pop().unwrap();
+        // Rank 1 waits for the victim, rank 0 for rank 1, which is a victim, too.
+        watch(&mut ranks, |rank| format!("collect {}", rank + 1));
+        let since = Instant::now();
+        killed.signal(Signal::KILL);
+        expect_verdict(&mut ranks, 2, "its process ended", since, TWO_SECONDS);
+    }
+}
+
+#[test]
+fn a_rank_that_exits_without_leaving_has_failed() {
+    let mut ranks = Part::new(2, "pipe").meet_all();
+    let mut gone = ranks.pop().unwrap();
+    watch(&mut ranks, |_| "watch".to_string());
+    gone.tell("exit");
+    expect_verdict(&mut ranks, 1, "its process ended", Instant::now(), TWO_SECONDS);
+}
+
+#[test]
+fn a_stopped_rank_is_found_by_its_silence() {
+    for victim in [0, 2] {
+        let mut ranks = Part { heartbeat_ms: 1000, ..Part::new(3, "pipe") }.meet_all();
+        let stopped = ranks.remove(victim);
+        watch(&mut ranks, |_| "watch".to_string());
+        let since = Instant::now();
+        stopped.signal(Signal::STOP);
+        expect_verdict(&mut ranks, victim, "no heartbeat for 1.", since, TWO_SECONDS);
+    }
+}
+
+#[test]
+fn what_a_rank_sent_before_it_left_still_arrives() {
+    for links in ["\"auto\"", "\"tcp\""] {
+        let mut ranks = Part { links, ..Part::new(3, "pipe") }.meet_all();
+        let mut leaver = ranks.pop().unwrap();
+        leaver.tell("deliver 1");
+        leaver.close();
+        ranks[1].tell("receive 2");
+        ranks[1].expect("received", PATIENCE);
+        ranks.into_iter().rev().for_each(Rank::close);
+    }
+}
+
+#[test]
+fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
+    let mut ranks = Part::new(3, "pipe").meet_all();
+    ranks[0].tell("close");
+    let killed = ranks.pop().unwrap();
+    let mut staying = ranks.pop().unwrap();
+    watch(std::slice::from_mut(&mut staying), |_| "watch".to_string());
+    let since = Instant::now();
+    killed.signal(Signal::KILL);
+    expect_verdict(std::slice::from_mut(&mut staying), 2, "its process ended", since, TWO_SECONDS);
+    ranks[0].expect("closed", TWO_SECONDS);
+}

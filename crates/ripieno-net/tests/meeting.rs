@@ -1,0 +1,173 @@
+//! Ranks as processes meet, by every supplier, and are told why when they cannot.
+
+mod common;
+
+use common::PATIENCE;
+use common::process::{Part, Rank, expect_verdict, free_port, run_child};
+use ripieno_net::exchange::TcpStore;
+use ripieno_net::{Config, Endpoint, NetError, Ports, Token};
+use rustix::process::Signal;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+#[test]
+fn child_rank() {
+    run_child();
+}
+
+fn tcp() -> String {
+    format!("tcp 127.0.0.1 {}", free_port("127.0.0.1"))
+}
+
+fn entries(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+struct Directory(std::path::PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("ripieno-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Directory(path)
+    }
+
+    fn supplier(&self) -> String {
+        format!("directory {}", self.0.display())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn ranks_meet_by_every_supplier_and_leave() {
+    let directory = Directory::new("meet");
+    for world_size in [1, 2, 3, 5] {
+        let v6 = format!("tcp ::1 {}", free_port("::1"));
+        for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
+            Part::new(world_size, &supplier).meet_all().into_iter().rev().for_each(Rank::close);
+        }
+    }
+    assert_eq!(entries(&directory.0), [""; 0], "nothing is left behind");
+}
+
+#[test]
+fn a_rank_killed_before_it_connects_is_named_to_all() {
+    let directory = Directory::new("killed");
+    for supplier in [tcp(), directory.supplier()] {
+        let part = Part::new(3, &supplier);
+        let mut ranks = vec![part.start(0), part.start(1)];
+        let mut victim = Part { hangs_after_exchange: true, ..part }.start(2);
+        victim.expect("exchanged", PATIENCE);
+        let since = Instant::now();
+        victim.signal(Signal::KILL);
+        expect_verdict(&mut ranks, 2, "its process ended", since, Duration::from_secs(2));
+    }
+}
+
+#[test]
+fn a_rank_killed_in_the_exchange_is_named_to_all() {
+    let directory = Directory::new("waiting");
+    let part = Part::new(4, &directory.supplier());
+    let mut ranks = vec![part.start(0), part.start(1), part.start(2)];
+    let has_come = || {
+        let folder = entries(&directory.0).pop().map(|folder| directory.0.join(folder));
+        folder.is_some_and(|folder| (0..3).all(|rank| folder.join(format!("rank-{rank}")).exists()))
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !has_come() {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    let victim = ranks.pop().unwrap();
+    let since = Instant::now();
+    victim.signal(Signal::KILL);
+    expect_verdict(&mut ranks, 2, "its process ended while the ranks met", since, Duration::from_secs(2));
+}
+
+#[test]
+fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory() {
+    let directory = Directory::new("stale");
+    let part = Part::new(2, &directory.supplier());
+    let killed = part.start(0);
+    let deadline = Instant::now() + PATIENCE;
+    while !entries(&directory.0).first().is_some_and(|folder| directory.0.join(folder).join("rank-0").exists()) {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    drop(killed);
+    part.meet_all().into_iter().rev().for_each(Rank::close);
+    assert_eq!(entries(&directory.0), [""; 0]);
+}
+
+#[test]
+fn a_rank_with_another_token_is_told_to_all() {
+    let part = Part::new(2, "pipe");
+    let mut ranks = vec![part.start(0), Part { token: "other".to_string(), ..part }.start(1)];
+    common::process::pass_cards(&mut ranks);
+    for rank in &mut ranks {
+        let error = rank.expect("error", PATIENCE);
+        assert!(error.contains("tokens differ"), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
+    let part = Part { rendezvous_ms: 1500, ..Part::new(2, &tcp()) };
+    let mut honest = part.start(0);
+    let error = Part { token: "other".to_string(), ..part }.start(1).expect("error", PATIENCE);
+    assert!(error.contains("tokens differ"), "{error}");
+    let error = honest.expect("error", PATIENCE);
+    assert!(error.contains("rank 1") && error.contains("1 callers had another token"), "{error}");
+}
+
+#[test]
+fn a_rank_with_another_world_size_and_a_rank_that_comes_twice_are_told_to_all() {
+    let part = Part::new(3, &tcp());
+    let other = Part { world_size: 4, ..part.clone() };
+    for mut ranks in [vec![part.start(0), part.start(1), other.start(2)]] {
+        for rank in &mut ranks {
+            let error = rank.expect("error", PATIENCE);
+            assert!(error.contains("world sizes differ: "), "{error}");
+        }
+    }
+    let part = Part::new(3, &tcp());
+    for rank in &mut [part.start(0), part.start(1), part.start(1)] {
+        let error = rank.expect("error", PATIENCE);
+        assert!(error.contains("rank 1"), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_that_never_starts_is_named_when_time_is_over() {
+    let directory = Directory::new("missing");
+    for supplier in [tcp(), directory.supplier()] {
+        let part = Part { rendezvous_ms: 500, ..Part::new(3, &supplier) };
+        let mut ranks = vec![part.start(0), part.start(1)];
+        let told = ranks[0].expect("error", PATIENCE);
+        assert!(told.contains("rank 2"), "{told}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
+    let mut config = Config::new(0, 1, Token::from_secret("test"));
+    config.ports = Ports::one(port);
+    config.host = Some("127.0.0.1".to_string());
+    let error = Endpoint::meet(config.clone(), &mut |_: &str| panic!("no exchange without a port")).err().unwrap();
+    assert!(matches!(&error, NetError::Bind { ports, .. } if *ports == port.to_string()), "{error}");
+
+    config.world_size = 2;
+    let mut store = TcpStore::new(&config, "127.0.0.1", port);
+    config.ports = Ports::default();
+    let error = Endpoint::meet(config, &mut store).err().unwrap();
+    assert!(error.to_string().contains(&port.to_string()), "{error}");
+}
