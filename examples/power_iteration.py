@@ -25,7 +25,7 @@ def main() -> None:
         piece = rows @ vector
         length = np.sqrt(comm.allreduce(float(piece @ piece)))
         vector = np.concatenate(comm.allgather(piece)) / length
-        if abs(length - eigenvalue) <= 1e-12 * length:
+        if abs(length - eigenvalue) <= 1e-9 * length:
             break
         eigenvalue = length
     if comm.rank == 0:
