@@ -6,6 +6,22 @@
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.
 //!
+//! ```
+//! use ripieno_kernels::{Matrix, Pass, Threads, assign_accumulate, recenter};
+//!
+//! let points = [0.0f32, 0.0, 0.0, 2.0, 10.0, 0.0];
+//! let mut centroids = [0.0f32, 0.0, 9.0, 0.0];
+//! let (mut labels, mut sums, mut weight_sums) = ([0; 3], [0.0; 4], [0.0; 2]);
+//! let pass = Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+//! let (points, threads) = (Matrix::new(&points, 3, 2), Threads::new(2));
+//! let inertia = assign_accumulate(points, Matrix::new(&centroids, 2, 2), None, pass, &threads);
+//! assert_eq!((labels, inertia), ([0, 0, 1], 5.0));
+//!
+//! // Here the ranks' sums, weight sums and inertias are allreduced.
+//! let moved = recenter(&mut centroids, &sums, &weight_sums);
+//! assert_eq!((centroids, moved.squared_shift), ([0.0, 1.0, 10.0, 0.0], 2.0));
+//! ```
+//!
 //! No communication and no I/O here. Shapes that do not fit are the caller's broken invariant: the functions panic.
 
 mod accumulate;
