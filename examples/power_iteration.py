@@ -12,8 +12,8 @@ SIZE = 500
 
 def share_of_rows(comm: rp.Communicator) -> np.ndarray:
     """This rank's rows of a symmetric matrix that every rank can make from the same seed."""
-    full = np.random.default_rng(0).normal(size=(SIZE, SIZE))
-    return np.array_split(full + full.T + 4 * np.sqrt(SIZE) * np.eye(SIZE), comm.world_size)[comm.rank]
+    noise = np.random.default_rng(0).normal(size=(SIZE, SIZE))
+    return np.array_split(noise + noise.T + 1, comm.world_size)[comm.rank]
 
 
 def main() -> None:
@@ -21,11 +21,11 @@ def main() -> None:
     rows = share_of_rows(comm)
     vector = np.ones(SIZE)
     eigenvalue = 0.0
-    for iteration in range(1000):
+    for iteration in range(100):
         piece = rows @ vector
         length = np.sqrt(comm.allreduce(float(piece @ piece)))
         vector = np.concatenate(comm.allgather(piece)) / length
-        if abs(length - eigenvalue) <= 1e-9 * length:
+        if abs(length - eigenvalue) <= 1e-12 * length:
             break
         eigenvalue = length
     if comm.rank == 0:
