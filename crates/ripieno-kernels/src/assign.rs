@@ -3,7 +3,8 @@
 //! Blocks of rows meet the packed centroids in f32 ([`Panels`]), which gives each row its best score and the
 //! runner-up. The distance to the best is then computed directly, in f64. Where the runner-up is so close that rounding
 //! may have swapped the two, all centroids within the bound are computed in f64 as well ([`Doubt`]). So a label is the
-//! argmin of the f64 distances, whatever the type of the points, the SIMD level and the number of threads.
+//! argmin of the f64 distances, whatever the type of the points, the SIMD level and the number of threads. For very few
+//! rows or centroids only the f64 distances are computed.
 //!
 //! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
 //! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
@@ -12,7 +13,7 @@ use crate::accumulate::accumulate;
 use crate::distances::squared_distance;
 use crate::panels::{Form, Frame, Panels};
 use crate::simd::{self, Job, Lanes, Nearest, ROW_STEP, Vector};
-use crate::{Matrix, Point, Threads};
+use crate::{Centroid, Matrix, Point, Threads};
 
 /// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
 #[derive(Debug)]
@@ -157,10 +158,22 @@ fn optional_chunks<T>(slice: Option<&mut [T]>, length: usize, chunk: usize) -> V
 struct Search<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
-    panels: Panels,
-    frame: Frame<P::Centroid>,
+    /// Without it, every distance is computed directly.
+    packed: Option<Packed<P::Centroid>>,
     block_rows: usize,
 }
+
+/// The centroids for the search in f32.
+struct Packed<C> {
+    panels: Panels,
+    frame: Frame<C>,
+}
+
+/// So few centroids would fill too little of a panel.
+const FEW_CENTROIDS: usize = 5;
+
+/// So few rows do not pay for packing the centroids.
+const FEW_ROWS: usize = 16;
 
 /// What a thread needs for a block of rows.
 struct Scratch {
@@ -184,9 +197,12 @@ impl<'a, P: Point> Search<'a, P> {
     fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
         assert!(centroids.rows() > 0, "there is at least one centroid");
         assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
-        let (panels, frame) = Panels::pack(centroids, threads);
+        let packed = (centroids.rows() > FEW_CENTROIDS && points.rows() > FEW_ROWS).then(|| {
+            let (panels, frame) = Panels::pack(centroids, threads);
+            Packed { panels, frame }
+        });
         let fitting = BLOCK_BYTES / (points.columns() * size_of::<f32>() * ROW_STEP) * ROW_STEP;
-        Search { points, centroids, panels, frame, block_rows: fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX) }
+        Search { points, centroids, packed, block_rows: fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX) }
     }
 
     fn block_operations(&self) -> usize {
@@ -194,13 +210,14 @@ impl<'a, P: Point> Search<'a, P> {
     }
 
     fn scratch(&self) -> Scratch {
+        let columns = if self.packed.is_some() { self.points.columns() } else { 0 };
         Scratch {
-            rows: vec![0.0; self.block_rows * self.points.columns()],
+            rows: vec![0.0; self.block_rows * columns],
             squared_norms: vec![0.0; self.block_rows],
             lanes: vec![Lanes::default(); self.block_rows],
             nearest: vec![Nearest::default(); self.block_rows],
             doubtful: Vec::new(),
-            tile: vec![0.0; ROW_STEP * self.points.columns()],
+            tile: vec![0.0; ROW_STEP * columns],
             labels: vec![0; self.block_rows],
             distances: vec![0.0; self.block_rows],
         }
@@ -216,14 +233,49 @@ impl<'a, P: Point> Search<'a, P> {
         threads: &Threads,
     ) {
         let points = self.points.row_range(block * self.block_rows, labels.len());
-        threads.simd().run(Block { search: self, points, labels, squared_distances, scratch });
+        let centroids = self.centroids;
+        match &self.packed {
+            Some(packed) => {
+                threads.simd().run(Block { packed, points, centroids, labels, squared_distances, scratch });
+            }
+            None => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),
+        }
     }
 }
 
-/// One block of a search.
-struct Block<'a, P: Point> {
-    search: &'a Search<'a, P>,
+/// One block of a search without packed centroids.
+struct DirectBlock<'a, P: Point> {
     points: Matrix<'a, P>,
+    centroids: Matrix<'a, P::Centroid>,
+    labels: &'a mut [i32],
+    squared_distances: &'a mut [f64],
+}
+
+impl<P: Point> Job for DirectBlock<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        self.labels.fill(0);
+        self.squared_distances.fill(f64::INFINITY);
+        for index in 0..self.centroids.rows() {
+            let centroid = self.centroids.row(index);
+            for row in 0..self.points.rows() {
+                let distance = squared_distance(self.points.row(row), centroid);
+                if distance < self.squared_distances[row] {
+                    self.labels[row] = index as i32;
+                    self.squared_distances[row] = distance;
+                }
+            }
+        }
+    }
+}
+
+/// One block of a search with packed centroids.
+struct Block<'a, P: Point> {
+    packed: &'a Packed<P::Centroid>,
+    points: Matrix<'a, P>,
+    centroids: Matrix<'a, P::Centroid>,
     labels: &'a mut [i32],
     squared_distances: &'a mut [f64],
     scratch: &'a mut Scratch,
@@ -239,7 +291,7 @@ impl<P: Point> Job for Block<'_, P> {
         let row_count = self.points.rows().next_multiple_of(ROW_STEP);
         let rows = &scratch.rows[..row_count * self.points.columns()];
         let nearest = &mut scratch.nearest[..row_count];
-        simd::nearest::<V, ROWS, VECTORS>(rows, &self.search.panels, &mut scratch.lanes, nearest);
+        simd::nearest::<V, ROWS, VECTORS>(rows, &self.packed.panels, &mut scratch.lanes, nearest);
         self.measure();
         self.settle::<V, ROWS, VECTORS>();
     }
@@ -252,7 +304,7 @@ impl<P: Point> Block<'_, P> {
         let columns = self.points.columns();
         let (rows, fill) = self.scratch.rows.split_at_mut(self.points.rows() * columns);
         for (index, out) in rows.chunks_exact_mut(columns).enumerate() {
-            self.search.frame.enter(self.points.row(index), out);
+            self.packed.frame.enter(self.points.row(index), out);
             self.scratch.squared_norms[index] = squared_norm(out);
         }
         fill.fill(0.0);
@@ -261,13 +313,13 @@ impl<P: Point> Block<'_, P> {
     /// Takes the best of each row, computes its distance, and notes the rows where another may be nearer.
     #[inline(always)]
     fn measure(&mut self) {
-        let doubt = Doubt::new(self.search);
+        let doubt = Doubt::new(self.packed);
         self.scratch.doubtful.clear();
         for row in 0..self.points.rows() {
             let nearest = self.scratch.nearest[row];
             // Scores that are not numbers leave an index that means nothing.
-            let index = (nearest.index as usize).min(self.search.centroids.rows() - 1);
-            let distance = squared_distance(self.points.row(row), self.search.centroids.row(index));
+            let index = (nearest.index as usize).min(self.centroids.rows() - 1);
+            let distance = squared_distance(self.points.row(row), self.centroids.row(index));
             self.labels[row] = index as i32;
             self.squared_distances[row] = distance;
             let limit = nearest.score as f64 - doubt.margin(self.scratch.squared_norms[row], distance);
@@ -282,7 +334,7 @@ impl<P: Point> Block<'_, P> {
     #[inline(always)]
     fn settle<V: Vector, const ROWS: usize, const VECTORS: usize>(&mut self) {
         let columns = self.points.columns();
-        let centroids = self.search.centroids;
+        let centroids = self.centroids;
         let scratch = &mut *self.scratch;
         for doubtful in scratch.doubtful.chunks(ROWS) {
             let mut limits = [f32::INFINITY; ROWS];
@@ -293,7 +345,7 @@ impl<P: Point> Block<'_, P> {
                 self.squared_distances[row] = f64::INFINITY;
             }
             let tile = &scratch.tile[..ROWS * columns];
-            simd::candidates::<V, ROWS, VECTORS>(tile, &self.search.panels, &limits, |slot, index| {
+            simd::candidates::<V, ROWS, VECTORS>(tile, &self.packed.panels, &limits, |slot, index| {
                 if slot >= doubtful.len() || index >= centroids.rows() {
                     return;
                 }
@@ -347,19 +399,19 @@ const SQUARED_NORM_MAX: f64 = 1e30;
 const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
 
 impl Doubt {
-    fn new<P: Point>(search: &Search<P>) -> Doubt {
-        let columns = search.points.columns() as f64;
+    fn new<C: Centroid>(packed: &Packed<C>) -> Doubt {
+        let columns = packed.panels.depth() as f64;
         let terms = (columns + 6.0) * ROUNDOFF;
         Doubt {
-            form: search.panels.form(),
-            scale: search.frame.scale(),
-            greatest_norm: search.panels.greatest_norm(),
+            form: packed.panels.form(),
+            scale: packed.frame.scale(),
+            greatest_norm: packed.panels.greatest_norm(),
             gamma: if terms < 0.5 { terms / (1.0 - terms) } else { f64::INFINITY },
             gamma_f64: (columns + 16.0) * f64::EPSILON,
             // What underflow loses, also where some library has made it flush to zero.
             tiny: columns * 2.0 * f32::MIN_POSITIVE as f64,
             tiny_norm: columns.sqrt() * 2.0 * (f32::MIN_POSITIVE as f64).sqrt(),
-            is_rounded: !<P::Centroid as crate::matrix::number::Real>::IS_F32,
+            is_rounded: !C::IS_F32,
         }
     }
 

@@ -72,7 +72,7 @@ fn reals<T>(seed: u64, count: usize, from: impl Fn(f64) -> T) -> Vec<T> {
 fn every_small_shape_agrees_with_plain_loops() {
     for d in 1..=40 {
         for k in 1..=70 {
-            let n = [0, 1, 2, 13, 37][(d + k) % 5];
+            let n = [0, 1, 2, 13, 17, 37, 40][(d + k) % 7];
             let weights = reals(3, n, |x| x + 1.0);
             let weights = (k % 2 == 0).then_some(&weights[..]);
             let centroids = reals((d * 100 + k) as u64, k * d, |x| x);
