@@ -31,10 +31,13 @@ from ripieno.launch import Job, init, launch
 if TYPE_CHECKING:
     from ripieno.algorithms import KMeans
 
+# What a source tree that was never installed calls itself.
+UNKNOWN_VERSION = "0+unknown"
+
 try:
     __version__ = version("ripieno")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
+except PackageNotFoundError:
+    __version__ = UNKNOWN_VERSION
 
 __all__ = [
     "CollectiveMismatch",

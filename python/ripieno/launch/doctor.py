@@ -82,11 +82,11 @@ def show(findings: list[Finding]) -> None:
 
 
 def _versions() -> Iterator[Finding]:
-    from ripieno import __version__, _native
+    from ripieno import UNKNOWN_VERSION, __version__, _native
 
     yield Finding("Python", f"{platform.python_version()} ({platform.python_implementation()})")
-    native = getattr(_native, "__version__", "unknown")
-    if native == __version__:
+    native = _native.__version__
+    if __version__ in (native, UNKNOWN_VERSION):
         yield Finding("ripieno", __version__)
     else:
         yield Finding(
@@ -145,7 +145,8 @@ def _host_name() -> Iterator[Finding]:
 def _native_findings() -> Iterator[Finding]:
     from ripieno import _native
 
-    for name, value in _native.doctor().items():
+    examine = getattr(_native, "doctor", dict)
+    for name, value in examine().items():
         yield Finding(name, str(value))
 
 
