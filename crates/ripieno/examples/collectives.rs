@@ -1,0 +1,136 @@
+//! Times a collective between processes: the native side of `benches/`, beside the MPI program `benches/collectives.c`,
+//! with the same arguments, the same rule and the same output.
+//!
+//!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
+//!     collectives allreduce|broadcast[=ALGORITHM] BYTES:CALLS:BATCHES …
+//!
+//! A batch is a barrier and then CALLS calls in place, on float32, sum, root 0; its time is the slowest rank's, per call.
+//! Rank 0 prints a line "BYTES SECONDS" per batch. Results are checked: of an allreduce before the first batch, of a
+//! broadcast after each.
+
+use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
+use ripieno::{Communicator, Element, Memory, Op};
+use std::env;
+use std::error::Error;
+use std::time::Instant;
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+struct Case {
+    bytes: usize,
+    call_count: usize,
+    batch_count: usize,
+}
+
+struct Bench {
+    comm: Communicator,
+    algorithm: Option<String>,
+}
+
+fn main() -> Outcome<()> {
+    let mut arguments = env::args().skip(1);
+    let operation = arguments.next().ok_or("no operation: expected allreduce or broadcast")?;
+    let cases = arguments.map(|text| Case::parse(&text)).collect::<Outcome<Vec<Case>>>()?;
+    let (operation, algorithm) = match operation.split_once('=') {
+        Some((operation, algorithm)) => (operation.to_string(), Some(algorithm.to_string())),
+        None => (operation, None),
+    };
+    let mut bench = Bench { comm: meet()?, algorithm };
+    for case in &cases {
+        match operation.as_str() {
+            "allreduce" => bench.time_allreduce(case)?,
+            "broadcast" => bench.time_broadcast(case)?,
+            other => return Err(format!("{other}: expected allreduce or broadcast").into()),
+        }
+    }
+    Ok(())
+}
+
+/// The communicator that the environment describes.
+fn meet() -> Outcome<Communicator> {
+    let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
+    let token = Token::from_secret(variable("RIPIENO_TOKEN")?);
+    let config = Config::new(variable("RANK")?.parse()?, variable("WORLD_SIZE")?.parse()?, token);
+    let mut store = TcpStore::new(&config, &variable("MASTER_ADDR")?, variable("MASTER_PORT")?.parse()?);
+    Ok(Communicator::new(Box::new(Endpoint::meet(config, &mut store)?)))
+}
+
+impl Case {
+    fn parse(text: &str) -> Outcome<Case> {
+        let numbers = text.split(':').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let [bytes, call_count, batch_count] = numbers[..] else {
+            return Err(format!("{text}: expected BYTES:CALLS:BATCHES").into());
+        };
+        Ok(Case { bytes, call_count, batch_count })
+    }
+}
+
+impl Bench {
+    fn time_allreduce(&mut self, case: &Case) -> Outcome<()> {
+        let (rank, world_size) = (self.comm.rank(), self.comm.world_size());
+        let mut vector = bytes_of(case, |i| element(rank, i));
+        self.allreduce(&mut vector)?;
+        let sum = |i| (world_size * (world_size - 1) / 2 + world_size * (i % 7)) as f32;
+        if vector != bytes_of(case, sum) {
+            return Err(format!("rank {rank}: wrong sum of {} bytes", case.bytes).into());
+        }
+        vector.fill(0); // sums of zeros stay finite, however many
+        self.batch(case.call_count.div_ceil(10), |bench| bench.allreduce(&mut vector))?;
+        for _ in 0..case.batch_count {
+            let seconds = self.batch(case.call_count, |bench| bench.allreduce(&mut vector))?;
+            self.report(case, seconds);
+        }
+        Ok(())
+    }
+
+    fn time_broadcast(&mut self, case: &Case) -> Outcome<()> {
+        let expected = bytes_of(case, |i| element(0, i));
+        let mut vector = expected.clone();
+        for _ in 0..case.batch_count {
+            if self.comm.rank() != 0 {
+                vector.fill(0xff);
+            }
+            let seconds = self.batch(case.call_count, |bench| bench.broadcast(&mut vector))?;
+            if vector != expected {
+                return Err(format!("rank {}: wrong broadcast of {} bytes", self.comm.rank(), case.bytes).into());
+            }
+            self.report(case, seconds);
+        }
+        Ok(())
+    }
+
+    fn allreduce(&mut self, vector: &mut [u8]) -> Outcome<()> {
+        Ok(self.comm.allreduce(vector, Element::F32, Op::Sum, self.algorithm.as_deref())?)
+    }
+
+    fn broadcast(&mut self, vector: &mut [u8]) -> Outcome<()> {
+        Ok(self.comm.broadcast(Memory::Write(vector), Element::F32, 0, self.algorithm.as_deref())?)
+    }
+
+    /// Seconds per call, the slowest rank's.
+    fn batch(&mut self, call_count: usize, mut call: impl FnMut(&mut Bench) -> Outcome<()>) -> Outcome<f64> {
+        self.comm.barrier(None)?;
+        let start = Instant::now();
+        for _ in 0..call_count {
+            call(self)?;
+        }
+        let mut seconds = (start.elapsed().as_secs_f64() / call_count as f64).to_ne_bytes();
+        self.comm.allreduce(&mut seconds, Element::F64, Op::Max, None)?;
+        Ok(f64::from_ne_bytes(seconds))
+    }
+
+    fn report(&self, case: &Case, seconds: f64) {
+        if self.comm.rank() == 0 {
+            println!("{} {seconds:.9}", case.bytes);
+        }
+    }
+}
+
+fn bytes_of(case: &Case, element: impl Fn(usize) -> f32) -> Vec<u8> {
+    (0..case.bytes / size_of::<f32>()).flat_map(|i| element(i).to_ne_bytes()).collect()
+}
+
+/// Element `i` of a rank's contribution: small integers, so that sums are exact in any order.
+fn element(of_rank: usize, i: usize) -> f32 {
+    (of_rank + i % 7) as f32
+}
