@@ -12,6 +12,7 @@ pub mod host;
 pub mod links;
 mod listen;
 mod monitor;
+pub mod probe;
 mod reach;
 mod stream;
 pub mod threads;

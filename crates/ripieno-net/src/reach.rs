@@ -38,7 +38,11 @@ impl Reach {
     /// Connects to `peer` before `deadline`. A place that connects but stays silent may belong to a rank that is late:
     /// it is tried again; places that all refuse are an error at once.
     pub fn reach(&self, peer: &Card, purpose: Purpose, deadline: Instant) -> Result<Reached, NetError> {
-        self.reach_at(peer, purpose, &self.candidates(peer), deadline)
+        let mut candidates = self.candidates(peer);
+        if purpose == Purpose::Data && self.links == Links::SharedMemory {
+            candidates.retain(|address| matches!(address, Address::Unix(_)));
+        }
+        self.reach_at(peer, purpose, &candidates, deadline)
     }
 
     /// The same by TCP only.

@@ -155,3 +155,52 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Token};
+    use crate::endpoint::LinkKind;
+    use crate::exchange::ThreadExchange;
+    use ripieno_run::{Fabric, LinkError};
+
+    /// Two endpoints of which the first believes in another Unix socket of the second than there is.
+    fn misled(links: Links) -> Vec<Endpoint> {
+        let meet = |(rank, mut exchange): (usize, ThreadExchange)| {
+            let linger = Duration::from_millis(100);
+            let config = Config { links, linger, ..Config::new(rank, 2, Token::from_secret("test")) };
+            std::thread::spawn(move || Endpoint::meet(config, &mut exchange))
+        };
+        let exchanges = ThreadExchange::group(2, Duration::from_secs(20)).into_iter().enumerate();
+        let threads: Vec<_> = exchanges.map(meet).collect();
+        let met = threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
+        let mut endpoints: Vec<Endpoint> = met.collect();
+        Arc::make_mut(&mut endpoints[0].cards)[1].unix = Some("ripieno-nobody".to_string());
+        endpoints
+    }
+
+    /// Asks for the link until it stands or is broken.
+    fn open_first(endpoint: &mut Endpoint) -> Result<(), LinkError> {
+        loop {
+            endpoint.prepare_park();
+            if endpoint.link(1)?.is_some() {
+                return Ok(());
+            }
+            endpoint.park(&[], Duration::from_secs(20));
+            endpoint.cancel_park();
+        }
+    }
+
+    #[test]
+    fn a_fallback_to_tcp_is_told_and_forbidden_where_shared_memory_was_asked_for() {
+        let mut endpoints = misled(Links::Auto);
+        open_first(&mut endpoints[0]).unwrap();
+        let peer = endpoints[0].describe().peers.remove(0);
+        assert_eq!(peer.kind, LinkKind::Tcp);
+        assert!(peer.notes[0].contains("unix:@ripieno-nobody"), "{peer:?}");
+
+        let mut endpoints = misled(Links::SharedMemory);
+        let error = open_first(&mut endpoints[0]).unwrap_err().to_string();
+        assert!(error.contains("unix:@ripieno-nobody"), "{error}");
+    }
+}

@@ -90,11 +90,10 @@ impl DirectoryExchange {
             if let Some(failure) = folder.verdict() {
                 return Err(failure.into());
             }
-            if wait.life_check_is_due() {
-                if let Some(failure) = find_dead(folder, 0..world_size, rank) {
-                    folder.judge(&failure);
-                    return Err(failure.into());
-                }
+            let dead = if wait.life_check_is_due() { find_dead(folder, 0..world_size, rank) } else { None };
+            if let Some(failure) = dead {
+                folder.judge(&failure);
+                return Err(failure.into());
             }
             let missing = || (0..world_size).filter(|&peer| strings[peer].is_none()).collect();
             wait.pause(rank, missing, &format!("they gave no string in {}", folder.path().display()))?;

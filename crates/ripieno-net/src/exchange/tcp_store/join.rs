@@ -72,7 +72,8 @@ fn hub_failed(host: &str, cause: &str) -> Failure {
     Failure::RankFailed { rank: 0, host: host.to_string(), cause, traceback: String::new() }
 }
 
-fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, NetError> {
+/// An authenticated connection to the store.
+pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, NetError> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {

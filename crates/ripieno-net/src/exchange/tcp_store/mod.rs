@@ -63,3 +63,66 @@ impl Exchange for TcpStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Token;
+    use std::time::Duration;
+
+    fn store(rank: usize, world_size: usize, port: u16) -> TcpStore {
+        let mut config = Config::new(rank, world_size, Token::from_secret("test"));
+        config.rendezvous_timeout = Duration::from_secs(20);
+        TcpStore::new(&config, "127.0.0.1", port)
+    }
+
+    fn free_port() -> u16 {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    }
+
+    #[test]
+    fn a_rank_that_dies_while_others_are_awaited_is_named_to_all_at_once() {
+        let port = free_port();
+        let waiting = [0, 1].map(|rank| std::thread::spawn(move || store(rank, 4, port).exchange("x")));
+        // A rank whose connection ends as that of a killed process does.
+        let config = store(2, 4, port).config;
+        let stream = join::connect(&config, "127.0.0.1", port, Instant::now() + Duration::from_secs(20)).unwrap();
+        let since = Instant::now();
+        drop(stream);
+        for thread in waiting {
+            let error = thread.join().unwrap().unwrap_err();
+            assert!(matches!(error, NetError::Failed(Failure::RankFailed { rank: 2, .. })), "{error}");
+        }
+        assert!(since.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn a_store_that_dies_is_named_to_those_who_wait() {
+        let port = free_port();
+        let config = store(0, 3, port).config;
+        let mut server = Server::listen(&config, "127.0.0.1", port).unwrap();
+        let waiting = std::thread::spawn(move || store(1, 3, port).exchange("x"));
+        while server.is_empty() {
+            server.turn(Instant::now() + Duration::from_secs(20));
+        }
+        drop(server);
+        let error = waiting.join().unwrap().unwrap_err();
+        assert!(matches!(error, NetError::Failed(Failure::RankFailed { rank: 0, .. })), "{error}");
+    }
+
+    #[test]
+    fn strings_come_whole_and_in_order() {
+        let port = free_port();
+        let long = "ä\"".repeat(10_000);
+        let part = |rank| {
+            let text = format!("{rank}{long}");
+            std::thread::spawn(move || {
+                let mut store = store(rank, 3, port);
+                (store.exchange(&text), store)
+            })
+        };
+        let expected: Vec<String> = (0..3).map(|rank| format!("{rank}{long}")).collect();
+        let done: Vec<_> = [0, 1, 2].map(part).into_iter().map(|thread| thread.join().unwrap()).collect();
+        assert!(done.iter().all(|(strings, _)| strings.as_ref() == Ok(&expected)));
+    }
+}

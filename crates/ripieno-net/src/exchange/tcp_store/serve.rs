@@ -112,6 +112,12 @@ impl Server {
         }
     }
 
+    /// Whether nobody has come.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
     fn waiting_for(&self) -> impl Iterator<Item = usize> {
         (1..self.config.world_size).filter(|rank| self.members.get(rank).is_none_or(|member| member.text.is_none()))
     }
@@ -149,7 +155,7 @@ impl Server {
     }
 
     /// Waits for something to happen and deals with it.
-    fn turn(&mut self, deadline: Instant) {
+    pub fn turn(&mut self, deadline: Instant) {
         let (listener_ready, visitors_ready, members_ready) = self.poll(deadline);
         let visitors = std::mem::take(&mut self.visitors);
         for (visitor, ready) in visitors.into_iter().zip(visitors_ready) {

@@ -1,0 +1,203 @@
+//! What a rank would find here: can it listen, be reached, share memory? For `ripieno doctor`, before anything is started.
+
+use crate::config::Config;
+use crate::host::{Addresses, HostIdentity, core_count, host_name};
+use crate::links::{Doorbell, shared_memory};
+use crate::listen::Doors;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::unix::net::UnixStream;
+
+/// What works here and what does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The name of this host.
+    pub host: String,
+    /// What tells this host from others.
+    pub identity: HostIdentity,
+    /// The cores this process may use, affinity and container quota taken into account.
+    pub core_count: usize,
+    /// The addresses of all interfaces.
+    pub addresses: Addresses,
+    /// What this host's own name stands for.
+    pub host_name_addresses: Addresses,
+    /// Each thing that was tried.
+    pub checks: Vec<Check>,
+}
+
+/// One thing that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What, in a few words.
+    pub name: String,
+    /// How it went.
+    pub outcome: Outcome,
+    /// What was found, in one sentence.
+    pub found: String,
+    /// What to do about it; empty when there is nothing to do.
+    pub advice: String,
+}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// As it should be.
+    Good,
+    /// Works, but not as well as it could.
+    Warning,
+    /// Ranks cannot work so.
+    Bad,
+}
+
+impl Report {
+    /// The worst outcome.
+    pub fn worst(&self) -> Outcome {
+        let outcomes = || self.checks.iter().map(|check| check.outcome);
+        match () {
+            () if outcomes().any(|outcome| outcome == Outcome::Bad) => Outcome::Bad,
+            () if outcomes().any(|outcome| outcome == Outcome::Warning) => Outcome::Warning,
+            () => Outcome::Good,
+        }
+    }
+}
+
+/// Tries out what a rank of `config` needs.
+pub fn probe(config: &Config) -> Report {
+    let addresses = Addresses::of_interfaces().unwrap_or_default();
+    let host = host_name();
+    let named = Addresses::of_name(&host);
+    let checks = vec![
+        check_settings(config),
+        check_listening(config),
+        check_addresses(&addresses),
+        check_host_name(&host, &named),
+        check_unix_sockets(config),
+        check_shared_memory(),
+        check_cores(config),
+        check_descriptors(config),
+    ];
+    Report {
+        host,
+        identity: HostIdentity::here(),
+        core_count: core_count(),
+        addresses,
+        host_name_addresses: named.unwrap_or_default(),
+        checks,
+    }
+}
+
+fn check(name: &str, outcome: Outcome, found: impl ToString, advice: &str) -> Check {
+    let advice = if outcome == Outcome::Good { String::new() } else { advice.to_string() };
+    Check { name: name.to_string(), outcome, found: found.to_string(), advice }
+}
+
+fn check_settings(config: &Config) -> Check {
+    let name = "settings";
+    match config.check() {
+        Ok(()) => check(name, Outcome::Good, format!("rank {} of {}", config.rank, config.world_size), ""),
+        Err(error) => check(name, Outcome::Bad, error, "correct the setting"),
+    }
+}
+
+fn check_listening(config: &Config) -> Check {
+    let advice = "ask for port 0 or for a range of free ports, on a host name or address of this machine";
+    match Doors::open(config) {
+        Ok(doors) => check("listening", Outcome::Good, format!("TCP port {} could be had", doors.port), ""),
+        Err(error) => check("listening", Outcome::Bad, error, advice),
+    }
+}
+
+fn check_addresses(addresses: &Addresses) -> Check {
+    let advice = "this host works alone; to work with others it needs an interface that is up and has an address";
+    let usable: Vec<String> = addresses.usable.iter().map(ToString::to_string).collect();
+    match usable.is_empty() {
+        false => check("addresses", Outcome::Good, format!("others may reach {}", usable.join(", ")), ""),
+        true => check("addresses", Outcome::Warning, addresses.explain(), advice),
+    }
+}
+
+fn check_host_name(host: &str, named: &io::Result<Addresses>) -> Check {
+    let advice = "nothing to do while addresses are offered; do not give this name as the host to listen on";
+    match named {
+        Ok(named) if !named.usable.is_empty() => {
+            let usable: Vec<String> = named.usable.iter().map(ToString::to_string).collect();
+            check("host name", Outcome::Good, format!("{host} is {}", usable.join(", ")), "")
+        }
+        Ok(named) => check("host name", Outcome::Warning, format!("{host}: {}", named.explain()), advice),
+        Err(error) => check("host name", Outcome::Warning, format!("{host} cannot be resolved: {error}"), advice),
+    }
+}
+
+fn check_unix_sockets(config: &Config) -> Check {
+    let advice = "ranks of this host will talk over TCP";
+    let any_port = Config { ports: Default::default(), host: None, ..config.clone() };
+    match Doors::open(&any_port) {
+        Ok(Doors { unix: Some(_), .. }) => check("Unix sockets", Outcome::Good, "abstract names can be had", ""),
+        Ok(_) => check("Unix sockets", Outcome::Warning, "abstract names cannot be had", advice),
+        Err(error) => check("Unix sockets", Outcome::Warning, error, advice),
+    }
+}
+
+fn check_shared_memory() -> Check {
+    let advice =
+        "ranks of this host will talk over TCP; a sandbox may forbid memfd_create, eventfd or passing descriptors";
+    match share_memory() {
+        Ok(()) => check("shared memory", Outcome::Good, "memory can be made, passed and mapped", ""),
+        Err(error) => check("shared memory", Outcome::Warning, error, advice),
+    }
+}
+
+/// Makes a link as two processes would.
+fn share_memory() -> io::Result<()> {
+    let (first, second) = UnixStream::pair()?;
+    let (here, there) = (Doorbell::new()?, Doorbell::new()?);
+    let offer = shared_memory::offer(&first, &here.bell(), 1 << 16)?;
+    shared_memory::accept(&second, &there.bell())?;
+    offer.finish(&first).map(drop)
+}
+
+fn check_cores(config: &Config) -> Check {
+    let cores = core_count();
+    let found = format!("{cores} cores may be used");
+    match config.world_size > cores {
+        true => check("cores", Outcome::Warning, found, "if all ranks run on this host, they take turns on its cores"),
+        false => check("cores", Outcome::Good, found, ""),
+    }
+}
+
+fn check_descriptors(config: &Config) -> Check {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+    let needed = DESCRIPTORS_PER_PEER * config.world_size as u64 + DESCRIPTORS_BESIDES;
+    let found = format!("{limit} files may be open, {needed} may be needed by {} ranks", config.world_size);
+    match limit < needed {
+        true => check("open files", Outcome::Warning, found, "raise it with `ulimit -n`"),
+        false => check("open files", Outcome::Good, found, ""),
+    }
+}
+
+/// A link of shared memory holds the peer's bell (2); rank 0 also a control connection.
+const DESCRIPTORS_PER_PEER: u64 = 3;
+/// Doors, event descriptors, own bell, the program's own files.
+const DESCRIPTORS_BESIDES: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Ports, Token};
+
+    #[test]
+    fn a_sound_host_is_found_sound_and_a_port_in_use_is_not() {
+        let mut config = Config::new(0, 1, Token::from_secret("test"));
+        let report = probe(&config);
+        assert_ne!(report.worst(), Outcome::Bad, "{report:?}");
+
+        let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = holder.local_addr().unwrap().port();
+        config.host = Some("127.0.0.1".to_string());
+        config.ports = Ports::one(port);
+        let report = probe(&config);
+        let bad: Vec<&Check> = report.checks.iter().filter(|check| check.outcome == Outcome::Bad).collect();
+        assert!(bad.len() == 1 && bad[0].found.contains(&port.to_string()), "{report:?}");
+    }
+}

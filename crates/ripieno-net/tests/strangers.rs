@@ -1,0 +1,66 @@
+//! Strangers at the doors change nothing for the ranks of a job.
+
+mod common;
+
+use common::{deliver, meet_threads, next_failure, send_and_receive};
+use ripieno_net::{Config, Links};
+use ripieno_run::Fabric;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// More than are heard at a time.
+const CROWD: usize = 300;
+
+#[test]
+fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
+    let mut endpoints = meet_threads(2, |config| Config { links: Links::Tcp, ..config });
+    let port = endpoints[1].describe().port;
+    let visit = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let silent: Vec<TcpStream> = (0..CROWD).map(|_| visit(b"")).collect();
+    let slow: Vec<TcpStream> = (0..20).map(|_| visit(b"RIPIENO\x01\x02")).collect();
+    let mut loud: Vec<TcpStream> = (0..20).map(|_| visit(b"GET / HTTP/1.1\r\n\r\n".repeat(40).as_slice())).collect();
+
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for endpoint in &mut endpoints {
+            scope.spawn(move || send_and_receive(endpoint));
+        }
+    });
+    assert!(started.elapsed() < Duration::from_secs(4), "took {:?}", started.elapsed());
+    assert!(endpoints.iter().all(|endpoint| endpoint.failure().is_none()));
+
+    // Who talks another language is shown out at once.
+    for stream in &mut loud {
+        stream.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
+        assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
+    }
+    drop((silent, slow));
+}
+
+#[test]
+fn a_stranger_who_says_nothing_is_shown_out_in_time() {
+    let endpoints = meet_threads(1, |config| config);
+    let mut stream = TcpStream::connect(("127.0.0.1", endpoints[0].describe().port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let started = Instant::now();
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    assert!(started.elapsed() < Duration::from_secs(7));
+}
+
+#[test]
+fn a_rank_of_another_job_is_a_stranger() {
+    let mut ours = meet_threads(2, |config| config);
+    let mut theirs = meet_threads(2, |config| config);
+    // Same token, same ranks, another nonce: nothing of one job reaches the other.
+    deliver(&mut ours[0], 1, b"ours");
+    deliver(&mut theirs[0], 1, b"theirs");
+    common::collect(&mut ours[1], 0, b"ours");
+    common::collect(&mut theirs[1], 0, b"theirs");
+    theirs.clear();
+    assert_eq!(next_failure(&mut ours[0], Duration::from_millis(50)), None);
+}
