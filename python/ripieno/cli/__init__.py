@@ -49,7 +49,7 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what went wrong is told in a sentence."""
-    signal.signal(signal.SIGTERM, _terminate)
+    before = signal.signal(signal.SIGTERM, _terminate)
     try:
         code = cli.main(args, prog_name="ripieno", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -66,6 +66,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return _tell(explain(error), FAILED)
     except MemoryError as error:
         return _tell(f"out of memory: {error}", FAILED)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _tell(message: str, code: int) -> int:

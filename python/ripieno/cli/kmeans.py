@@ -116,7 +116,7 @@ def kmeans_command(
     """Cluster the vectors of INPUTS and write centroids, labels and a report.
 
     INPUTS are files, globs or folders: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
-    Every worker reads its own share of them. The folder then holds centroids.npy, labels.npy (in the order of the rows),
+    Every worker reads its own share. The folder then holds centroids.npy, labels.npy (in the order of the rows),
     model.json and report.html; it appears as a whole or not at all.
 
     \b

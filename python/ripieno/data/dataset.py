@@ -159,9 +159,9 @@ class InMemory:
         return self.array.dtype
 
     def read_share(self, rank: int, world_size: int) -> Share:
-        """A view of one worker's rows."""
+        """One worker's rows, a view of the array if that is C-contiguous."""
         first, last = (len(self.array) * i // world_size for i in (rank, rank + 1))
-        return Share(self.array[first:last], (Piece(_Rows(), first, last - first),))
+        return Share(np.ascontiguousarray(self.array[first:last]), (Piece(_Rows(), first, last - first),))
 
 
 class _Rows:

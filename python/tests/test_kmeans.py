@@ -1,0 +1,199 @@
+"""K-means: any number of workers gives what one process gives, and that is what scikit-learn gives."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms import kmeans_program as program
+from ripieno.algorithms.kmeans_program import FitOptions
+from ripieno.features import HogOptions, demo_images, hog_vectors
+from sklearn.cluster import KMeans as SklearnKMeans
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+WORKERS = [1, 2, 3, 5]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits().data
+
+
+@pytest.fixture(scope="module")
+def patches():
+    options = HogOptions(stride=24)
+    pictures = demo_images()[:2]
+    grey = [(each.grey(), options.corners(each.height, each.width)) for each in pictures]
+    return np.concatenate([hog_vectors(image, corners, options) for image, corners in grey])
+
+
+def start_from(points, n_clusters, seed=0):
+    """Some rows, moved a little: of whole numbers as they are, rows would be exactly as far from two of them."""
+    random = np.random.default_rng(seed)
+    rows = points[random.choice(len(points), n_clusters, replace=False)].astype(np.float64)
+    return rows + random.random(rows.shape) * 0.01 * points.max()
+
+
+def fit(world, workers, points, start, weights=None, max_iter=300, tol=1e-4):
+    options = FitOptions(len(start), "array", [start], max_iter, tol)
+    parts = world(workers).run(program.fit, points, weights, options)
+    labels = np.concatenate([part.clustering.labels for part in parts])
+    return parts, labels, parts[0].clustering
+
+
+def sklearn_fit(points, start, weights=None, **parameters):
+    model = SklearnKMeans(len(start), init=start.astype(points.dtype), n_init=1, **parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(points, sample_weight=weights)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+@pytest.mark.parametrize("n_clusters", [1, 10, 100])
+def test_from_the_same_start_labels_are_those_of_scikit_learn(world, digits, workers, dtype, n_clusters):
+    points = digits.astype(dtype)
+    start = start_from(digits, n_clusters).astype(np.float32)
+    reference = sklearn_fit(points if dtype != np.uint8 else digits.astype(np.float32), start)
+
+    _, labels, clustering = fit(world, workers, points, start)
+
+    np.testing.assert_array_equal(labels, reference.labels_)
+    assert clustering.inertia == pytest.approx(reference.inertia_, rel=1e-5)
+    assert clustering.iteration_count == reference.n_iter_
+    np.testing.assert_allclose(clustering.centroids, reference.cluster_centers_, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_patches_of_photographs_are_clustered_as_by_scikit_learn(world, patches, workers):
+    start = start_from(patches, 20).astype(np.float32)
+    reference = sklearn_fit(patches, start)
+
+    _, labels, clustering = fit(world, workers, patches, start)
+
+    np.testing.assert_array_equal(labels, reference.labels_)
+    assert clustering.inertia == pytest.approx(reference.inertia_, rel=1e-5)
+    assert clustering.iteration_count == reference.n_iter_
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("parameters", [{"max_iter": 1}, {"max_iter": 3}, {"tol": 0.0}, {"tol": 0.5}])
+def test_runs_end_where_those_of_scikit_learn_end(world, digits, workers, parameters):
+    start = start_from(digits, 10)
+    reference = sklearn_fit(digits, start, **parameters)
+
+    _, labels, clustering = fit(world, workers, digits, start, **parameters)
+
+    np.testing.assert_array_equal(labels, reference.labels_)
+    assert clustering.inertia == pytest.approx(reference.inertia_, rel=1e-9)
+    assert clustering.iteration_count == reference.n_iter_
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_weights_count_as_in_scikit_learn(world, digits, workers):
+    weights = np.random.default_rng(1).integers(0, 4, len(digits)).astype(np.float64)
+    start = start_from(digits, 10)
+    reference = sklearn_fit(digits, start, weights)
+
+    _, labels, clustering = fit(world, workers, digits, start, weights)
+
+    np.testing.assert_array_equal(labels, reference.labels_)
+    assert clustering.inertia == pytest.approx(reference.inertia_, rel=1e-9)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_empty_cluster_gets_the_farthest_row_as_in_scikit_learn(world, digits, workers):
+    start = start_from(digits, 10)
+    start[3] = 1e3  # nearest to no row
+    reference = sklearn_fit(digits, start)
+
+    parts, labels, clustering = fit(world, workers, digits, start)
+
+    np.testing.assert_array_equal(labels, reference.labels_)
+    assert clustering.inertia == pytest.approx(reference.inertia_, rel=1e-9)
+    assert parts[0].cluster_sizes.min() > 0
+
+
+def test_many_empty_clusters_are_reseeded_alike_by_any_number_of_workers(world, digits):
+    start = start_from(digits, 10)
+    start[4:] = 1e3
+
+    results = [fit(world, workers, digits, start, max_iter=5) for workers in WORKERS]
+
+    assert np.bincount(results[0][1], minlength=10).min() > 0
+    for _, labels, _ in results[1:]:
+        np.testing.assert_array_equal(labels, results[0][1])
+
+
+def test_the_farthest_rows_are_taken_in_order_and_of_equal_ones_the_first(world):
+    points = np.array([[0.0], [1.0], [9.0], [-9.0], [2.0]])
+    start = np.array([[0.0], [100.0], [200.0]])
+
+    _, labels, clustering = fit(world, 2, points, start, max_iter=1)
+
+    np.testing.assert_allclose(clustering.centroids.ravel(), [1.0, 9.0, -9.0])
+    np.testing.assert_array_equal(labels, [0, 0, 1, 2, 0])
+
+
+@pytest.mark.parametrize("workers", [3, 5])
+def test_workers_without_rows_change_nothing(world, workers):
+    points = np.array([[0.0, 0.0], [10.0, 10.0]])
+
+    parts, labels, clustering = fit(world, workers, points, points + 0.1)
+
+    assert 0 in [len(part.clustering.labels) for part in parts]
+    np.testing.assert_array_equal(labels, [0, 1])
+    np.testing.assert_array_equal(clustering.centroids, points)
+
+
+def test_every_rank_ends_with_the_same_centroids(world, digits):
+    parts, _, _ = fit(world, 5, digits.astype(np.float32), start_from(digits, 50))
+
+    for part in parts[1:]:
+        np.testing.assert_array_equal(part.clustering.centroids, parts[0].clustering.centroids)
+        assert part.history == parts[0].history
+
+
+def test_equal_rows_leave_clusters_empty_and_say_so():
+    points = np.repeat([[1.0, 2.0], [3.0, 4.0]], 5, axis=0)
+
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(2\)"):
+        model = rp.KMeans(3, random_state=0).fit(points)
+
+    assert model.inertia_ == 0
+    assert len(set(model.labels_)) == 2
+
+
+def test_the_best_of_several_runs_is_kept(digits):
+    runs = [rp.KMeans(10, init="random", n_init=1, max_iter=3, random_state=np.random.RandomState(7)).fit(digits)]
+    best = rp.KMeans(10, init="random", n_init=5, max_iter=3, random_state=np.random.RandomState(7)).fit(digits)
+
+    assert best.inertia_ <= runs[0].inertia_
+    assert -best.score(digits) == pytest.approx(best.inertia_)
+
+
+def test_workers_report_where_the_time_went(digits):
+    events = []
+    model = rp.KMeans(10, workers=2, random_state=0, on_iteration=events.append).fit(digits)
+    report = model.report_
+
+    assert [event["event"] for event in events] == ["seeding"] + ["iteration"] * model.n_iter_
+    assert len(report.iterations) == model.n_iter_
+    assert len(report.iterations[0].compute_s) == len(report.hosts) == 2
+    assert report.cluster_sizes.sum() == len(digits)
+    assert report.iterations[-1].inertia == pytest.approx(model.inertia_)
+    nearest = report.exemplar_rows[0][0]
+    assert model.labels_[nearest] == report.exemplar_clusters[0] == np.argmax(np.bincount(model.labels_))
+
+
+def test_exemplars_are_the_rows_nearest_to_their_centroids(digits):
+    model = rp.KMeans(10, random_state=0).fit(digits)
+    distances = model.transform(digits)
+
+    for cluster, rows in zip(model.report_.exemplar_clusters, model.report_.exemplar_rows, strict=True):
+        members = np.flatnonzero(model.labels_ == cluster)
+        expected = members[np.argsort(distances[members, cluster], kind="stable")[: len(rows)]]
+        np.testing.assert_array_equal(rows[rows >= 0], expected)
