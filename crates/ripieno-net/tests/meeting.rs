@@ -149,7 +149,7 @@ fn a_rank_that_never_starts_is_named_when_time_is_over() {
     let directory = Directory::new("missing");
     for supplier in [tcp(), directory.supplier()] {
         let part = Part { rendezvous_ms: 500, ..Part::new(3, &supplier) };
-        let mut ranks = vec![part.start(0), part.start(1)];
+        let mut ranks = [part.start(0), part.start(1)];
         let told = ranks[0].expect("error", PATIENCE);
         assert!(told.contains("rank 2"), "{told}");
     }

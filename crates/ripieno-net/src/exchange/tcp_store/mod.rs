@@ -5,6 +5,7 @@
 
 mod join;
 mod letter;
+mod member;
 mod serve;
 
 use super::Exchange;

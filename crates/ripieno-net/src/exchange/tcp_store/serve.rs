@@ -1,16 +1,17 @@
 //! Rank 0's side of the store: collects all strings, hands them out, and tells everybody if that cannot be.
 
-use super::letter::{Letter, STRING_BYTES_MAX, Verdict, decode, encode};
+use super::letter::{Letter, Verdict, encode};
+use super::member::Member;
 use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
 use crate::config::{Config, Ports};
 use crate::error::NetError;
 use crate::host::Addresses;
 use crate::listen::bind_first;
-use crate::stream::{Stream, is_not_now};
+use crate::stream::Stream;
 use ripieno_run::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::time::{Duration, Instant};
 
@@ -21,8 +22,6 @@ const FAREWELL: Duration = Duration::from_millis(1000);
 /// A pause after an accept that failed for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-const ENDED: &str = "its process ended while the ranks met";
-
 pub struct Server {
     config: Config,
     listener: TcpListener,
@@ -32,15 +31,6 @@ pub struct Server {
     /// Callers with another token: strangers, or ranks that were given a wrong one.
     wrong_token_count: usize,
     started: Instant,
-}
-
-struct Member {
-    stream: Stream,
-    host: String,
-    text: Option<String>,
-    inbox: Vec<u8>,
-    outbox: Vec<u8>,
-    is_gone: bool,
 }
 
 impl Server {
@@ -226,8 +216,7 @@ impl Server {
     }
 
     fn welcome(&mut self, rank: usize, stream: Stream) {
-        let (host, text, is_gone) = (String::new(), None, false);
-        self.members.insert(rank, Member { stream, host, text, inbox: vec![], outbox: vec![], is_gone });
+        self.members.insert(rank, Member::new(stream));
         self.attend(rank);
     }
 
@@ -255,40 +244,5 @@ impl Server {
             let failure = Failure::RankFailed { rank, host, cause, traceback: String::new() };
             self.verdict.get_or_insert(Verdict::Failed(failure));
         }
-    }
-}
-
-impl Member {
-    fn read(&mut self) -> Result<(), String> {
-        let mut bytes = [0; 4096];
-        loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => return Err(ENDED.to_string()),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(ENDED.to_string()),
-                Ok(count) => self.inbox.extend(&bytes[..count]),
-                Err(error) if is_not_now(&error) => break,
-                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
-            }
-            if self.text.is_some() || self.inbox.len() > 2 * STRING_BYTES_MAX {
-                return Err("it said more than it should while the ranks met".to_string());
-            }
-        }
-        // JSON may write a byte as up to six.
-        if let Some(Letter::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
-            (self.host, self.text) = (host, Some(text));
-            self.inbox.clear();
-        }
-        Ok(())
-    }
-
-    fn send(&mut self) -> Result<(), String> {
-        while !self.outbox.is_empty() {
-            match self.stream.write(&self.outbox) {
-                Ok(count) => drop(self.outbox.drain(..count)),
-                Err(error) if is_not_now(&error) => break,
-                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
-            }
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,60 @@
+//! A rank as the store sees it: its string in, the letters for it out, never blocking.
+
+use super::letter::{Letter, STRING_BYTES_MAX, decode};
+use crate::stream::{Stream, is_not_now};
+use std::io::{self, Read, Write};
+
+const ENDED: &str = "its process ended while the ranks met";
+
+/// A rank that has come to the store.
+pub struct Member {
+    pub stream: Stream,
+    pub host: String,
+    /// Its string, once that is whole.
+    pub text: Option<String>,
+    inbox: Vec<u8>,
+    pub outbox: Vec<u8>,
+    pub is_gone: bool,
+}
+
+impl Member {
+    /// A rank on an authenticated, non-blocking connection.
+    pub fn new(stream: Stream) -> Member {
+        Member { stream, host: String::new(), text: None, inbox: vec![], outbox: vec![], is_gone: false }
+    }
+
+    /// Takes what it has said; an error is why it is gone.
+    pub fn read(&mut self) -> Result<(), String> {
+        let mut bytes = [0; 4096];
+        loop {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return Err(ENDED.to_string()),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(ENDED.to_string()),
+                Ok(count) => self.inbox.extend(&bytes[..count]),
+                Err(error) if is_not_now(&error) => break,
+                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
+            }
+            if self.text.is_some() || self.inbox.len() > 2 * STRING_BYTES_MAX {
+                return Err("it said more than it should while the ranks met".to_string());
+            }
+        }
+        // JSON may write a byte as up to six.
+        if let Some(Letter::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
+            (self.host, self.text) = (host, Some(text));
+            self.inbox.clear();
+        }
+        Ok(())
+    }
+
+    /// Sends what there is room for; an error is why it is gone.
+    pub fn send(&mut self) -> Result<(), String> {
+        while !self.outbox.is_empty() {
+            match self.stream.write(&self.outbox) {
+                Ok(count) => drop(self.outbox.drain(..count)),
+                Err(error) if is_not_now(&error) => break,
+                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! Answering the doors: visitors are heard without blocking, so that a stranger holds up nobody.
+
+use super::{Monitor, Source};
+use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
+use crate::reach::judge;
+use crate::stream::Stream;
+use ripieno_run::membership::Event;
+use rustix::event::epoll;
+use std::collections::BTreeMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// A visitor that has not proved itself by then is shown out.
+const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// So many visitors are heard at a time; for one more the oldest is shown out.
+const VISITORS_MAX: usize = 256;
+/// How long the doors stay shut when the process has no descriptors left.
+const DOORS_PAUSE: Duration = Duration::from_millis(100);
+
+impl Monitor {
+    pub(super) fn open_doors(&mut self) -> io::Result<()> {
+        epoll::add(&self.epoll, &self.setup.doors.tcp, Source::Doors.tag(), epoll::EventFlags::IN)?;
+        if let Some((unix, _)) = &self.setup.doors.unix {
+            epoll::add(&self.epoll, unix, Source::Doors.tag(), epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    fn shut_doors(&mut self) {
+        let _ = epoll::delete(&self.epoll, &self.setup.doors.tcp);
+        if let Some((unix, _)) = &self.setup.doors.unix {
+            let _ = epoll::delete(&self.epoll, unix);
+        }
+        self.doors_shut_until = Some(Instant::now() + DOORS_PAUSE);
+    }
+
+    pub(super) fn accept(&mut self) {
+        loop {
+            match self.setup.doors.accept() {
+                Ok(Some(stream)) => self.let_in(stream),
+                Ok(None) => return,
+                Err(error) if is_about_one_connection(&error) => {}
+                // Out of descriptors, say: the queue stays readable, so looking again at once would be a busy loop.
+                Err(_) => return self.shut_doors(),
+            }
+        }
+    }
+
+    fn let_in(&mut self, stream: Stream) {
+        if self.visitors.len() == VISITORS_MAX {
+            self.visitors.pop_first();
+        }
+        let number = self.next_visitor;
+        self.next_visitor = self.next_visitor.wrapping_add(1);
+        let Ok(visitor) = Visitor::new(stream, Instant::now() + VISIT_TIMEOUT) else { return };
+        let tag = Source::Visitor(number).tag();
+        if epoll::add(&self.epoll, &visitor.stream, tag, epoll::EventFlags::IN).is_ok() {
+            self.visitors.insert(number, visitor);
+        }
+    }
+
+    pub(super) fn hear(&mut self, number: u32) {
+        let Some(visitor) = self.visitors.remove(&number) else { return };
+        let (own, nonce, wires) = (&self.setup.own, self.setup.nonce, &self.wires);
+        let answer = visitor.advance(&self.setup.token, &mut |greeting| {
+            judge(own, nonce, greeting)?;
+            expects(own.rank, wires, greeting)
+        });
+        match answer {
+            Answer::Waiting(visitor) => {
+                self.visitors.insert(number, visitor);
+            }
+            Answer::Welcome(stream, greeting) => self.welcome(stream, &greeting),
+            // A stranger's visit changes nothing.
+            Answer::Refused(..) | Answer::WrongToken | Answer::Stranger => {}
+        }
+    }
+
+    fn welcome(&mut self, stream: Stream, greeting: &Greeting) {
+        let _ = epoll::delete(&self.epoll, &stream);
+        let peer = greeting.from as usize;
+        match greeting.purpose {
+            Purpose::Control => {
+                if self.add_wire(peer, stream).is_ok() {
+                    self.events.push_back(Event::Connected { peer });
+                    self.handle_events();
+                }
+            }
+            Purpose::Data => (self.setup.take_link)(peer, stream),
+            Purpose::Rendezvous => {}
+        }
+    }
+
+    pub(super) fn show_out_late_visitors(&mut self) {
+        let now = Instant::now();
+        self.visitors.retain(|_, visitor| visitor.deadline > now);
+        if self.doors_shut_until.is_some_and(|until| until <= now) {
+            self.doors_shut_until = None;
+            if self.open_doors().is_err() {
+                self.shut_doors();
+            }
+        }
+    }
+}
+
+/// Whether this rank expects such a connection: control comes to rank 0, once per rank; of a pair of ranks the lower one
+/// opens the link.
+fn expects(own: usize, wires: &BTreeMap<usize, super::wire::Wire>, greeting: &Greeting) -> Result<(), Refusal> {
+    let peer = greeting.from as usize;
+    match greeting.purpose {
+        Purpose::Control if own != 0 => Err(Refusal::Purpose),
+        Purpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
+        Purpose::Data if peer > own => Err(Refusal::Purpose),
+        _ => Ok(()),
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
