@@ -1,0 +1,259 @@
+"""Every row of every kind of file is read by exactly one worker, and bad files are named in a sentence."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ripieno.data import open_source
+
+X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
+BYTES = (X * 255).astype(np.uint8)
+
+
+def lines(rows, form="{:.9g}"):
+    return "".join(f"a%20b.jpg {at} 0 {' '.join(form.format(value) for value in row)}\n" for at, row in enumerate(rows))
+
+
+def parquet_columns(path, rows):
+    pq.write_table(pa.table({f"c{at}": column for at, column in enumerate(rows.T)}), path, row_group_size=4)
+
+
+def parquet_list(path, rows):
+    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1])
+    pq.write_table(pa.table({"picture": ["p"] * len(rows), "vector": column}), path, row_group_size=4)
+
+
+WRITERS = {
+    "plain.npy": (np.save, X),
+    "fortran.npy": (lambda path, rows: np.save(path, np.asfortranarray(rows)), X),
+    "bytes.npy": (np.save, BYTES),
+    "whole.npy": (np.save, BYTES.astype(np.int64)),
+    "swapped.npy": (lambda path, rows: np.save(path, rows.astype(">f8")), X.astype(np.float64)),
+    "half.npy": (lambda path, rows: np.save(path, rows.astype(np.float16)), X.astype(np.float16).astype(np.float32)),
+    "stored.npz": (lambda path, rows: np.savez(path, other=rows[:2], vectors=rows), X),
+    "packed.npz": (lambda path, rows: np.savez_compressed(path, rows), X),
+    "bare.csv": (lambda path, rows: np.savetxt(path, rows, "%.9g", ","), X),
+    "named.csv": (lambda path, rows: np.savetxt(path, rows, "%.9g", ";", header="a;b;c;d;e", comments=""), X),
+    "crlf.csv": (lambda path, rows: np.savetxt(path, rows, "%.9g", ",", newline="\r\n"), X),
+    "columns.parquet": (parquet_columns, X),
+    "list.parquet": (parquet_list, X),
+    "floats.txt": (lambda path, rows: path.write_text(lines(rows)), X),
+    "bytes.txt": (lambda path, rows: path.write_text(lines(rows, "{}")), BYTES),
+}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, rows=None):
+        writer, expected = WRITERS[name]
+        writer(tmp_path / name, expected if rows is None else rows)
+        return tmp_path / name
+
+    return write
+
+
+def read(dataset, world_size):
+    return [dataset.read_share(rank, world_size).points for rank in range(world_size)]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 40])
+def test_shares_are_all_rows_in_order(write, name, world_size):
+    dataset = open_source(write(name))
+
+    shares = read(dataset, world_size)
+
+    np.testing.assert_allclose(np.concatenate(shares), WRITERS[name][1], rtol=1e-6)
+    assert dataset.column_count == 5
+    assert dataset.row_count in (23, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("plain.npy", np.float32),
+        ("bytes.npy", np.uint8),
+        ("whole.npy", np.float64),
+        ("swapped.npy", np.float64),
+        ("half.npy", np.float32),
+        ("bare.csv", np.float64),
+        ("columns.parquet", np.float32),
+        ("floats.txt", np.float32),
+        ("bytes.txt", np.uint8),
+    ],
+)
+def test_rows_have_the_type_that_is_documented(write, name, dtype):
+    points = open_source(write(name)).read_share(0, 1).points
+
+    assert points.dtype == dtype and points.flags.c_contiguous and points.dtype.isnative
+
+
+@pytest.mark.parametrize("name", ["plain.npy", "bytes.npy", "stored.npz"])
+def test_rows_of_one_file_are_mapped_not_copied(write, name):
+    points = open_source(write(name)).read_share(1, 3).points
+
+    base = points
+    while getattr(base, "base", None) is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+
+
+def test_shares_of_counted_files_differ_by_one_row_at_most(write):
+    dataset = open_source([write("plain.npy"), write("columns.parquet"), write("packed.npz")])
+
+    counts = [len(share) for share in read(dataset, 7)]
+
+    assert sum(counts) == 69
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5])
+def test_files_of_different_kinds_are_one_list_of_rows(write, world_size):
+    paths = [write("plain.npy"), write("bytes.txt"), write("bare.csv"), write("columns.parquet")]
+
+    rows = np.concatenate(read(open_source(paths), world_size))
+
+    np.testing.assert_allclose(rows, np.concatenate([X, BYTES, X, X]), rtol=1e-6)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    rows=st.lists(st.tuples(st.integers(-(10**9), 10**9), st.floats(-1e6, 1e6)), min_size=1, max_size=30),
+    world_size=st.integers(1, 12),
+    end=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    last=st.booleans(),
+)
+def test_every_line_is_read_once_wherever_bytes_are_cut(tmp_path_factory, rows, world_size, end, last):
+    path = tmp_path_factory.mktemp("cut") / "rows.csv"
+    text = end.join(f"{a},{b!r}" for a, b in rows)
+    path.write_bytes((text + end * last).encode())
+
+    got = np.concatenate(read(open_source(path), world_size))
+
+    np.testing.assert_array_equal(got, np.array(rows, np.float64))
+
+
+def test_globs_are_sorted_and_folders_are_searched(tmp_path):
+    for at in (2, 0, 1):
+        np.save(tmp_path / f"part{at}.npy", np.full((2, 3), float(at)))
+    (tmp_path / "notes.md").write_text("no vectors")
+
+    for source in (tmp_path / "*.npy", tmp_path):
+        np.testing.assert_array_equal(read(open_source(source), 1)[0][:, 0], [0, 0, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize(("workers", "names"), [(1, ["plain.npy"]), (2, ["bytes.txt"]), (3, ["bare.csv", "plain.npy"])])
+def test_files_are_clustered_as_the_array_they_hold(write, workers, names):
+    paths = [write(name) for name in names]
+    rows = open_source(paths).read_share(0, 1).points
+    expected = rp.KMeans(4, random_state=0).fit(rows)
+
+    model = rp.KMeans(4, random_state=0, workers=workers).fit(paths)
+
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    np.testing.assert_array_equal(model.predict(paths), model.labels_)
+    assert model.cluster_centers_.dtype == expected.cluster_centers_.dtype
+    assert model.n_features_in_ == 5
+
+
+def test_files_are_transformed_and_scored_as_the_array_they_hold(write):
+    model = rp.KMeans(4, random_state=0).fit(X)
+    path = write("plain.npy")
+
+    np.testing.assert_array_equal(model.transform(path), model.transform(X))
+    assert model.score(path) == pytest.approx(-model.inertia_)
+
+
+def test_weights_follow_the_rows_of_files(write):
+    weights = np.arange(23.0)
+    expected = rp.KMeans(4, random_state=0).fit(X, sample_weight=weights)
+
+    model = rp.KMeans(4, random_state=0, workers=2).fit(str(write("plain.npy")), sample_weight=weights)
+
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    with pytest.raises(rp.InputError, match="22 entries for 23 rows"):
+        rp.KMeans(4).fit(str(write("plain.npy")), sample_weight=weights[1:])
+
+
+BAD = {
+    "missing.npy": (None, "missing.npy does not exist"),
+    "empty.npy": (b"", "empty.npy is empty"),
+    "norows.npy": (lambda path: np.save(path, np.empty((0, 3))), "norows.npy is empty"),
+    "line.npy": (lambda path: np.save(path, np.arange(3.0)), r"shape \(3,\), expected two dimensions"),
+    "complex.npy": (lambda path: np.save(path, np.ones((2, 2), complex)), "complex128, expected real numbers"),
+    "words.npy": (lambda path: np.save(path, np.array([["a", "b"]])), "<U1, expected real numbers"),
+    "torn.npy": (b"\x93NUMPY\x01\x00v\x00{'descr'", "not a readable .npy"),
+    "noise.npy": (b"noise and nothing else", "not a readable .npy"),
+    "noise.npz": (b"noise", "not a readable .npz"),
+    "two.npz": (lambda path: np.savez(path, a=X, b=X), "2 two-dimensional arrays"),
+    "noise.parquet": (b"noise", "not a readable Parquet"),
+    "words.parquet": (lambda path: pq.write_table(pa.table({"w": ["a"]}), path), "column 'w': .* object"),
+    "header.csv": (b"a,b,c\n", "header and no rows"),
+    "ragged.csv": (b"1,2,3\n4,5,6\n7,8\n", "ragged.csv, line 3: 2 values, expected 3"),
+    "words.csv": (b"1,2,3\n4,five,6\n", "words.csv, line 2: 'five' is not a number"),
+    "gap.csv": (b"1,2,3\n4,,6\n7,8,9\n", "gap.csv, line 2, column 1: NaN"),
+    "nan.csv": (b"x,y\n1,2\n\n3,4\n5,nan\n", "nan.csv, line 5, column 1: NaN"),
+    "inf.txt": (b"p 0 0 1 2\np 0 1 1 inf\n", "inf.txt, line 2, column 1: infinity"),
+    "ragged.txt": (b"p 0 0 1 2\np 0 1 1\n", "ragged.txt, line 2: 4 values, expected 5"),
+    "prose.txt": (b"Once upon a time\n", 'line 1: expected "picture row col f1 f2'),
+    "blank.txt": (b"\n\n", "blank.txt is empty"),
+    "picture.jpg": (b"x", "unknown kind of file"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_named_in_one_sentence(tmp_path, name):
+    content, message = BAD[name]
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    elif content is not None:
+        content(tmp_path / name)
+
+    with pytest.raises(rp.InputError, match=message) as caught:
+        rp.KMeans(1).fit(str(tmp_path / name))
+
+    assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_that_ends_early_is_named(tmp_path):
+    np.save(tmp_path / "short.npy", X)
+    os.truncate(tmp_path / "short.npy", 300)
+
+    with pytest.raises(rp.InputError, match=r"short\.npy is shorter than its header says"):
+        rp.KMeans(2).fit(str(tmp_path / "short.npy"))
+
+
+def test_what_one_worker_finds_every_caller_is_told(tmp_path):
+    (tmp_path / "rows.csv").write_text("1,2\n" * 50 + "3,x\n" + "1,2\n" * 50)
+
+    with pytest.raises(rp.InputError, match=r"rows\.csv, line 51: 'x' is not a number"):
+        rp.KMeans(2, workers=3).fit(str(tmp_path / "rows.csv"))
+
+
+def test_files_of_different_widths_are_both_named(write, tmp_path):
+    np.save(tmp_path / "wide.npy", np.ones((2, 7)))
+
+    with pytest.raises(rp.InputError, match=r"wide\.npy has 7 columns but .*plain\.npy has 5"):
+        open_source([write("plain.npy"), tmp_path / "wide.npy"])
+
+
+def test_a_glob_without_a_match_and_a_folder_without_vectors_are_named(tmp_path):
+    with pytest.raises(rp.InputError, match=r"\*\.npy: no file matches"):
+        open_source(tmp_path / "*.npy")
+    with pytest.raises(rp.InputError, match="no file of a known kind"):
+        open_source(tmp_path)
+
+
+def test_a_model_refuses_files_of_another_width(write, tmp_path):
+    np.save(tmp_path / "wide.npy", np.ones((2, 7)))
+    model = rp.KMeans(2, random_state=0).fit(X)
+
+    with pytest.raises(rp.InputError, match="7 columns, but KMeans was fitted on 5"):
+        model.predict(str(tmp_path / "wide.npy"))
