@@ -9,12 +9,13 @@ pub const REMEMBERED: usize = 64;
 #[derive(Clone, Debug)]
 pub struct History {
     ring: [Option<Header>; REMEMBERED],
-    last: Option<Header>,
+    /// Where the latest is.
+    last: usize,
 }
 
 impl Default for History {
     fn default() -> Self {
-        History { ring: [None; REMEMBERED], last: None }
+        History { ring: [None; REMEMBERED], last: 0 }
     }
 }
 
@@ -22,8 +23,8 @@ impl History {
     /// Notes that the rank enters a collective.
     #[inline]
     pub fn enter(&mut self, header: Header) {
-        self.ring[slot(header.sequence)] = Some(header);
-        self.last = Some(header);
+        self.last = slot(header.sequence);
+        self.ring[self.last] = Some(header);
     }
 
     /// What the rank called under `sequence`; `None` if it has not come so far, or no longer remembers.
@@ -33,7 +34,7 @@ impl History {
 
     /// The latest collective.
     pub fn last(&self) -> Option<Header> {
-        self.last
+        self.ring[self.last]
     }
 }
 
