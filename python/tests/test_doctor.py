@@ -11,25 +11,38 @@ def test_this_machine_is_fit():
     result = CliRunner().invoke(doctor_command, ["--json"])
 
     findings = {finding["name"]: finding for finding in json.loads(result.output)}
-    assert result.exit_code == 0, [finding for finding in findings.values() if finding["problem"]]
-    assert "met in" in findings["2 workers over tcp"]["value"]
-    assert "met in" in findings["2 workers over shared-memory"]["value"]
+    assert result.exit_code == 0, result.output
+    assert "met in" in findings["2 workers over tcp"]["found"]
+    assert "met in" in findings["2 workers over shared-memory"]["found"]
 
 
-def test_a_problem_comes_with_advice_and_exit_code_1(monkeypatch):
-    monkeypatch.setattr(doctor, "OPEN_FILES_MIN", 1 << 40)
-    monkeypatch.setattr(doctor, "LINKS", ())
+def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch):
+    monkeypatch.setattr(doctor, "LINKS", ("string", "tcp"))
 
     result = CliRunner().invoke(doctor_command, [])
 
     assert result.exit_code == 1
-    assert "ulimit -n" in result.output
+    assert "2 workers over string: InputError" in result.output
+    assert "links='tcp'" in result.output
 
 
-def test_links_that_do_not_work_are_a_finding_not_a_crash(monkeypatch):
-    monkeypatch.setattr(doctor, "LINKS", ("string",))
+def test_a_warning_is_told_but_is_no_failure(monkeypatch):
+    monkeypatch.setattr(doctor, "MEMORY_MIN_BYTES", 1 << 60)
+    monkeypatch.setattr(doctor, "LINKS", ())
 
-    problems = [finding for finding in doctor.examine() if finding.problem]
+    result = CliRunner().invoke(doctor_command, [])
 
-    assert [problem.name for problem in problems] == ["2 workers over string"]
-    assert "links" in problems[0].problem
+    assert result.exit_code == 0
+    assert "raise the container's memory limit" in result.output
+
+
+def test_what_cannot_be_examined_is_a_finding_not_a_crash(monkeypatch):
+    def broken():
+        raise OSError("no such thing")
+
+    monkeypatch.setattr(doctor.machine, "memory_limit_bytes", broken)
+    monkeypatch.setattr(doctor, "LINKS", ())
+
+    bad = [finding for finding in doctor.examine() if finding.outcome == doctor.BAD]
+
+    assert [finding.found for finding in bad] == ["could not be examined: OSError: no such thing"]

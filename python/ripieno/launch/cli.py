@@ -66,4 +66,4 @@ def doctor_command(as_json: bool) -> None:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
         doctor.show(findings)
-    sys.exit(int(any(finding.problem for finding in findings)))
+    sys.exit(int(any(finding.outcome == doctor.BAD for finding in findings)))

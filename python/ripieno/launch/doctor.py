@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
-import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -18,13 +16,15 @@ from ripieno.launch import machine
 
 LINKS = ("shared-memory", "tcp")
 PACKAGES = ("numpy", "scikit-learn", "scikit-image", "pyarrow")
-# Ranks keep a few descriptors per neighbour; below this a large world or a script of many files runs out.
-OPEN_FILES_MIN = 1024
 MEMORY_MIN_BYTES = 512 << 20
 
 _LATENCY_ROUND_COUNT = 500
 _BANDWIDTH_BYTES = 32 << 20
 _BANDWIDTH_ROUND_COUNT = 4
+
+
+GOOD, WARNING, BAD = "good", "warning", "bad"
+_MARKS = {GOOD: "[green]✓[/]", WARNING: "[yellow]![/]", BAD: "[red]✗[/]"}
 
 
 @dataclass(frozen=True)
@@ -33,18 +33,20 @@ class Finding:
 
     Attributes
     ----------
-    name, value
-        What it is and how it is.
-    problem, advice
-        What is wrong and what to do about it; None if nothing is.
+    name, found
+        What it is, and what was found.
+    outcome
+        "good"; "warning" if workers can do with it, only not as well as they could; or "bad".
+    advice
+        What to do about it, unless it is good.
     """
 
     name: str
-    value: str
-    problem: str | None = None
-    advice: str | None = None
+    found: str
+    outcome: str = GOOD
+    advice: str = ""
 
-    def as_dict(self) -> dict[str, str | None]:
+    def as_dict(self) -> dict[str, str]:
         """For JSON."""
         return asdict(self)
 
@@ -52,17 +54,17 @@ class Finding:
 def examine() -> list[Finding]:
     """Look at everything, and start two workers per kind of link."""
     findings: list[Finding] = []
-    for look in (_versions, _cores, _memory, _open_files, _host_name, _native_findings, _links):
+    for look in (_versions, _machine, _network, _links):
         try:
             findings.extend(look())
         except Exception as error:
-            name = look.__name__.strip("_").replace("_", " ")
-            findings.append(Finding(name, "unknown", f"could not be examined: {error}", "Report this as a bug."))
+            found = f"could not be examined: {type(error).__name__}: {error}"
+            findings.append(Finding(look.__name__.strip("_"), found, BAD, "report this as a bug"))
     return findings
 
 
 def show(findings: list[Finding]) -> None:
-    """Print a table, and below it each problem with what to do."""
+    """Print a table, and below it what to do about each problem."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -70,14 +72,13 @@ def show(findings: list[Finding]) -> None:
     console = Console()
     table = Table("", "checked", "found", title="ripieno doctor", title_justify="left")
     for finding in findings:
-        mark = "[red]✗[/]" if finding.problem else "[green]✓[/]"
-        table.add_row(mark, escape(finding.name), escape(finding.value))
+        table.add_row(_MARKS[finding.outcome], escape(finding.name), escape(finding.found))
     console.print(table)
-    problems = [finding for finding in findings if finding.problem]
-    for finding in problems:
-        console.print(f"[red]✗ {escape(finding.name)}[/]: {escape(finding.problem or '')}")
-        console.print(f"  {escape(finding.advice or '')}")
-    if not problems:
+    for finding in findings:
+        if finding.outcome != GOOD:
+            console.print(f"{_MARKS[finding.outcome]} {escape(finding.name)}: {escape(finding.found)}")
+            console.print(f"  What to do: {escape(finding.advice)}.")
+    if all(finding.outcome != BAD for finding in findings):
         console.print("[green]Workers can start, meet and talk here.[/]")
 
 
@@ -89,12 +90,8 @@ def _versions() -> Iterator[Finding]:
     if __version__ in (native, UNKNOWN_VERSION):
         yield Finding("ripieno", __version__)
     else:
-        yield Finding(
-            "ripieno",
-            f"{__version__}, native module {native}",
-            "the native module was built from another version of the sources",
-            "Install again: pip install . (or make setup).",
-        )
+        found = f"{__version__}, but the native module was built as {native}"
+        yield Finding("ripieno", found, BAD, "install again: pip install . (or make setup)")
     yield Finding("packages", ", ".join(f"{name} {_version(name)}" for name in PACKAGES))
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
 
@@ -106,48 +103,31 @@ def _version(package: str) -> str:
         return "missing"
 
 
-def _cores() -> Iterator[Finding]:
+def _machine() -> Iterator[Finding]:
+    from ripieno import _native
+
     quota = machine.cpu_quota()
-    limit = "no CPU quota" if quota is None else f"CPU quota {quota:g} cores"
-    yield Finding("cores", f"{machine.usable_cores()} usable, {limit}")
+    limit = "no CPU quota" if quota is None else f"a CPU quota of {quota:g}"
+    yield Finding("processor", f"{machine.usable_cores()} usable cores, {limit}, SIMD {_native.simd_level()}")
+    memory_bytes = machine.memory_limit_bytes()
+    found = f"{memory_bytes / 2**30:.1f} GiB"
+    if memory_bytes < MEMORY_MIN_BYTES:
+        yield Finding("memory", f"{found}, little for several processes", WARNING, "raise the container's memory limit")
+    else:
+        yield Finding("memory", found)
+
+
+def _network() -> Iterator[Finding]:
+    """What the native module tries out before anything is started."""
     from ripieno import _native
 
-    yield Finding("SIMD", f"{_native.simd_level()} ({platform.machine()})")
-
-
-def _memory() -> Iterator[Finding]:
-    total = machine.memory_limit_bytes()
-    value = f"{total / 2**30:.1f} GiB"
-    if total < MEMORY_MIN_BYTES:
-        yield Finding("memory", value, "too little for several Python processes", "Raise the container's memory limit.")
-    else:
-        yield Finding("memory", value)
-
-
-def _open_files() -> Iterator[Finding]:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < OPEN_FILES_MIN:
-        problem = f"a process may have {soft} files open; expected at least {OPEN_FILES_MIN}"
-        yield Finding("open files", f"{soft} of at most {hard}", problem, f"Run: ulimit -n {min(hard, 65536)}")
-    else:
-        yield Finding("open files", f"{soft}")
-
-
-def _host_name() -> Iterator[Finding]:
-    name = socket.gethostname()
-    try:
-        addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None)})
-    except OSError as error:
-        addresses = [f"unknown ({error.strerror})"]
-    yield Finding("host name", f"{name}: {', '.join(addresses)}")
-
-
-def _native_findings() -> Iterator[Finding]:
-    from ripieno import _native
-
-    examine = getattr(_native, "doctor", dict)
-    for name, value in examine().items():
-        yield Finding(name, str(value))
+    report = _native.doctor(1)
+    for check in report["checks"]:
+        yield Finding(check["name"], check["found"], check["outcome"], check["advice"])
+    rejected = report["addresses"]["rejected"]
+    if rejected:
+        reasons = (f"{each['owner']} {each['address']} ({each['cause']})" for each in rejected)
+        yield Finding("not offered", "; ".join(reasons))
 
 
 def _links() -> Iterator[Finding]:
@@ -165,14 +145,12 @@ def _link(links: str) -> Finding:
             met_s = time.monotonic() - started
             (right, latency_s, bandwidth), _ = job.run(_talk)
     except Exception as error:
-        advice = (
-            "TCP links work without it: pass links='tcp'." if links != "tcp" else "See whether loopback TCP is allowed."
-        )
-        return Finding(name, "failed", f"{type(error).__name__}: {error}", advice)
-    value = f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way"
+        advice = "the other kind of link may do: pass links=" + repr(next(each for each in LINKS if each != links))
+        return Finding(name, f"{type(error).__name__}: {error}", BAD, advice)
+    found = f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way"
     if not right:
-        return Finding(name, value, "the sum of two vectors came out wrong", "Report this as a bug, with this output.")
-    return Finding(name, value)
+        return Finding(name, f"the sum of two vectors came out wrong; {found}", BAD, "report this as a bug")
+    return Finding(name, found)
 
 
 def _talk(comm: Communicator) -> tuple[bool, float, float]:
