@@ -24,6 +24,7 @@ class IterationProgress:
         self._quiet = quiet
         self._rows: deque[tuple[str, ...]] = deque(maxlen=SHOWN_ITERATIONS)
         self._spinner = Spinner("dots", "starting workers and reading the input")
+        self._over = False
         self._live: AbstractContextManager[Any] = nullcontext()
         if console.is_terminal and not quiet:
             self._live = Live(get_renderable=self._table, console=console, refresh_per_second=8)
@@ -33,7 +34,7 @@ class IterationProgress:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._spinner.update(text="")
+        self._over = True
         self._live.__exit__(*error)
 
     def on_event(self, event: dict[str, Any]) -> None:
@@ -67,8 +68,7 @@ class IterationProgress:
             table.add_column(name, justify="right")
         for row in self._rows:
             table.add_row(*row)
-        parts = ([table] if self._rows else []) + ([self._spinner] if self._spinner.text else [])
-        return Group(*parts)
+        return Group(*[table] * bool(self._rows), *[self._spinner] * (not self._over))
 
 
 def patch_progress(console: Console, *, quiet: bool) -> Progress:

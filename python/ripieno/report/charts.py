@@ -45,6 +45,7 @@ STYLE = {
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
     "ytick.major.size": 0,
+    "ytick.minor.size": 0,
 }
 
 

@@ -50,7 +50,7 @@ def write_report(
     page = Environment(
         loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    page.filters.update(count=_count, seconds=_seconds)
+    page.filters.update(count=_count, figure=_figure, seconds=_seconds)
     html = page.get_template("page.html").render(
         fit=fit,
         inertia=inertia,
@@ -127,6 +127,11 @@ def _count(number: float) -> str:
 
 def _seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
+
+
+def _figure(number: float) -> str:
+    """A number with six digits that count, or all digits before the point."""
+    return _count(number) if 1e5 <= abs(number) < 1e12 else f"{number:.6g}"
 
 
 def _brief(value: Any) -> str:
