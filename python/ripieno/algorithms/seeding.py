@@ -57,11 +57,11 @@ def plus_plus(comm: Communicator, rows: Rows, n_clusters: int, seed: int, *, thr
     for step in range(1, n_clusters):
         keys = _race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * mass)
         trials = take(comm, rows, lowest(comm, rows, keys, trial_count))
-        squared = np.square(kernels.distances(rows.points, trials, threads=threads), dtype=np.float64)
-        costs = comm.allreduce(mass @ np.minimum(nearest[:, None], squared))
-        best = trials[[np.argmin(costs)]]
-        kernels.update_min_distances(rows.points, best, nearest, threads=threads)
-        chosen.append(best)
+        lowered = np.square(kernels.distances(rows.points, trials, threads=threads), dtype=np.float64)
+        np.minimum(lowered, nearest[:, None], out=lowered)
+        best = np.argmin(comm.allreduce(mass @ lowered))
+        nearest = lowered[:, best]
+        chosen.append(trials[[best]])
     return np.concatenate(chosen)
 
 
