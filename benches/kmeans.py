@@ -1,0 +1,234 @@
+"""A pass of K-means on all cores: Ripieno's kernel and estimator, scikit-learn, faiss, and what sgemm allows.
+
+All start from the same centroids and run the same number of passes; a figure stands only if they end at centroids of
+the same inertia, to 1e-5. The rate is nominal: 2·n·k·d operations a pass.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import measure
+import numpy as np
+from measure import Figure, Report, Samples, Skipped
+from numpy.typing import NDArray
+
+SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
+QUICK_SHAPE, QUICK_CLUSTER_COUNTS, QUICK_RUN_COUNT = (2_000, 32), (20,), 1
+PASS_COUNT = 2
+WORKER_COUNT = 2
+SQUARE, QUICK_SQUARE = 4096, 256
+BLOCK_ROW_COUNT = 8192
+INERTIA_TOLERANCE = 1e-5
+CHECKED_ROW_COUNT = 200
+# Threads of a library that has just been called still spin for a while.
+PAUSE_S = 0.2
+# At least 75 % of sgemm's rate.
+TARGETS = {"peer": 1.0, "limit": 1 / 0.75}
+
+Rows = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows and where to start."""
+
+    rows: Rows
+    start: Rows
+
+    @property
+    def operation_count(self) -> float:
+        """Nominal operations of a pass."""
+        return 2.0 * self.rows.size * len(self.start)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds per pass, and the centroids after `PASS_COUNT` passes."""
+
+    pass_s: float
+    centroids: NDArray[Any]
+
+
+Contender = Callable[[Problem], Outcome]
+
+
+def measured(*, quick: bool, data: Path | None = None) -> Report:
+    """One case per number of clusters."""
+    report = Report("kmeans")
+    rows = (
+        hog_like(*(QUICK_SHAPE if quick else SHAPE)) if data is None else np.load(data).astype(np.float32, copy=False)
+    )
+    for cluster_count in QUICK_CLUSTER_COUNTS if quick else CLUSTER_COUNTS:
+        problem = Problem(rows, _distinct_rows(rows, cluster_count))
+        try:
+            report.figures += _figures(problem, report, quick=quick)
+        except ImportError as error:
+            report.remarks.append(f"{error}: install Ripieno first, make setup")
+            break
+    return report
+
+
+def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
+    """Rows like histograms of gradients: not negative, of length 1, mixtures of a few patterns, with noise."""
+    random = np.random.default_rng(seed)
+    patterns = random.gamma(0.3, size=(48, column_count)).astype(np.float32)
+    shares = random.gamma(0.25, size=(row_count, 48)).astype(np.float32)
+    rows = shares @ patterns
+    rows += 0.3 * rows.mean() * np.abs(random.standard_normal(rows.shape, dtype=np.float32))
+    return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+
+
+def _figures(problem: Problem, report: Report, *, quick: bool) -> list[Figure]:
+    ours: dict[str, Contender] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
+    peers = _peers(report)
+    seconds: dict[str, list[float]] = {}
+    square_s, shaped_s = [], []
+    for _ in range(QUICK_RUN_COUNT if quick else RUN_COUNT):
+        square_s.append(_square_s(QUICK_SQUARE if quick else SQUARE) * problem.operation_count)
+        shaped_s.append(_shaped_s(problem) * problem.operation_count)
+        outcomes = {name: _after_a_pause(contender, problem) for name, contender in {**ours, **peers}.items()}
+        _check_inertia(problem, outcomes)
+        for name, outcome in outcomes.items():
+            seconds.setdefault(name, []).append(outcome.pass_s)
+    limit_s = float(np.median(square_s))
+    (n, d), k = problem.rows.shape, len(problem.start)
+    report.remarks.append(
+        f"{k} clusters: sgemm of {BLOCK_ROW_COUNT} × {d} × {k} runs at {limit_s / np.median(shaped_s):.2f} of the "
+        f"square one's rate, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s"
+    )
+    return [
+        Figure(
+            case=f"{n} × {d} into {k}",
+            row=name,
+            ours=Samples(tuple(seconds[name])),
+            peers={peer: Samples(tuple(seconds[peer])) for peer in peers},
+            limit_s=limit_s,
+            limit=f"sgemm of NumPy, {SQUARE}³, all cores, at 2·n·k·d operations a pass",
+            work=problem.operation_count / 1e9,
+            rate_unit="GFLOP/s",
+            targets=TARGETS,
+        )
+        for name in ours
+    ]
+
+
+def _peers(report: Report) -> dict[str, Contender]:
+    found: dict[str, Contender] = {}
+    for name, contender, package in (("scikit-learn", _sklearn, "sklearn"), ("faiss", _faiss, "faiss")):
+        try:
+            __import__(package)
+            found[name] = contender
+        except ImportError:
+            remark = f"{name} is not installed: make bench installs it"
+            report.remarks += [remark] if remark not in report.remarks else []
+    return found
+
+
+def _after_a_pause(contender: Contender, problem: Problem) -> Outcome:
+    time.sleep(PAUSE_S)
+    return contender(problem)
+
+
+def _kernel(problem: Problem) -> Outcome:
+    from ripieno import kernels
+
+    centroids, threads = problem.start.copy(), measure.core_count()
+    labels = np.empty(len(problem.rows), np.int32)
+    begin = time.perf_counter()
+    for _ in range(PASS_COUNT):
+        sums, weights, _ = kernels.assign_accumulate(problem.rows, centroids, None, labels, None, threads=threads)
+        kernels.recenter(centroids, sums, weights)
+    return Outcome((time.perf_counter() - begin) / PASS_COUNT, centroids)
+
+
+def _estimator(problem: Problem) -> Outcome:
+    """Whole iterations: computation, allreduce, move, on the slowest rank; starting the workers is not counted."""
+    import ripieno
+
+    model = ripieno.KMeans(len(problem.start), init=problem.start, max_iter=PASS_COUNT, tol=0, workers=WORKER_COUNT)
+    with warnings.catch_warnings(action="ignore"):
+        model.fit(problem.rows)
+    return Outcome(float(np.mean([each.seconds for each in model.report_.iterations])), model.cluster_centers_)
+
+
+def _sklearn(problem: Problem) -> Outcome:
+    """Its last pass only assigns, and is counted as one."""
+    from sklearn.cluster import KMeans
+
+    model = KMeans(len(problem.start), init=problem.start, n_init=1, tol=0, max_iter=PASS_COUNT)
+    begin = time.perf_counter()
+    with warnings.catch_warnings(action="ignore"):
+        model.fit(problem.rows)
+    return Outcome((time.perf_counter() - begin) / (model.n_iter_ + 1), model.cluster_centers_)
+
+
+def _faiss(problem: Problem) -> Outcome:
+    import faiss
+
+    faiss.omp_set_num_threads(measure.core_count())
+    n, d = problem.rows.shape
+    limits = {"max_points_per_centroid": n, "min_points_per_centroid": 1}
+    model = faiss.Kmeans(d, len(problem.start), niter=PASS_COUNT, **limits)
+    begin = time.perf_counter()
+    model.train(problem.rows, init_centroids=problem.start)
+    return Outcome((time.perf_counter() - begin) / PASS_COUNT, model.centroids)
+
+
+def _check_inertia(problem: Problem, outcomes: dict[str, Outcome]) -> None:
+    """All ended equally well, by one measure, which itself is checked on some rows."""
+    found = {name: _inertia(problem.rows, outcome.centroids) for name, outcome in outcomes.items()}
+    some = np.ascontiguousarray(problem.rows[:: max(1, len(problem.rows) // CHECKED_ROW_COUNT)])
+    centroids = outcomes["kernel"].centroids
+    found_s = {"found": _inertia(some, centroids), "expected": _plain_inertia(some, centroids)}
+    for inertias in (found, found_s):
+        least, most = min(inertias.values()), max(inertias.values())
+        if most - least > INERTIA_TOLERANCE * least:
+            raise RuntimeError(f"inertias differ by more than {INERTIA_TOLERANCE}, so no figure stands: {inertias}")
+
+
+def _inertia(rows: Rows, centroids: NDArray[Any]) -> float:
+    from ripieno import kernels
+
+    labels = np.empty(len(rows), np.int32)
+    centroids = np.ascontiguousarray(centroids, np.float32)
+    return kernels.assign_accumulate(rows, centroids, None, labels, None, threads=measure.core_count())[2]
+
+
+def _plain_inertia(rows: Rows, centroids: NDArray[Any]) -> float:
+    rows, centroids = rows.astype(np.float64), centroids.astype(np.float64)
+    return float(sum(((row - centroids) ** 2).sum(axis=1).min() for row in rows))
+
+
+def _distinct_rows(rows: Rows, count: int) -> Rows:
+    """Rows to start from, no two alike, for an empty cluster is everyone's own affair."""
+    distinct = np.unique(rows[np.random.default_rng(0).permutation(len(rows))[: 2 * count]], axis=0)
+    if len(distinct) < count:
+        raise Skipped(f"{count} clusters need as many different rows, there are {len(distinct)}")
+    chosen = np.random.default_rng(1).permutation(len(distinct))[:count]
+    return np.ascontiguousarray(distinct[chosen])
+
+
+def _square_s(size: int) -> float:
+    """Seconds per operation of a square sgemm."""
+    return _gemm_s(size, size, size)
+
+
+def _shaped_s(problem: Problem) -> float:
+    """Seconds per operation of an sgemm of the shape that a blocked pass has."""
+    return _gemm_s(min(BLOCK_ROW_COUNT, len(problem.rows)), problem.rows.shape[1], len(problem.start))
+
+
+def _gemm_s(m: int, k: int, n: int) -> float:
+    random = np.random.default_rng(0)
+    a, b = random.random((m, k), np.float32), random.random((k, n), np.float32)
+    out = np.empty((m, n), np.float32)
+    np.dot(a[:64], b, out=out[:64])
+    begin = time.perf_counter()
+    np.dot(a, b, out=out)
+    return (time.perf_counter() - begin) / (2.0 * m * k * n)
