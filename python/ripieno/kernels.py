@@ -117,6 +117,6 @@ def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArr
     return _native.recenter(centroids, sums, weight_sums)
 
 
-def first_non_finite(points: Points) -> tuple[int, int] | None:
+def first_non_finite(points: Points, *, threads: int = 1) -> tuple[int, int] | None:
     """Row and column of the first NaN or infinity, or None."""
-    return None if points.dtype == np.uint8 else _native.first_non_finite(points)
+    return None if points.dtype == np.uint8 else _native.first_non_finite(points, threads)

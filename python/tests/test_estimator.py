@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import pickle
 
 import numpy as np
@@ -105,3 +106,9 @@ def test_values_that_are_not_finite_are_named_by_row_and_column(value, name, wor
 def test_weights_that_cannot_be_are_refused(weights):
     with pytest.raises(ValueError, match="weight"):
         rp.KMeans(3).fit(X, sample_weight=weights)
+
+
+def test_the_example_in_the_documentation_runs():
+    from ripieno.algorithms import kmeans
+
+    assert doctest.testmod(kmeans) == doctest.TestResults(failed=0, attempted=6)

@@ -72,7 +72,7 @@ def load(comm: Communicator, source: Dataset | NDArray[Any], weights: NDArray[np
     source = source if isinstance(source, Dataset) else InMemory(source)
     with _agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-        _check_finite(share)
+        _check_finite(share, comm.threads)
     # Text shows only when read whether its values are bytes; the widest type that any worker met holds for all.
     shapes = comm.allgather((len(share.points), share.points.dtype.str))
     points = share.points.astype(np.result_type(*(dtype for _, dtype in shapes)), copy=False)
@@ -127,8 +127,8 @@ def _agreement(comm: Communicator) -> Iterator[None]:
         raise InputError(first)
 
 
-def _check_finite(share: Share) -> None:
-    found = kernels.first_non_finite(share.points)
+def _check_finite(share: Share, threads: int) -> None:
+    found = kernels.first_non_finite(share.points, threads=threads)
     if found is not None:
         row, column = found
         what = "NaN" if np.isnan(share.points[found]) else "infinity"
