@@ -77,7 +77,7 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.python
 
 $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
-	$(PYTHON) -m maturin develop --release --locked --quiet
+	PIP_QUIET=2 $(PYTHON) -m maturin develop --release --locked --quiet
 	@touch $@
 
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.built
