@@ -102,6 +102,10 @@ impl World {
             let history = lock(&self.histories[peer]);
             (history.at(header.sequence), history.last())
         };
+        if !header.call.concerns_all() {
+            return has_left
+                .then(|| rank_failed(peer, "left the job while a message to or from it was awaited".into()));
+        }
         if called.is_some_and(|called| called.call != header.call) {
             return Some(self.mismatch(header.sequence));
         }

@@ -49,10 +49,17 @@ pub struct Call {
 /// What travels ahead of the data of one collective on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The how-manieth collective of this communicator.
+    /// The how-manieth collective of this communicator; of a message, the how-manieth from its sender to its receiver.
     pub sequence: u64,
     /// What the sender asked for.
     pub call: Call,
+}
+
+impl Call {
+    /// Whether every rank takes part, so that all calls under one sequence number are equal; a message concerns two.
+    pub fn concerns_all(&self) -> bool {
+        self.collective != Collective::PointToPoint
+    }
 }
 
 impl Element {
@@ -173,7 +180,8 @@ impl std::fmt::Display for Call {
 
 impl std::fmt::Display for Header {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} as its collective {}", self.call, self.sequence)
+        let what = if self.call.concerns_all() { "collective" } else { "message" };
+        write!(f, "{} as its {what} {}", self.call, self.sequence)
     }
 }
 

@@ -19,7 +19,8 @@ pub trait Link: Send {
     /// Takes a prefix of the concatenation of `parts`; returns its length, 0 when there is no room now.
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError>;
 
-    /// Makes what `send` took visible to the peer and wakes it if it is parked. Called once per round of progress.
+    /// Makes what `send` took, and the room that `receive` and `consume` made, known to the peer, and wakes it if it is
+    /// parked and waits for that. Called after each visit that moved something, in whichever direction.
     fn flush(&mut self) -> Result<(), LinkError>;
 
     /// Moves bytes that have arrived to the front of `into`; returns how many, 0 when nothing is there now.

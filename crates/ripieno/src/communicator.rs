@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::schedules::Schedules;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, choose};
 use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, Schedule};
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct Communicator {
     executor: Executor,
     schedules: Schedules,
     sequence: u64,
+    /// Messages so far, by sender and receiver.
+    messages: BTreeMap<(usize, usize), u64>,
     statistics: Statistics,
 }
 
@@ -55,6 +58,7 @@ impl Communicator {
             executor: Executor::default(),
             schedules: Schedules::default(),
             sequence: 0,
+            messages: BTreeMap::new(),
             statistics: Statistics::default(),
         }
     }
@@ -278,17 +282,23 @@ impl Communicator {
         let call = ask.call(algorithm);
         let group = self.group;
         let schedule = self.schedules.get(call, ask.counts, || Schedule::new(&plan(algorithm, &group)));
-        let header = Header { sequence: self.sequence, call };
+        let header = Header { sequence: *self.sequence_of(ask), call };
         let start = self.fabric.now();
         let traffic = self.executor.run(&mut *self.fabric, header, &schedule, memory)?;
-        if ask.collective != Collective::PointToPoint {
-            self.sequence += 1;
-        }
+        *self.sequence_of(ask) += 1;
         self.statistics.call_count += 1;
         self.statistics.communicating += self.fabric.now() - start;
         self.statistics.sent_bytes += traffic.sent_bytes;
         self.statistics.received_bytes += traffic.received_bytes;
         Ok(())
+    }
+
+    /// The number that the next such call gets on every rank that takes part in it.
+    fn sequence_of(&mut self, ask: &Ask<'_>) -> &mut u64 {
+        match (ask.collective, ask.counts) {
+            (Collective::PointToPoint, &[from]) => self.messages.entry((from, ask.root)).or_default(),
+            _ => &mut self.sequence,
+        }
     }
 
     fn algorithm(&self, ask: &Ask<'_>) -> Result<&'static Algorithm, Error> {

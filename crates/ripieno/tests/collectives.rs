@@ -320,3 +320,34 @@ fn wrong_arguments_are_told_by_name() {
         comm.barrier(None).unwrap();
     });
 }
+
+#[test]
+fn a_message_may_come_long_after_a_collective_that_its_receiver_has_not_reached() {
+    let (sent, received) = (std::sync::Barrier::new(2), Mutex::new(Vec::new()));
+    world(3, |comm| {
+        let mut data = bytes(&[5]);
+        match comm.rank() {
+            // Rank 2 gives its part of the reduction to the root at once and has nothing to do with rank 1 in it.
+            2 => {
+                comm.reduce(&mut data, Element::I64, Op::Sum, 0, Some("binomial")).unwrap();
+                sent.wait();
+                comm.send(&bytes(&[9]), Element::I64, 1).unwrap();
+            }
+            1 => {
+                let mut message = vec![0; 8];
+                std::thread::scope(|scope| {
+                    // The receiver is stalled for longer than it waits before it asks.
+                    scope.spawn(|| {
+                        std::thread::sleep(std::time::Duration::from_millis(1300));
+                        sent.wait();
+                    });
+                    comm.receive(&mut message, Element::I64, 2).unwrap();
+                });
+                *received.lock().unwrap() = values(&message);
+                comm.reduce(&mut data, Element::I64, Op::Sum, 0, Some("binomial")).unwrap();
+            }
+            _ => comm.reduce(&mut data, Element::I64, Op::Sum, 0, Some("binomial")).unwrap(),
+        }
+    });
+    assert_eq!(*received.lock().unwrap(), [9]);
+}

@@ -98,7 +98,9 @@ impl Executor {
             None => |_: &mut [u8], _: &[u8]| unreachable!("a plan without reductions"),
         };
         self.reset(schedule);
-        fabric.enter(header);
+        if header.call.concerns_all() {
+            fabric.enter(header);
+        }
         let mut run = run::Run {
             fabric,
             header,

@@ -76,6 +76,10 @@ pub(super) mod tests {
         Header { sequence, call: call(Collective::Barrier, 0) }
     }
 
+    pub fn message(sequence: u64) -> Header {
+        Header { sequence, call: call(Collective::PointToPoint, 0) }
+    }
+
     pub fn allreduce(sequence: u64) -> Header {
         Header { sequence, call: call(Collective::Allreduce, 10) }
     }

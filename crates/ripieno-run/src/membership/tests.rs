@@ -1,6 +1,6 @@
 //! The promises of the protocol, on a world of machines whose messages and clock the test holds.
 
-use super::inquiry::tests::{allreduce, barrier};
+use super::inquiry::tests::{allreduce, barrier, message};
 use super::*;
 use std::collections::VecDeque;
 
@@ -276,6 +276,20 @@ fn leaving_is_no_failure_until_somebody_waits_for_more() {
 
     world.request(2, Request::Stalled { header: barrier(5), peers: vec![1] });
     world.assert_all_blame(1, "left the job before collective 5 (its last was collective 4, barrier)");
+}
+
+#[test]
+fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
+    let mut world = World::met(3);
+    world.enter(1, barrier(4));
+    world.request(2, Request::Stalled { header: message(4), peers: vec![1] });
+    world.pass(Duration::from_secs(2));
+    assert!(world.failures.iter().all(Option::is_none));
+
+    world.request(1, Request::Leave);
+    world.frozen.push(1);
+    world.request(2, Request::Stalled { header: message(4), peers: vec![1] });
+    world.assert_all_blame(1, "left the job while rank 2 waited in a message to or from it");
 }
 
 #[test]
