@@ -272,6 +272,23 @@ pub fn algorithms(collective: &str) -> PyResult<Vec<&'static str>> {
     Ok(Algorithm::of(known).map(|algorithm| algorithm.name).collect())
 }
 
+/// What this machine offers to ranks, and what is wrong with it.
+#[pyfunction]
+#[pyo3(signature = (world_size=2, *, bind_host=None, ports=None))]
+pub fn doctor<'py>(
+    py: Python<'py>,
+    world_size: usize,
+    bind_host: Option<String>,
+    ports: Option<(u16, u16)>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut config = Config::new(0, world_size, Token::from_secret([]));
+    config.host = bind_host;
+    config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
+    let report = py.detach(|| ripieno::net::probe::probe(&config));
+    let text = serde_json::to_string(&report).expect("a report is plain data");
+    py.import("json")?.call_method1("loads", (text,))
+}
+
 fn parse_op(name: &str) -> PyResult<Op> {
     let op = Op::ALL.into_iter().find(|op| op.name() == name);
     op.ok_or_else(|| errors::input(format!("op={name:?}: expected one of {}", Op::ALL.map(Op::name).join(", "))))

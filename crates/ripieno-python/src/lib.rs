@@ -12,5 +12,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(communicator::doctor, module)?)?;
     kernels::register(module)
 }
