@@ -58,7 +58,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     "--n-init",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Runs from different starts, of which the best is kept.",
+    help="Runs from different starts, of which the best is kept; by default 10 for random, else 1.",
 )
 @click.option(
     "--max-iter",

@@ -44,7 +44,7 @@ class IterationProgress:
             return
         self._rows.append(
             (
-                f"{event['iteration'] + 1}",
+                f"{event['iteration'] + 1}" if event["run"] == 0 else f"{event['run'] + 1}:{event['iteration'] + 1}",
                 f"{event['inertia']:.8g}",
                 f"{event['moved']:.3g}",
                 _rate(event["points_per_s"]),
@@ -52,7 +52,7 @@ class IterationProgress:
                 f"{event['communication_s']:.3f} s",
             )
         )
-        self._spinner.update(text=f"run {event['run'] + 1}" if event["run"] else "iterating")
+        self._spinner.update(text=f"iterating, run {event['run'] + 1}")
         if not self._console.is_terminal and not self._quiet:
             line = ", ".join(f"{name} {value}" for name, value in zip(COLUMNS, self._rows[-1], strict=True))
             self._console.print(line, highlight=False, soft_wrap=True)
