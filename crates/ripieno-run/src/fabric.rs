@@ -58,7 +58,8 @@ pub trait Fabric: Send {
     /// How the job has failed.
     fn failure(&self) -> Option<Failure>;
 
-    /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error).
+    /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error). Returns, within a
+    /// bounded time, when the job has failed: of this, or of what came before it.
     fn report(&mut self, failure: Failure);
 
     /// The failure to give for a link to `peer` that closed because of `cause`: what the job says of it if it says

@@ -1,8 +1,12 @@
-//! Every collective, by every algorithm, between threads: what comes out equals what one thread computes.
+//! Every collective, by every algorithm: what comes out equals what one thread computes.
+//!
+//! Most worlds are made of bare threads; the laws that involve meeting and membership run over endpoints too.
 
-use ripieno::net::ThreadFabric;
+use ripieno::net::exchange::ThreadExchange;
+use ripieno::net::{Config, Endpoint, Links, ThreadFabric, Token};
 use ripieno::{Algorithm, Collective, Communicator, Element, Error, Failure, Memory, Op};
 use std::sync::Mutex;
+use std::time::Duration;
 
 /// Runs `program` on every rank of a world; gives the results, by rank.
 fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
@@ -11,6 +15,29 @@ fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> 
         let ranks: Vec<_> = fabrics
             .into_iter()
             .map(|fabric| scope.spawn(|| program(&mut Communicator::new(Box::new(fabric)))))
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// As `world`, over endpoints that meet, watch each other and talk over `links`.
+fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
+    let done = std::sync::Barrier::new(p);
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = ThreadExchange::group(p, Duration::from_secs(20))
+            .into_iter()
+            .enumerate()
+            .map(|(rank, mut exchange)| {
+                let (program, done) = (&program, &done);
+                scope.spawn(move || {
+                    let mut config = Config::new(rank, p, Token::from_secret("test"));
+                    (config.links, config.linger) = (links, Duration::from_millis(100));
+                    let endpoint = Endpoint::meet(config, &mut exchange).unwrap();
+                    let result = program(&mut Communicator::new(Box::new(endpoint)));
+                    done.wait();
+                    result
+                })
+            })
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
@@ -254,28 +281,57 @@ fn mismatch(result: Result<(), Error>) -> String {
     }
 }
 
+type Calling = fn(&mut Communicator) -> Result<(), Error>;
+
+/// What rank 2 calls while the others call an allreduce of two floats, and how it is told.
+const ODD_ONES: [(Calling, &str); 5] = [
+    (|comm| comm.barrier(None), "barrier"),
+    (|comm| comm.broadcast(Memory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
+    (|comm| comm.allreduce(&mut [0; 12], Element::F32, Op::Sum, None), "allreduce(float32 × 3"),
+    (|comm| comm.allreduce(&mut [0; 8], Element::I32, Op::Sum, None), "allreduce(int32 × 2"),
+    (|comm| comm.allreduce(&mut [0; 8], Element::F32, Op::Max, None), "allreduce(float32 × 2, max"),
+];
+
+/// What each of three ranks is told when rank 2 is the odd one.
+fn disagree(comm: &mut Communicator, odd: Calling) -> String {
+    let first = match comm.rank() {
+        2 => odd(comm),
+        _ => comm.allreduce(&mut [0; 8], Element::F32, Op::Sum, None),
+    };
+    // A rank whose own part needed nobody's answer finds out when it next asks for one.
+    mismatch(first.and_then(|()| comm.barrier(None)))
+}
+
 #[test]
-fn another_collective_size_type_or_root_is_a_mismatch_on_every_rank() {
-    type Call = fn(&mut Communicator) -> Result<(), Error>;
-    let odd_ones: [(Call, &str); 5] = [
-        (|comm| comm.barrier(None), "barrier"),
-        (|comm| comm.broadcast(Memory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
-        (|comm| comm.allreduce(&mut [0; 12], Element::F32, Op::Sum, None), "allreduce(float32 × 3"),
-        (|comm| comm.allreduce(&mut [0; 8], Element::I32, Op::Sum, None), "allreduce(int32 × 2"),
-        (|comm| comm.allreduce(&mut [0; 8], Element::F32, Op::Max, None), "allreduce(float32 × 2, max"),
-    ];
-    for (odd, expected) in odd_ones {
-        let descriptions = world(3, |comm| {
-            let first = match comm.rank() {
-                2 => odd(comm),
-                _ => comm.allreduce(&mut [0; 8], Element::F32, Op::Sum, None),
-            };
-            // A rank whose own part needed nobody's answer finds out when it next asks for one.
-            mismatch(first.and_then(|()| comm.barrier(None)))
+fn another_collective_size_type_or_op_is_a_mismatch_on_every_rank() {
+    for (odd, expected) in ODD_ONES {
+        let worlds = [
+            world(3, |comm| disagree(comm, odd)),
+            endpoint_world(3, Links::SharedMemory, |comm| disagree(comm, odd)),
+            endpoint_world(3, Links::Tcp, |comm| disagree(comm, odd)),
+        ];
+        for descriptions in worlds {
+            assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
+            assert!(descriptions[0].contains(&format!("rank 2 called {expected}")), "{descriptions:?}");
+            assert!(descriptions[0].contains("called allreduce(float32 × 2, sum"), "{descriptions:?}");
+        }
+    }
+}
+
+#[test]
+fn endpoints_carry_every_allreduce_over_memory_and_over_tcp() {
+    for links in [Links::SharedMemory, Links::Tcp] {
+        let results = endpoint_world(3, links, |comm| {
+            every(Collective::Allreduce)
+                .into_iter()
+                .map(|algorithm| {
+                    let mut data = bytes(&vector(comm.rank(), 300_007));
+                    comm.allreduce(&mut data, Element::I64, Op::Sum, algorithm).unwrap();
+                    values(&data)
+                })
+                .collect::<Vec<_>>()
         });
-        assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
-        assert!(descriptions[0].contains(&format!("rank 2 called {expected}")), "{descriptions:?}");
-        assert!(descriptions[0].contains("called allreduce(float32 × 2, sum"), "{descriptions:?}");
+        assert!(results.iter().flatten().all(|result| *result == sum(3, 300_007)), "{links:?}");
     }
 }
 
@@ -338,7 +394,7 @@ fn a_message_may_come_long_after_a_collective_that_its_receiver_has_not_reached(
                 std::thread::scope(|scope| {
                     // The receiver is stalled for longer than it waits before it asks.
                     scope.spawn(|| {
-                        std::thread::sleep(std::time::Duration::from_millis(1300));
+                        std::thread::sleep(Duration::from_millis(1300));
                         sent.wait();
                     });
                     comm.receive(&mut message, Element::I64, 2).unwrap();

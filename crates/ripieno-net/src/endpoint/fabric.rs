@@ -43,7 +43,11 @@ impl Fabric for Endpoint {
     }
 
     fn report(&mut self, failure: Failure) {
-        self.shared.request(Request::Report(failure));
+        self.shared.request(Request::Report(failure.clone()));
+        let status = self.shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
+        if status.failure.is_none() {
+            self.shared.fail(failure);
+        }
     }
 
     fn blame(&mut self, peer: usize, cause: &str) -> Failure {
