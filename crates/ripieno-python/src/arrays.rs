@@ -61,9 +61,24 @@ impl Bytes {
 
 fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
     let dtype = array.dtype();
-    let name: String = dtype.getattr("name")?.extract()?;
     let native = dtype.is_native_byteorder() != Some(false);
-    Element::ALL.into_iter().find(|element| native && element.name() == name).ok_or_else(|| {
+    let element = match (dtype.kind(), dtype.itemsize()) {
+        (b'i', 1) => Some(Element::I8),
+        (b'i', 2) => Some(Element::I16),
+        (b'i', 4) => Some(Element::I32),
+        (b'i', 8) => Some(Element::I64),
+        (b'u', 1) => Some(Element::U8),
+        (b'u', 2) => Some(Element::U16),
+        (b'u', 4) => Some(Element::U32),
+        (b'u', 8) => Some(Element::U64),
+        (b'f', 2) => Some(Element::F16),
+        (b'f', 4) => Some(Element::F32),
+        (b'f', 8) => Some(Element::F64),
+        // A type that NumPy does not know itself; only its name tells.
+        (_, 2) if dtype.getattr("name")?.eq(Element::Bf16.name())? => Some(Element::Bf16),
+        _ => None,
+    };
+    element.filter(|_| native).ok_or_else(|| {
         let names = Element::ALL.map(Element::name).join(", ");
         errors::input(format!("dtype {dtype}: expected one of {names} in this machine's byte order"))
     })
