@@ -100,7 +100,7 @@ def _figures(problem: Problem, report: Report, *, quick: bool) -> list[Figure]:
     (n, d), k = problem.rows.shape, len(problem.start)
     report.remarks.append(
         f"{k} clusters: sgemm of {BLOCK_ROW_COUNT} × {d} × {k} runs at {limit_s / np.median(shaped_s):.2f} of the "
-        f"square one's rate, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s"
+        f"square one's rate, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s, by OpenBLAS for {_blas_core()}"
     )
     return [
         Figure(
@@ -212,6 +212,13 @@ def _distinct_rows(rows: Rows, count: int) -> Rows:
         raise Skipped(f"{count} clusters need as many different rows, there are {len(distinct)}")
     chosen = np.random.default_rng(1).permutation(len(distinct))[:count]
     return np.ascontiguousarray(distinct[chosen])
+
+
+def _blas_core() -> str:
+    from threadpoolctl import threadpool_info
+
+    found = [library["architecture"] for library in threadpool_info() if "architecture" in library]
+    return found[0] if found else "an unknown processor"
 
 
 def _square_s(size: int) -> float:

@@ -6,12 +6,12 @@ benches/run.py [allreduce|kmeans|chain|all] [--quick] [--json FILE]
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import allreduce
 import chain
 import click
-import kmeans
 import measure
 from measure import Figure, Report, Samples
 from rich.console import Console
@@ -43,6 +43,9 @@ def main(name: str, quick: bool, data: Path | None, target: Path | None) -> None
 
 def _measured(name: str, quick: bool, data: Path | None) -> Report:
     if name == "kmeans":
+        os.environ.update(measure.blas_environment())
+        import kmeans  # with NumPy, which reads the environment when it is imported
+
         return kmeans.measured(quick=quick, data=data)
     return {"allreduce": allreduce, "chain": chain}[name].measured(quick=quick)
 
@@ -90,7 +93,7 @@ def _samples(samples: Samples) -> str:
 
 
 def _ratio(ratio: float | None) -> str:
-    return "" if ratio is None else f"{ratio:.2f}"
+    return "" if ratio is None else f"{ratio:.3f}"
 
 
 if __name__ == "__main__":
