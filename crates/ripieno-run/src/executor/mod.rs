@@ -23,7 +23,7 @@ pub const RELAY_UNIT_BYTES: usize = 32 << 10;
 /// A step moves at most so many bytes before the other lanes get their turn: what fits the first-level caches.
 pub const SEGMENT_BYTES: usize = 64 << 10;
 /// How long a rank with a core of its own spins on memory before it yields.
-const SPIN: Duration = Duration::from_micros(20);
+const SPIN: Duration = Duration::from_micros(2);
 /// How long it then offers its core to others before it parks.
 const YIELD: Duration = Duration::from_micros(50);
 /// How long a rank parks before it looks around once more.
