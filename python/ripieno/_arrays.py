@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import array
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ripieno import _native
 from ripieno.errors import InputError
 
 OPS = ("sum", "prod", "min", "max", "and", "or", "xor")
+
+# From here on a result's memory comes from the pool: below, the allocator keeps it at hand itself.
+_POOLED_BYTES = 1 << 20
 
 _NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
@@ -70,6 +75,16 @@ def required(value: Any, what: str) -> np.ndarray:
     if found is None or found.dtype.hasobject:
         raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
     return found
+
+
+def empty(shape: int | Sequence[int], dtype: np.dtype | type) -> np.ndarray:
+    """As `numpy.empty`; large arrays are made of memory that earlier results have left behind."""
+    dtype = np.dtype(dtype)
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    size_bytes = math.prod(shape) * dtype.itemsize
+    if size_bytes < _POOLED_BYTES or dtype.hasobject:
+        return np.empty(shape, dtype)
+    return np.frombuffer(_native.pooled(size_bytes), np.uint8).view(dtype).reshape(shape)
 
 
 def fill(out: np.ndarray, value: Any) -> np.ndarray:

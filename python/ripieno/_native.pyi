@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
@@ -51,11 +52,43 @@ class Communicator:
     def close(self) -> None: ...
     def statistics(self) -> dict[str, float]: ...
 
+class Memory:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def pooled(length_bytes: int) -> Memory: ...
 def algorithms(collective: str) -> list[str]: ...
 def doctor(
     world_size: int = 2, *, bind_host: str | None = None, ports: tuple[int, int] | None = None
 ) -> dict[str, Any]: ...
 def simd_level() -> str: ...
 
-# The kernels, whose typed face is `ripieno.kernels`.
-def __getattr__(name: str) -> Any: ...
+# The kernels; see `ripieno.kernels` for shapes and meaning.
+
+def assign_accumulate(
+    points: NDArray[Any],
+    centroids: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    labels: NDArray[np.int32],
+    threads: int,
+    squared_distances: NDArray[np.float64] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+def assign(
+    points: NDArray[Any],
+    centroids: NDArray[Any],
+    labels: NDArray[np.int32],
+    squared_distances: NDArray[np.float64] | None,
+    threads: int,
+) -> None: ...
+def update_min_distances(
+    points: NDArray[Any],
+    new_centroids: NDArray[Any],
+    first_index: int,
+    min_squared_distances: NDArray[np.float64],
+    closest: NDArray[np.int32] | None,
+    threads: int,
+) -> None: ...
+def distances(points: NDArray[Any], centroids: NDArray[Any], out: NDArray[Any], threads: int) -> None: ...
+def recenter(
+    centroids: NDArray[Any], sums: NDArray[np.float64], weight_sums: NDArray[np.float64]
+) -> float: ...
+def first_non_finite(points: NDArray[Any], threads: int = 1) -> tuple[int, int] | None: ...

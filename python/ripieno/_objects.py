@@ -6,12 +6,15 @@ Cost: one small collective ahead of the data; none if the objects are small enou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ripieno import _wire
-from ripieno._arrays import as_array, split
+from ripieno._arrays import as_array, empty, split
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
 
 # First message about an object: the length of what follows and, if it fits, that itself. An array's head does.
 FRAME_BYTES = 256
@@ -45,13 +48,13 @@ def receive(take: Callable[[np.ndarray], None]) -> Any:
         head = np.empty(head_bytes, np.uint8)
         take(head)
     pickled, sizes_bytes = _wire.read_head(head)
-    buffers = [np.empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
+    buffers = [empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
     for buffer in buffers:
         take(buffer)
     return _wire.unpack(pickled, buffers)
 
 
-def allgather(native: Any, value: Any, algorithm: str | None) -> list[Any]:
+def allgather(native: NativeCommunicator, value: Any, algorithm: str | None) -> list[Any]:
     """Every rank's value, on every rank."""
     packed = _wire.pack(movable(value))
     mine_bytes = _wire.blob_bytes(packed)
@@ -70,7 +73,7 @@ def allgather(native: Any, value: Any, algorithm: str | None) -> list[Any]:
     return [_wire.read_blob(chunk) for chunk in chunks]
 
 
-def gather(native: Any, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
+def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     """Every rank's value, at the root."""
     packed = _wire.pack(movable(value))
     sizes_array = np.zeros(native.world_size, np.int64)
@@ -83,7 +86,7 @@ def gather(native: Any, value: Any, root: int, algorithm: str | None) -> list[An
     return [_wire.read_blob(chunk) for chunk in chunks] if native.rank == root else None
 
 
-def scatter(native: Any, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
+def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     """The root's i-th value, at rank i."""
     packed = [_wire.pack(movable(value)) for value in values or ()]
     sizes_array = np.zeros(native.world_size, np.int64)
@@ -98,7 +101,7 @@ def scatter(native: Any, values: Sequence[Any] | None, root: int, algorithm: str
     return _wire.read_blob(chunks[native.rank].copy())
 
 
-def alltoall(native: Any, values: Sequence[Any], algorithm: str | None) -> list[Any]:
+def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str | None) -> list[Any]:
     """From every rank, the value that it has for this one."""
     packed = [_wire.pack(movable(value)) for value in values]
     sizes_array = np.array([_wire.blob_bytes(each) for each in packed], np.int64)
@@ -121,5 +124,5 @@ def movable(value: Any) -> Any:
 
 def _chunks(sizes: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
     """One array for all ranks' blobs, and each one's part of it. Memory is only taken for what is written."""
-    blobs = np.empty(sum(sizes), np.uint8)
+    blobs = empty(sum(sizes), np.uint8)
     return blobs, split(blobs, sizes)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ripieno._arrays import (
     OPS,
     as_array,
     checked_counts,
+    empty,
     fill,
     flat,
     in_place,
@@ -34,6 +35,9 @@ from ripieno._arrays import (
     split,
 )
 from ripieno.errors import CommunicatorClosed, InputError
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
 
 
 class Communicator:
@@ -54,9 +58,13 @@ class Communicator:
     """
 
     def __init__(
-        self, native: Any, *, threads: int = 1, on_event: Callable[[dict[str, Any]], None] | None = None
+        self,
+        native: NativeCommunicator,
+        *,
+        threads: int = 1,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        self._native_or_none = native
+        self._native_or_none: NativeCommunicator | None = native
         self._on_event = on_event
         self.rank: int = native.rank
         self.world_size: int = native.world_size
@@ -234,7 +242,7 @@ class Communicator:
         if self.rank == root:
             rows = np.ascontiguousarray(required(values, "scatter: values at the root"), dtype=in_place(out).dtype)
         else:
-            rows = np.empty((sum(counts), *in_place(out).shape[1:]), out.dtype)
+            rows = empty((sum(counts), *in_place(out).shape[1:]), out.dtype)
         counts = checked_counts(counts, len(rows), self.world_size)
         line, element_counts = _elements(rows, counts)
         self._native.scatter(line, element_counts, root, algorithm)
@@ -378,7 +386,7 @@ class Communicator:
     # Below: how values become arrays for the native module
 
     @property
-    def _native(self) -> Any:
+    def _native(self) -> NativeCommunicator:
         if self._native_or_none is None:
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
         return self._native_or_none
@@ -416,7 +424,7 @@ class Communicator:
         if out is None:
             if mine is None or counts is None:
                 raise InputError("expected this rank's rows as value")
-            out = np.empty((sum(counts), *mine.shape[1:]), mine.dtype)
+            out = empty((sum(counts), *mine.shape[1:]), mine.dtype)
         counts = checked_counts(counts, len(in_place(out)), self.world_size)
         if mine is not None:
             fill(split(out, counts)[self.rank], mine)
@@ -451,8 +459,9 @@ def _check_op(op: str) -> None:
 
 def _own(array: np.ndarray) -> np.ndarray:
     """A contiguous copy that may be written to, in this machine's byte order."""
-    dtype = None if array.dtype.isnative else array.dtype.newbyteorder("=")
-    return np.array(array, dtype=dtype, order="C", copy=True, subok=False)
+    own = empty(array.shape, array.dtype.newbyteorder("="))
+    np.copyto(own, array)
+    return own
 
 
 def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]) -> list[np.ndarray]:
@@ -463,7 +472,7 @@ def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]
         by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
     for dtype, indices in by_dtype.items():
         sizes = [leaves[index].size for index in indices]
-        line = np.empty(sum(sizes), dtype)
+        line = empty(sum(sizes), dtype)
         for index, part in zip(indices, split(line, sizes), strict=True):
             results[index] = part.reshape(leaves[index].shape)
             np.copyto(results[index], leaves[index])

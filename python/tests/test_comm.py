@@ -18,6 +18,7 @@ import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
 from ripieno import _native
+from ripieno._arrays import empty
 
 WORLDS = [1, 2, 3, 5]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
@@ -375,3 +376,16 @@ def test_a_closed_communicator_says_so(tmp_path):
     with pytest.raises(rp.CommunicatorClosed, match="closed"):
         kept[0].barrier()
     assert operator.attrgetter("closed")(kept[0])
+
+
+def test_large_results_live_in_memory_that_earlier_ones_left_behind():
+    first = empty((1237, 541), np.float64)
+    first_address = first.ctypes.data
+    part = first[3:]
+    del first
+    meanwhile = empty((1237, 541), np.float64)
+    assert meanwhile.ctypes.data != first_address, "a view still needs the memory"
+    del part
+    again = empty((541, 1237), np.float64)
+    assert again.ctypes.data == first_address
+    assert again.flags.writeable and again.flags.c_contiguous and again.dtype == np.float64

@@ -4,6 +4,7 @@ mod arrays;
 mod communicator;
 mod errors;
 mod kernels;
+mod memory;
 
 use pyo3::prelude::*;
 
@@ -11,6 +12,8 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
+    module.add_class::<memory::Memory>()?;
+    module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::doctor, module)?)?;
     kernels::register(module)

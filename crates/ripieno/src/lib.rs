@@ -4,10 +4,12 @@
 
 mod communicator;
 mod error;
+mod pool;
 mod schedules;
 
 pub use communicator::{Communicator, Statistics};
 pub use error::Error;
+pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
 pub use ripieno_plan::{Algorithm, Collective, Op};
 pub use ripieno_run::{Element, Failure, Memory};
