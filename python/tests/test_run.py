@@ -23,7 +23,9 @@ SCRIPT = """
     comm = rp.init()
     mode = sys.argv[1]
     if mode == "say":
-        print(comm.rank, comm.world_size, comm.allreduce(1), __name__, sys.argv[1:], rp.init() is comm)
+        # In one piece: ranks that print to one pipe unmarked and unbuffered may mix what they write in several.
+        line = (comm.rank, comm.world_size, comm.allreduce(1), __name__, sys.argv[1:], rp.init() is comm)
+        sys.stdout.write(" ".join(map(str, line)) + "\\n")
     elif mode == "raise" and comm.rank == 1:
         raise KeyError("culprit")
     elif mode == "exit" and comm.rank == 1:
