@@ -4,10 +4,10 @@ Every iteration is a local product, an allgather of the pieces of the vector and
 """
 
 import numpy as np
-
 import ripieno as rp
 
 SIZE = 500
+MAX_ITER = 100
 
 
 def share_of_rows(comm: rp.Communicator) -> np.ndarray:
@@ -16,20 +16,25 @@ def share_of_rows(comm: rp.Communicator) -> np.ndarray:
     return np.array_split(noise + noise.T + 1, comm.world_size)[comm.rank]
 
 
-def main() -> None:
-    comm = rp.init()
-    rows = share_of_rows(comm)
+def largest_eigenvalue(comm: rp.Communicator, rows: np.ndarray) -> tuple[float, int]:
+    """The same number on every rank, and the iterations it took."""
     vector = np.ones(SIZE)
     eigenvalue = 0.0
-    for iteration in range(100):
+    for iteration in range(1, MAX_ITER + 1):
         piece = rows @ vector
         length = np.sqrt(comm.allreduce(float(piece @ piece)))
         vector = np.concatenate(comm.allgather(piece)) / length
         if abs(length - eigenvalue) <= 1e-12 * length:
-            break
+            return length, iteration
         eigenvalue = length
+    return eigenvalue, MAX_ITER
+
+
+def main() -> None:
+    comm = rp.init()
+    eigenvalue, iteration_count = largest_eigenvalue(comm, share_of_rows(comm))
     if comm.rank == 0:
-        print(f"largest eigenvalue {length:.6f} after {iteration + 1} iterations on {comm.world_size} ranks")
+        print(f"largest eigenvalue {eigenvalue:.6f} after {iteration_count} iterations on {comm.world_size} ranks")
 
 
 if __name__ == "__main__":
