@@ -182,6 +182,23 @@ def test_weights_follow_the_rows_of_files(write):
         rp.KMeans(4).fit(str(write("plain.npy")), sample_weight=weights[1:])
 
 
+def damaged(path, at, noise=b"\xff" * 20):
+    """Write noise into a file."""
+    content = bytearray(path.read_bytes())
+    content[at : at + len(noise)] = noise
+    path.write_bytes(content)
+
+
+def damaged_npz(path):
+    np.savez_compressed(path, np.tile(X, (100, 1)))
+    damaged(path, path.stat().st_size // 2)
+
+
+def damaged_parquet(path):
+    parquet_columns(path, X)
+    damaged(path, 10)
+
+
 BAD = {
     "missing.npy": (None, "missing.npy does not exist"),
     "empty.npy": (b"", "empty.npy is empty"),
@@ -192,6 +209,8 @@ BAD = {
     "torn.npy": (b"\x93NUMPY\x01\x00v\x00{'descr'", "not a readable .npy"),
     "noise.npy": (b"noise and nothing else", "not a readable .npy"),
     "noise.npz": (b"noise", "not a readable .npz"),
+    "damaged.npz": (damaged_npz, "damaged.npz is damaged"),
+    "damaged.parquet": (damaged_parquet, "damaged.parquet is damaged"),
     "two.npz": (lambda path: np.savez(path, a=X, b=X), "2 two-dimensional arrays"),
     "noise.parquet": (b"noise", "not a readable Parquet"),
     "words.parquet": (lambda path: pq.write_table(pa.table({"w": ["a"]}), path), "column 'w': .* object"),

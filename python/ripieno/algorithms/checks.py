@@ -17,10 +17,15 @@ def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory)
     """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights."""
     if sample_weight is None:
         return None
-    if isinstance(source, InMemory):
-        weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
-    else:
-        weights = check_array(sample_weight, dtype=np.float64, ensure_2d=False, order="C", input_name="sample_weight")
+    try:
+        if isinstance(source, InMemory):
+            weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
+        else:
+            weights = check_array(
+                sample_weight, dtype=np.float64, ensure_2d=False, order="C", input_name="sample_weight"
+            )
+    except ValueError as error:
+        raise InputError(f"sample_weight: {error}") from error
     if weights.ndim != 1 or weights.min() < 0 or not weights.any():
         raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
     return weights

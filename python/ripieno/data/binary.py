@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -13,6 +14,8 @@ from ripieno.errors import InputError
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
+#: What reading a damaged archive raises, or one that is encrypted or packed in a way that Python does not know.
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
 def kernel_dtype(dtype: np.dtype, name: str) -> np.dtype:
@@ -66,8 +69,11 @@ class NpyFile:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`, without a copy where the file holds them as they are needed."""
         if self.member is not None:
-            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
-                rows = np.lib.format.read_array(stream, allow_pickle=False)[start:stop]
+            try:
+                with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+                    rows = np.lib.format.read_array(stream, allow_pickle=False)[start:stop]
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{self.path} is damaged: {error}") from error
         else:
             order = "F" if self.fortran else "C"
             try:
@@ -89,9 +95,10 @@ class NpzFile:
         """Choose the member and read its header."""
         try:
             with zipfile.ZipFile(path) as archive:
-                return _choose([_member(archive, info, path) for info in archive.infolist()], path)
-        except zipfile.BadZipFile as error:
+                members = [_member(archive, info, path) for info in archive.infolist()]
+        except BROKEN_ARCHIVE as error:
             raise InputError(f"{path} is not a readable .npz file: {error}") from error
+        return _choose(members, path)
 
 
 def _choose(members: list[NpyFile | str], path: str) -> NpyFile:

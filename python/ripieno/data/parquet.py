@@ -54,8 +54,11 @@ class ParquetFile:
         """Rows `start .. stop`; only the row groups that hold them are read."""
         ends = np.cumsum(self.groups)
         first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
-        with pq.ParquetFile(self.path) as file:
-            table = file.read_row_groups(list(range(first, last + 1)), columns=list(self.columns))
+        try:
+            with pq.ParquetFile(self.path) as file:
+                table = file.read_row_groups(list(range(first, last + 1)), columns=list(self.columns))
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.path} is damaged: {' '.join(str(error).split())}") from error
         begin = start - int(ends[first] - self.groups[first])
         table = table.slice(begin, stop - start)
         rows = np.empty((len(table), self.column_count), self.dtype)

@@ -53,7 +53,7 @@ class TextFile:
         types = {name: pa.string() if name == "picture" else pa.int64() for name in self.skipped}
         with pa.memory_map(self.path) as file:
             file.seek(self.body)
-            return self._table(file, list(self.skipped), types)
+            return self._table(file, self.body, types)
 
     def describe(self, start: int, row: int) -> str:
         """Line of the `row`-th row that begins at or after byte `start`."""
@@ -81,26 +81,28 @@ class TextFile:
         values = [name for name in self.names if name not in self.skipped]
         if not lines.strip():
             return np.empty((0, len(values)), self._narrowest)
-        try:
-            table = self._table(pa.BufferReader(lines), values, dict.fromkeys(values, self._arrow_type))
-        except pa.ArrowInvalid as error:
-            raise InputError(self._explain(begin) or f"{self.path}: {error}") from error
+        table = self._table(pa.BufferReader(lines), begin, dict.fromkeys(values, self._arrow_type))
         rows = np.empty((len(table), len(values)), self._arrow_type.to_pandas_dtype())
         for at, column in enumerate(table.columns):
             rows[:, at] = column.to_numpy()
         return self._narrow(rows)
 
-    def _table(self, source: pa.NativeFile, columns: list[str], types: dict[str, pa.DataType]) -> pa.Table:
-        return pa.csv.read_csv(
-            source,
-            pa.csv.ReadOptions(column_names=self.names, block_size=WINDOW_BYTES, use_threads=False),
-            pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self._quote_char),
-            pa.csv.ConvertOptions(column_types=types, include_columns=columns),
-        )
+    def _table(self, source: pa.NativeFile, begin: int, types: dict[str, pa.DataType]) -> pa.Table:
+        """The columns that `types` names, of lines that begin at a byte of the file."""
+        try:
+            return pa.csv.read_csv(
+                source,
+                pa.csv.ReadOptions(column_names=self.names, block_size=WINDOW_BYTES, use_threads=False),
+                pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self._quote_char),
+                pa.csv.ConvertOptions(column_types=types, include_columns=list(types)),
+            )
+        except pa.ArrowInvalid as error:
+            numbers = [name for name, kind in types.items() if not pa.types.is_string(kind)]
+            raise InputError(self._explain(begin, numbers) or f"{self.path}: {error}") from error
 
-    def _explain(self, begin: int) -> str | None:
-        """The first line that is not as many numbers as the first one has, in words."""
-        values = [at for at, name in enumerate(self.names) if name not in self.skipped]
+    def _explain(self, begin: int, numbers: list[str]) -> str | None:
+        """The first line that has not as many fields as the first one, or a word in a column of numbers, in words."""
+        values = [self.names.index(name) for name in numbers]
         for number, line in self._lines(begin):
             fields = line.split(self.delimiter)
             if len(fields) != len(self.names):
