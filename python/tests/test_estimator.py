@@ -102,6 +102,12 @@ def test_values_that_are_not_finite_are_named_by_row_and_column(value, name, wor
         rp.KMeans(3, workers=workers).fit(bad)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_too_far_apart_to_tell_their_distance_are_refused(workers):
+    with pytest.raises(rp.InputError, match="too far apart for squared distances in float64"):
+        rp.KMeans(3, workers=workers).fit(X * 1e200)
+
+
 @pytest.mark.parametrize("weights", [np.ones(59), -np.ones(60), np.zeros(60), np.full(60, np.nan)])
 def test_weights_that_cannot_be_are_refused(weights):
     with pytest.raises(ValueError, match="weight"):

@@ -61,7 +61,14 @@ def fit(
     weights: NDArray[np.float64] | None,
     options: FitOptions,
 ) -> FitPart:
-    """Run K-means from every start and keep the run of least inertia."""
+    """Run K-means from every start and keep the run of least inertia.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows (see :func:`~ripieno.algorithms.rows.load`), fewer rows than clusters, or values so
+        large that squared distances between them have no finite sum.
+    """
     begin = time.perf_counter()
     rows = load(comm, source, weights)
     check_cluster_count(options.n_clusters, rows.total)
@@ -69,6 +76,10 @@ def fit(
     tol = options.tol and options.tol * mean_variance(comm, rows)
     runs = [_run(comm, rows, number, options, tol) for number in range(len(options.starts))]
     clustering, laps, history, seed_s = min(runs, key=lambda run: run[0].inertia)
+    if not np.isfinite(clustering.inertia):
+        raise InputError(
+            f"the rows lie too far apart for squared distances in {clustering.centroids.dtype}: scale them"
+        )
 
     sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
     largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTERS]

@@ -109,8 +109,9 @@ def mean_variance(comm: Communicator, rows: Rows) -> float:
     """Mean over the columns of the variance of each over all rows."""
     mean = comm.allreduce(rows.points.sum(axis=0, dtype=np.float64)) / rows.total
     squares = np.zeros_like(mean)
-    for begin in range(0, len(rows), BLOCK_ROWS):
-        squares += np.square(rows.points[begin : begin + BLOCK_ROWS] - mean).sum(axis=0)
+    with np.errstate(over="ignore"):
+        for begin in range(0, len(rows), BLOCK_ROWS):
+            squares += np.square(rows.points[begin : begin + BLOCK_ROWS] - mean).sum(axis=0)
     return float(np.mean(comm.allreduce(squares) / rows.total))
 
 
