@@ -6,9 +6,13 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 
@@ -18,49 +22,72 @@ PART_SUFFIX = ".part"
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; at the end it takes the name `path`, after an error it is gone."""
-    _require_folder(path.parent)
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder")
+    _check_place(path)
     descriptor, name = tempfile.mkstemp(PART_SUFFIX, f".{path.name}.", path.parent)
     os.close(descriptor)
     part = Path(name)
     try:
-        yield part
-        _take_name(part, path)
+        with _blamed_on(path, part):
+            yield part
+            _take_name(part, path)
     finally:
         part.unlink(missing_ok=True)
 
 
 @contextmanager
-def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
+def new_folder(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
     """A folder beside `path` to write to; at the end it takes the name `path`, after an error it is gone.
+
+    Parameters
+    ----------
+    path
+        The folder; those that it lies in are made.
+    replaceable
+        Names of the files that an old folder of that name may hold, and which go with it.
 
     Raises
     ------
     InputError
-        `path` exists and may not be overwritten, or is no folder.
+        `path` holds something else, is no folder, or cannot be written.
     """
-    check_new_folder(path, overwrite=overwrite)
+    check_new_folder(path, replaceable)
+    path = path.resolve()
+    missing = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(PART_SUFFIX, f".{path.name}.", path.parent))
     try:
-        yield part
-        if path.exists():
-            # The old folder goes only once the new one is complete.
-            old = part.with_suffix(".old")
-            path.rename(old)
-            part.rename(path)
-            shutil.rmtree(old)
-        else:
-            _take_name(part, path)
+        with _blamed_on(path, part):
+            yield part
+            _replace_folder(part, path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+        for folder in missing:
+            # Those that have become the result's parents are not empty, and stay.
+            with suppress(OSError):
+                folder.rmdir()
 
 
-def check_new_folder(path: Path, *, overwrite: bool) -> None:
+def check_new_folder(path: Path, replaceable: Collection[str] = ()) -> None:
     """Raise InputError, before any work is done, if `new_folder` would."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is not a folder")
-    if path.exists() and any(path.iterdir()) and not overwrite:
+    if path.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise InputError(f"{path} is the current folder, or one around it: choose another one")
+    other = sorted(entry.name for entry in path.iterdir() if entry.name not in replaceable) if path.exists() else []
+    if other and replaceable:
+        raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")
+    if other:
         raise InputError(f"{path} exists and is not empty: choose another folder, or overwrite it")
+    _check_place(path)
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an .npy file, like `numpy.save`, which does not tell a full disk from other errors."""
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(np.ascontiguousarray(array).data)
 
 
 def explain(error: OSError) -> str:
@@ -71,6 +98,26 @@ def explain(error: OSError) -> str:
     return f"{where}{error.strerror or error}"
 
 
+@contextmanager
+def _blamed_on(path: Path, part: Path) -> Iterator[None]:
+    """Let errors of the operating system name what the user asked for, not the unfinished part of it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or str(error.filename).startswith(str(part)):
+            error.filename = str(path)
+        raise
+
+
+def _replace_folder(part: Path, path: Path) -> None:
+    # The old folder goes only once the new one is complete.
+    old = part.with_suffix(".old")
+    if path.exists():
+        path.rename(old)
+    _take_name(part, path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
 def _take_name(part: Path, path: Path) -> None:
     # What mkstemp and mkdtemp made is private; what users find has the usual permissions.
     mask = os.umask(0)
@@ -79,6 +126,10 @@ def _take_name(part: Path, path: Path) -> None:
     part.replace(path)
 
 
-def _require_folder(path: Path) -> None:
-    if not path.is_dir():
-        raise InputError(f"{path} is not a folder")
+def _check_place(path: Path) -> None:
+    """Raise InputError if nothing can be made where `path` shall be."""
+    around = next(folder for folder in path.resolve().parents if folder.exists())
+    if not around.is_dir():
+        raise InputError(f"{around} is not a folder")
+    if not os.access(around, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be made: {around} is read-only")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,6 +81,33 @@ def test_wrong_input_ends_with_2_and_writes_nothing(vectors, tmp_path, capsys, m
     assert left_behind(tmp_path) == ["vectors.npy"]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("p 0 0 1 2\np 0 1 1\n", "rows.txt, line 2: 4 values, expected 5"),
+        ("p 0 0 1 2\np 0 x 1 2\n", "rows.txt, line 2: 'x' is not a number"),
+    ],
+)
+def test_lines_of_patches_that_cannot_be_read_are_told_by_number(tmp_path, capsys, text, message):
+    (tmp_path / "rows.txt").write_text(text)
+
+    assert main(["kmeans", str(tmp_path / "rows.txt"), "-k", "1", "-q", "-o", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+    assert left_behind(tmp_path) == ["rows.txt"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "weights.txt does not hold weights: it is empty"), ("1\nnan\n" + "1\n" * 198, "contains NaN")],
+)
+def test_weights_that_cannot_be_are_told(vectors, tmp_path, capsys, text, message):
+    (tmp_path / "weights.txt").write_text(text)
+    weighted = ["kmeans", str(vectors), "-k", "2", "-q", "--weights", str(tmp_path / "weights.txt")]
+
+    assert main([*weighted, "-o", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_values_that_are_not_finite_are_told_with_file_row_and_column(tmp_path):
     rows = np.ones((50, 3))
     rows[30, 2] = np.nan
@@ -98,28 +126,73 @@ def test_values_that_are_not_finite_are_told_with_file_row_and_column(tmp_path):
 
 
 def test_a_result_is_not_overwritten_unless_asked(vectors, tmp_path, capsys):
-    out = tmp_path / "result"
+    out, command = tmp_path / "result", ["kmeans", str(vectors), "-q", "-o", str(tmp_path / "result"), "-k"]
+    assert main([*command, "2"]) == 0
+
+    assert main([*command, "3"]) == 2
+    assert "exists and is not empty" in capsys.readouterr().err
+    assert len(np.load(out / "centroids.npy")) == 2
+    assert main([*command, "3", "--overwrite"]) == 0
+    assert len(np.load(out / "centroids.npy")) == 3
+    assert left_behind(tmp_path) == ["result", "vectors.npy"]
+    (tmp_path / "ordinary").mkdir()
+    assert out.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
+
+
+def test_nothing_but_a_result_is_ever_overwritten(vectors, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "thesis"
     out.mkdir()
     (out / "precious").touch()
+    command = ["kmeans", str(vectors), "-k", "2", "-q", "--overwrite", "-o"]
 
-    assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(out)]) == 2
-    assert "exists and is not empty" in capsys.readouterr().err
+    assert main([*command, str(out)]) == 2
+    assert "holds 'precious', which is no part of a result" in capsys.readouterr().err
+    monkeypatch.chdir(out)
+    assert main([*command, "."]) == main([*command, ".."]) == 2
     assert left_behind(out) == ["precious"]
-    assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(out), "--overwrite"]) == 0
-    assert "precious" not in left_behind(out)
-    assert left_behind(tmp_path) == ["result", "vectors.npy"]
+    assert left_behind(tmp_path) == ["thesis", "vectors.npy"]
 
 
 def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, monkeypatch):
-    def save(path, array):
+    def write(path, *_, **__):
         path.write_bytes(b"part")
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(np, "save", save)
+    monkeypatch.setattr("ripieno.cli.kmeans.write_report", write)
+    out = tmp_path / "new" / "result"
 
-    assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(tmp_path / "result")]) == 1
-    assert "the disk is full" in capsys.readouterr().err
+    assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(out)]) == 1
+    assert f"{out}: the disk is full" in capsys.readouterr().err
     assert left_behind(tmp_path) == ["vectors.npy"]
+
+
+@pytest.mark.parametrize("command", ["kmeans", "features"])
+def test_what_cannot_be_written_is_told_by_the_name_that_was_asked_for(tmp_path, command):
+    np.save(tmp_path / "vectors.npy", np.random.default_rng(0).random((4000, 8), np.float32))
+    arguments = {
+        "kmeans": ["vectors.npy", "-k", "2000", "-o", "out"],
+        "features": ["--demo", "-w", "1", "-o", "out.npy"],
+    }
+    small = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+
+    done = subprocess.run(
+        [sys.executable, "-c", f"{small} from ripieno.cli import main; sys.exit(main())", command, *arguments[command]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 1
+    assert re.fullmatch(r"ripieno: .*\bout(\.npy)?: File too large", done.stderr.splitlines()[-1])
+    assert left_behind(tmp_path) == ["vectors.npy"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_any_work(vectors, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+
+    for command in (["kmeans", str(vectors), "-k", "2", "-q"], ["features", "--demo", "-q"]):
+        assert main([*command, "-o", str(tmp_path / "out.npy")]) == 2
+        assert f"out.npy cannot be made: {tmp_path} is read-only" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("signals", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -166,6 +239,7 @@ def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, m
         (["--demo", "--out", "none/v.npy"], "none is not a folder"),
         (["--demo", "--out", "text.jpg"], "text.jpg exists"),
         (["--demo", "--out", "v.npy", "--patch", "30"], "patch=30"),
+        (["--demo", "--out", "v.npy", "--stride", "0"], "stride=0"),
     ],
 )
 def test_wrong_pictures_end_with_2_and_write_nothing(tmp_path, monkeypatch, capsys, arguments, message):

@@ -79,7 +79,9 @@ def features_command(
         raise click.UsageError("give either pictures or --demo")
     if out.exists() and not overwrite:
         raise InputError(f"{out} exists: choose another name, or --overwrite it")
-    options = HogOptions(patch=patch, stride=stride or patch, contrast_floor=contrast_floor, dtype=dtype)
+    options = HogOptions(
+        patch=patch, stride=patch if stride is None else stride, contrast_floor=contrast_floor, dtype=dtype
+    )
     found = demo_images() if demo else find_pictures(pictures)
     console = Console(stderr=True)
     with patch_progress(console, quiet=quiet) as progress:

@@ -19,9 +19,10 @@ from ripieno.cli.progress import IterationProgress
 from ripieno.data import open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
-from ripieno.output import check_new_folder, new_folder
+from ripieno.output import check_new_folder, new_folder, save_array
 from ripieno.report import write_report
 
+RESULT_FILES = ("centroids.npy", "labels.npy", "model.json", "report.html")
 LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_state", "workers", "threads", "engine")
 
 
@@ -94,7 +95,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=click.Path(path_type=Path), help="Folder of the pictures that patches come from.")
-@click.option("--overwrite", is_flag=True, help="Replace the folder if it exists.")
+@click.option("--overwrite", is_flag=True, help="Replace the folder if it holds a result.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -125,7 +126,8 @@ def kmeans_command(
       ripieno kmeans vectors.npy --clusters 1000 --workers 4 --out result/
     """
     console = Console(stderr=True)
-    check_new_folder(out, overwrite=overwrite)
+    replaceable = RESULT_FILES if overwrite else ()
+    check_new_folder(out, replaceable)
     dataset = open_source(inputs)
     found = find_patches(dataset, patches, photos)
     progress = IterationProgress(console, quiet=quiet)
@@ -142,7 +144,7 @@ def kmeans_command(
     )
     with progress:
         model.fit(inputs, sample_weight=None if weights is None else _read_weights(weights))
-    with new_folder(out, overwrite=overwrite) as folder:
+    with new_folder(out, replaceable) as folder:
         _write(folder, model, dataset.names, found)
     report = model.report_
     console.print(
@@ -154,8 +156,8 @@ def kmeans_command(
 
 
 def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:
-    np.save(folder / "centroids.npy", model.cluster_centers_)
-    np.save(folder / "labels.npy", model.labels_)
+    save_array(folder / "centroids.npy", model.cluster_centers_)
+    save_array(folder / "labels.npy", model.labels_)
     parameters = {name: value for name, value in model.get_params().items() if name in LISTED_PARAMETERS}
     (folder / "model.json").write_text(json.dumps(_description(model, parameters, names), indent=2) + "\n")
     write_report(
@@ -197,6 +199,8 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
 
 def _read_weights(path: Path) -> NDArray[np.float64]:
     try:
+        if not path.stat().st_size:
+            raise ValueError("it is empty")
         return np.load(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, ndmin=1)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
