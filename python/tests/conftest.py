@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 import ripieno as rp
 
+# What a user waits for an error; the promise is 2 s, the rest is for machines that are busy with other tests.
+PROMPT_S = 2.0
+SLACK_S = 2.0
+
 
 @pytest.fixture(scope="session")
 def world() -> Iterator[Callable[[int], rp.Job]]:

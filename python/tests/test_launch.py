@@ -16,12 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import gone_within, is_running, open_descriptors
+from conftest import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
 from ripieno.launch.local import LocalJob
-
-# What a user waits for an error; the promise is 2 s, the rest is for machines that are busy with other tests.
-PROMPT_S = 2.0
-SLACK_S = 2.0
 
 
 def ranks(comm, *args, **kwargs):

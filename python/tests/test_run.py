@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 import ripieno as rp
-from conftest import gone_within
+from conftest import PROMPT_S, SLACK_S, gone_within
 from ripieno.launch import environment
+from ripieno.launch import run as launch_run
 
 COMMAND = [sys.executable, "-c", "from ripieno.launch.cli import run_command; run_command(prog_name='ripieno run')"]
 SCRIPT = """
@@ -94,6 +96,39 @@ def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
     assert (done.returncode, done.stderr.count("Traceback")) == (code, 0)
     assert "rank 1" in done.stderr and cause in done.stderr
     assert time.monotonic() - started < 20
+
+
+def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
+    path = tmp_path / "early.py"
+    path.write_text(
+        "import os, time\nimport ripieno as rp\n"
+        "if os.environ['RANK'] == '1':\n    print(time.monotonic(), flush=True)\n    os.kill(os.getpid(), 9)\n"
+        "rp.init()\n"
+    )
+    done = run("-n", 3, path)
+    waited_s = time.monotonic() - float(done.stdout.split()[-1])
+
+    assert done.returncode == 137
+    assert done.stderr.startswith(f"ripieno: rank 1 of {path} on {socket.gethostname()} failed: killed by SIGKILL")
+    assert waited_s < PROMPT_S + SLACK_S
+
+
+def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(launch_run, "REPORT_S", 0.2)
+    path = tmp_path / "late.py"
+    path.write_text("import threading, time\nthreading.Thread(target=lambda: time.sleep(1) or print('late')).start()\n")
+
+    assert launch_run.run(launch_run.Script(str(path)), 2) == 0
+    assert sorted(capfd.readouterr().out.splitlines()) == ["[rank 0] late", "[rank 1] late"]
+
+
+def test_a_rank_that_hangs_up_on_its_launcher_has_failed(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(launch_run, "REPORT_S", 0.2)
+    path = tmp_path / "daemon.py"
+    path.write_text("import os, time\nif os.environ['RANK'] == '1':\n    os.closerange(3, 100)\ntime.sleep(60)\n")
+
+    assert launch_run.run(launch_run.Script(str(path)), 2) == 1
+    assert "rank 1 of" in (errors := capfd.readouterr().err) and "closed the connection" in errors
 
 
 def test_ctrl_c_ends_all_ranks(script):

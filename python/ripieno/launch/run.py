@@ -19,8 +19,8 @@ from ripieno.launch.output import LinePump
 from ripieno.launch.report import Report
 
 # After the first failure the other ranks have this long to report, tidy up and end by themselves.
-LAST_WORDS_S = 2.0
-# A rank that has begun to report is listened to for this long.
+LAST_WORDS_S = 1.5
+# A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
 REPORT_S = 10.0
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
 PORT_ATTEMPT_COUNT = 3
@@ -170,7 +170,12 @@ def _hear(rank: _Rank) -> bool:
         return False
     except HungUp:
         # Its descriptor is closed when it ends, so there is next to nothing to wait for.
-        rank.status = rank.process.wait(REPORT_S)
+        try:
+            rank.status = rank.process.wait(REPORT_S)
+        except subprocess.TimeoutExpired:
+            rank.report = Report(
+                rank.rank, socket.gethostname(), "its process closed the connection to its launcher", ""
+            )
         return True
 
 
@@ -181,10 +186,11 @@ def _port_was_taken(failed: _Rank) -> bool:
 def _explain(failed: _Rank, script: Script) -> int:
     """Say once what went wrong; returns the exit code."""
     report, status = failed.report, failed.status
+    who = f"ripieno: rank {failed.rank} of {script.target} on {socket.gethostname()} failed"
     if report is not None:
         text = str(report.victim) if report.victim is not None else report.traceback.rstrip()
-        print(f"{text}\nripieno: rank {failed.rank} of {script.target} failed: {report.cause}", file=sys.stderr)
+        print(f"{text}\n{who}: {report.cause}".lstrip(), file=sys.stderr)
         return status if status is not None and status > 0 else 1
     assert status, "a rank that failed without a report has ended with a status"
-    print(f"ripieno: rank {failed.rank} of {script.target} failed: {process.ending(status)}", file=sys.stderr)
+    print(f"{who}: {process.ending(status)}", file=sys.stderr)
     return status if status > 0 else 128 - status

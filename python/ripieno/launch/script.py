@@ -17,11 +17,10 @@ from ripieno.launch.channel import Channel, HungUp, inherited
 from ripieno.launch.report import Report
 
 
-def main(fd: int, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
-    """Run `target`, reporting a failure over descriptor `fd`."""
+def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
+    """Run `target`, reporting a failure over `channel`."""
     process.ignore_interrupts()
     process.die_with(launcher_pid)
-    channel = inherited(fd)
     sys.argv = [target, *arguments]
     try:
         if kind == "module":
@@ -68,4 +67,6 @@ def _from_target(trace: TracebackType | None) -> TracebackType | None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])
+    # Its end is this process's end to the launcher, so it stays open while threads of the target run on.
+    channel = inherited(int(sys.argv[1]))
+    main(channel, int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])
