@@ -1,122 +1,10 @@
 //! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
 
+mod common;
+
+use common::worlds;
 use ripieno_plan::{Buffer, Collective, Group, Op, Plan, Span};
-use ripieno_run::{
-    Call, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, RunError, Schedule, Want,
-};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-type Pipe = Arc<Mutex<VecDeque<u8>>>;
-
-/// A link that holds at most `capacity` bytes and takes at most 7 at once.
-struct Narrow {
-    out: Pipe,
-    incoming: Pipe,
-    seen: Vec<u8>,
-    capacity: usize,
-}
-
-impl Link for Narrow {
-    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
-        let mut out = self.out.lock().unwrap();
-        let room = (self.capacity - out.len()).min(7);
-        let before = out.len();
-        out.extend(parts.iter().flat_map(|part| part.iter()).take(room));
-        Ok(out.len() - before)
-    }
-    fn flush(&mut self) -> Result<(), LinkError> {
-        Ok(())
-    }
-    fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
-        let mut incoming = self.incoming.lock().unwrap();
-        let count = incoming.len().min(into.len());
-        for (place, byte) in into.iter_mut().zip(incoming.drain(..count)) {
-            *place = byte;
-        }
-        Ok(count)
-    }
-    fn peek(&mut self, _least: usize) -> Result<&[u8], LinkError> {
-        self.seen = self.incoming.lock().unwrap().iter().copied().collect();
-        Ok(&self.seen)
-    }
-    fn consume(&mut self, count: usize) {
-        self.incoming.lock().unwrap().drain(..count);
-    }
-    fn is_memory(&self) -> bool {
-        true
-    }
-}
-
-struct World {
-    rank: usize,
-    links: Vec<Option<Narrow>>,
-    failure: Arc<Mutex<Option<Failure>>>,
-    stalls: usize,
-    start: Instant,
-}
-
-impl Fabric for World {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-    fn world_size(&self) -> usize {
-        self.links.len()
-    }
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))
-    }
-    fn has_failed(&self) -> bool {
-        self.failure.lock().unwrap().is_some()
-    }
-    fn failure(&self) -> Option<Failure> {
-        self.failure.lock().unwrap().clone()
-    }
-    fn report(&mut self, failure: Failure) {
-        self.failure.lock().unwrap().get_or_insert(failure);
-    }
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
-        panic!("no link closes here, yet that to {peer} did: {cause}")
-    }
-    fn now(&self) -> Duration {
-        self.start.elapsed()
-    }
-    fn yield_now(&self) {
-        std::thread::yield_now();
-    }
-    fn has_core_per_rank(&self) -> bool {
-        false
-    }
-    fn enter(&mut self, _header: Header) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize]) {
-        self.stalls += 1;
-        let cause = format!("stalled, waiting for {peers:?}");
-        self.report(Failure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
-    }
-    fn prepare_park(&mut self) {}
-    fn park(&mut self, wants: &[Want], _timeout: Duration) {
-        assert!(!wants.is_empty(), "a parked rank waits for something");
-        std::thread::yield_now();
-    }
-    fn cancel_park(&mut self) {}
-}
-
-/// The worlds of `p` ranks whose links hold `capacity` bytes.
-fn worlds(p: usize, capacity: usize) -> Vec<World> {
-    let pipes: Vec<Vec<Pipe>> = (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect();
-    let failure = Arc::new(Mutex::new(None));
-    let link = |rank: usize, peer: usize| Narrow {
-        out: pipes[rank][peer].clone(),
-        incoming: pipes[peer][rank].clone(),
-        seen: Vec::new(),
-        capacity,
-    };
-    let links = |rank: usize| (0..p).map(|peer| (peer != rank).then(|| link(rank, peer))).collect();
-    (0..p)
-        .map(|rank| World { rank, links: links(rank), failure: failure.clone(), stalls: 0, start: Instant::now() })
-        .collect()
-}
+use ripieno_run::{Call, Element, Executor, Failure, Header, Memory, RunError, Schedule};
 
 fn call(collective: Collective, element_count: usize) -> Call {
     Call {
@@ -139,7 +27,7 @@ fn run(
 ) -> Vec<Result<Vec<i32>, RunError>> {
     let p = vectors.len();
     std::thread::scope(|scope| {
-        let ranks: Vec<_> = worlds(p, capacity)
+        let ranks: Vec<_> = worlds(p, capacity, 7)
             .into_iter()
             .zip(vectors)
             .map(|(mut world, vector)| {
