@@ -52,7 +52,7 @@ pub trait Fabric: Send {
     /// The link to `peer`; `None` while it is being opened (the first request starts that).
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
 
-    /// Whether the job has failed; one atomic load, asked in every round of progress.
+    /// Whether the job has failed; one atomic load, asked before a run and whenever nothing moves.
     fn has_failed(&self) -> bool;
 
     /// How the job has failed.

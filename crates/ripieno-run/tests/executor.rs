@@ -4,7 +4,7 @@ mod common;
 
 use common::worlds;
 use ripieno_plan::{Buffer, Collective, Group, Op, Plan, Span};
-use ripieno_run::{Call, Element, Executor, Failure, Header, Memory, RunError, Schedule};
+use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule};
 
 fn call(collective: Collective, element_count: usize) -> Call {
     Call {
@@ -139,4 +139,20 @@ fn copies_move_bytes_inside_a_rank_as_they_arrive() {
     };
     let results = run(64, vec![vec![1, 2, 3, 4, 0, 0, 0, 0], vec![0; 8]], |_| call(Collective::Alltoall, 8), plan);
     assert_eq!(results[1].as_ref().unwrap(), &[1, 2, 3, 4, 1, 2, 3, 4]);
+}
+
+#[test]
+fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
+    let whole = Span::whole(Buffer::MAIN, 4, 4);
+    let header = Header { sequence: 4, call: call(Collective::Broadcast, 4) };
+    let failure = Failure::Mismatch { description: "told before".to_string() };
+    let mut worlds = worlds(2, 64, 7);
+    worlds[1].report(failure.clone());
+    let mut plan = Plan::new();
+    plan.send(1, whole);
+    let result =
+        Executor::default().run(&mut worlds[0], header, &Schedule::new(&plan), &mut [Memory::Write(&mut [0; 16])]);
+    assert_eq!(result, Err(RunError::Failed(failure)));
+    let link = worlds[1].link(0).unwrap().unwrap();
+    assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
 }

@@ -97,6 +97,10 @@ impl Executor {
             Some(op) => reduction::combine(header.call.element, op)?,
             None => |_: &mut [u8], _: &[u8]| unreachable!("a plan without reductions"),
         };
+        // A call that failed may have left half a message on a link, and what came now would be taken for the rest.
+        if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
+            return Err(failure.into());
+        }
         self.reset(schedule);
         if header.call.concerns_all() {
             fabric.enter(header);
