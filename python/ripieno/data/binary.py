@@ -1,4 +1,4 @@
-"""NumPy files: .npy, memory-mapped by row range, and .npz, mapped likewise where the member is stored uncompressed."""
+"""NumPy files: .npy, memory-mapped by row range, and .npz, read by row range where stored uncompressed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ class NpyFile:
                 rows = np.memmap(self.path, self.stored, "r", self.offset, self.shape, order)[start:stop]
             except ValueError as error:
                 raise InputError(f"{self.path} is shorter than its header says") from error
-        return np.ascontiguousarray(rows, self.dtype)
+        # Nothing but chance aligns a member of an archive: its rows may have to be copied, a worker's own ones only.
+        return np.require(rows, self.dtype, ["C", "ALIGNED"])
 
     def describe(self, start: int, row: int) -> str:
         """Position of a row."""

@@ -121,7 +121,7 @@ class Dataset:
         points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
-        return Share(np.ascontiguousarray(points), tuple(pieces))
+        return Share(_for_kernels(points), tuple(pieces))
 
     def _spans(self, rank: int, world_size: int) -> Iterator[tuple[DataFile, int, int]]:
         by_rows = self.row_count is not None
@@ -159,9 +159,13 @@ class InMemory:
         return self.array.dtype
 
     def read_share(self, rank: int, world_size: int) -> Share:
-        """One worker's rows, a view of the array if that is C-contiguous."""
+        """One worker's rows, a view of the array if that is C-contiguous and aligned."""
         first, last = (len(self.array) * i // world_size for i in (rank, rank + 1))
-        return Share(np.ascontiguousarray(self.array[first:last]), (Piece(_Rows(), first, last - first),))
+        return Share(_for_kernels(self.array[first:last]), (Piece(_Rows(), first, last - first),))
+
+
+def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
+    return np.require(points, requirements=["C", "ALIGNED"])
 
 
 class _Rows:
