@@ -8,6 +8,8 @@ from __future__ import annotations
 import array
 import operator
 import os
+import subprocess
+import sys
 import time
 from collections import namedtuple
 from functools import reduce
@@ -389,3 +391,47 @@ def test_large_results_live_in_memory_that_earlier_ones_left_behind():
     again = empty((541, 1237), np.float64)
     assert again.ctypes.data == first_address
     assert again.flags.writeable and again.flags.c_contiguous and again.dtype == np.float64
+
+
+TWO_THREADS = """
+import threading
+import numpy as np
+from ripieno import _native
+
+cards, ranks, met = [None, None], [None, None], threading.Barrier(2)
+receiving, asking = threading.Event(), threading.Event()
+
+def connect(rank):
+    def exchange(card):
+        cards[rank] = card
+        met.wait()
+        return cards
+    ranks[rank] = _native.Communicator.connect(rank, 2, exchange, token=b"test")
+
+def receive():
+    receiving.set()
+    ranks[1].receive(np.empty(3), 0)
+
+def ask():
+    receiving.wait()
+    asking.set()
+    ranks[1].statistics()
+
+def run(*threads):
+    for thread in threads:
+        thread.start()
+    return threads
+
+for thread in run(*(threading.Thread(target=connect, args=(rank,)) for rank in (0, 1))):
+    thread.join()
+threads = run(threading.Thread(target=receive), threading.Thread(target=ask))
+asking.wait()
+ranks[0].send(np.ones(3), 1)
+for thread in threads:
+    thread.join()
+"""
+
+
+def test_statistics_may_be_asked_for_while_another_thread_waits_in_a_call():
+    # A process of its own: threads that wait for each other with the interpreter held would stop the tests.
+    subprocess.run([sys.executable, "-c", TWO_THREADS], check=True, timeout=20)

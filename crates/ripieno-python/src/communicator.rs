@@ -188,7 +188,9 @@ impl Communicator {
 
     /// What this communicator has done so far.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let statistics = self.lock().as_ref().ok_or_else(errors::closed)?.statistics();
+        // A thread inside a call holds the lock and asks for the interpreter each time it has slept.
+        let statistics = py.detach(|| self.lock().as_ref().map(ripieno::Communicator::statistics));
+        let statistics = statistics.ok_or_else(errors::closed)?;
         let entries = PyDict::new(py);
         entries.set_item("call_count", statistics.call_count)?;
         entries.set_item("seconds_communicating", statistics.communicating.as_secs_f64())?;
