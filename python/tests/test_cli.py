@@ -125,6 +125,17 @@ def test_values_that_are_not_finite_are_told_with_file_row_and_column(tmp_path):
     assert left_behind(tmp_path) == ["bad.npy"]
 
 
+def test_warnings_are_sentences_too(tmp_path):
+    np.save(tmp_path / "equal.npy", np.ones((9, 2)))
+
+    done = subprocess.run(
+        [*COMMAND, "kmeans", "equal.npy", "-k", "2", "-q"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert done.stderr.splitlines()[0].startswith("ripieno: Number of distinct clusters (1) found smaller than")
+    assert ".py" not in done.stderr
+
+
 def test_a_result_is_not_overwritten_unless_asked(vectors, tmp_path, capsys):
     out, command = tmp_path / "result", ["kmeans", str(vectors), "-q", "-o", str(tmp_path / "result"), "-k"]
     assert main([*command, "2"]) == 0

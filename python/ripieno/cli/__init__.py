@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
@@ -51,7 +52,9 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what went wrong is told in a sentence."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        code = cli.main(args, prog_name="ripieno", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = cli.main(args, prog_name="ripieno", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
         error.show()
@@ -73,6 +76,11 @@ def main(args: Sequence[str] | None = None) -> int:
 def _tell(message: str, code: int) -> int:
     click.echo(f"ripieno: {message}", err=True)
     return code
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    # Where in the code a warning comes from is nothing to a user of the command.
+    click.echo(f"ripieno: {message}", err=True)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
