@@ -99,6 +99,10 @@ impl Spoke {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
                 send(Message::Stalled { header: WireHeader(header), peers })
             }
+            (Request::Stalled { header, peers }, true) if peers.contains(&HUB) => {
+                let cause = format!("left the job while rank {} waited for it in {header}", self.rank);
+                self.fail(rank_failed(HUB, &self.hosts, cause))
+            }
             (Request::Stalled { .. }, true) => vec![],
             (Request::Leave, false) => {
                 // From here on it is the hub's part to hang up.

@@ -314,6 +314,18 @@ fn a_hub_that_left_still_tells_of_deaths() {
 }
 
 #[test]
+fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
+    let mut world = World::met(3);
+    world.request(0, Request::Leave);
+    world.dies(0);
+    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2] });
+    assert_eq!(world.failures[1], None);
+    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2, 0] });
+    let Some(Failure::RankFailed { rank: 0, cause, .. }) = &world.failures[1] else { panic!("{:?}", world.failures) };
+    assert_eq!(*cause, format!("left the job while rank 1 waited for it in {}", allreduce(7)));
+}
+
+#[test]
 fn a_spoke_whose_hub_left_and_went_is_alone_but_sound() {
     let mut world = World::met(3);
     world.request(0, Request::Leave);
