@@ -176,8 +176,8 @@ fn check_descriptors(config: &Config) -> Check {
     }
 }
 
-/// A link of shared memory holds the peer's bell (2); rank 0 also a control connection.
-const DESCRIPTORS_PER_PEER: u64 = 3;
+/// A link of shared memory holds the peer's bell (2) and a socket; rank 0 also a control connection.
+const DESCRIPTORS_PER_PEER: u64 = 4;
 /// Doors, event descriptors, own bell, the program's own files.
 const DESCRIPTORS_BESIDES: u64 = 64;
 

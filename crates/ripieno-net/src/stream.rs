@@ -1,5 +1,6 @@
 //! A connection, whichever family it is of.
 
+use rustix::net::RecvFlags;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -52,6 +53,15 @@ impl Stream {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
         };
+    }
+
+    /// Whether the peer has closed its end and everything that it said was read.
+    pub fn has_ended(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        match rustix::net::recv(self, &mut [0u8; 1], flags) {
+            Ok((count, _)) => count == 0,
+            Err(error) => !is_not_now(&error.into()),
+        }
     }
 
     /// Fills `into` before `deadline`, on a blocking stream, however slowly the bytes drip.

@@ -94,3 +94,14 @@ fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
     expect_verdict(std::slice::from_mut(&mut staying), 2, "its process ended", since, TWO_SECONDS);
     ranks[0].expect("closed", TWO_SECONDS);
 }
+
+#[test]
+fn a_killed_rank_is_named_to_a_rank_that_waits_for_it_when_nobody_watches_any_more() {
+    let mut ranks = Part { linger_ms: 10, ..Part::new(3, "pipe") }.meet_all();
+    ranks.remove(0).close();
+    watch(&mut ranks[..1], |_| "collect 2".to_string());
+    let killed = ranks.pop().unwrap();
+    let since = Instant::now();
+    killed.signal(Signal::KILL);
+    expect_verdict(&mut ranks, 2, "its process ended", since, TWO_SECONDS);
+}

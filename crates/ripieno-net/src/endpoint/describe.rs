@@ -76,7 +76,7 @@ impl Endpoint {
         }
         let kind = match &self.slots[peer] {
             Slot::Unasked | Slot::Opening => LinkKind::NotOpen,
-            Slot::Ring(_) => LinkKind::SharedMemory,
+            Slot::Ring(..) => LinkKind::SharedMemory,
             Slot::Tcp(_) => LinkKind::Tcp,
             Slot::Broken(cause) => {
                 notes.push(cause.clone());

@@ -7,6 +7,8 @@ use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Want};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+/// How long a rank sleeps before it looks whether those it waits for still live.
+const LIFE_CHECK: Duration = Duration::from_millis(250);
 /// How long a rank whose link closed waits for the job's verdict.
 const VERDICT_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -27,7 +29,7 @@ impl Fabric for Endpoint {
             self.open_link(peer);
         }
         match &mut self.slots[peer] {
-            Slot::Ring(link) => Ok(Some(link)),
+            Slot::Ring(link, _) => Ok(Some(link)),
             Slot::Tcp(link) => Ok(Some(link)),
             Slot::Unasked | Slot::Opening => Ok(None),
             Slot::Broken(cause) => Err(LinkError::Closed { cause: cause.clone() }),
@@ -95,7 +97,9 @@ impl Fabric for Endpoint {
             })
             .collect();
         // A sleep that fails is one that ends at once; the caller looks again.
-        let _ = self.doorbell.wait(&watches, timeout);
+        if let Ok(false) = self.doorbell.wait(&watches, timeout.min(LIFE_CHECK)) {
+            self.look_after(wants);
+        }
     }
 
     fn cancel_park(&mut self) {
@@ -103,8 +107,23 @@ impl Fabric for Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Suspects peers whose memory says nothing because they are gone, also when no hub watches any more.
+    fn look_after(&mut self, wants: &[Want]) {
+        for want in wants {
+            let Slot::Ring(_, pulse) = &mut self.slots[want.peer] else { continue };
+            // What the peer wrote before its end was there at the try after the end was seen.
+            if pulse.has_ended {
+                let cause = "its process ended".to_string();
+                self.shared.request(Request::Suspect { peer: want.peer, cause });
+            }
+            pulse.has_ended = pulse.socket.has_ended();
+        }
+    }
+}
+
 impl Slot {
     pub(super) fn is_open(&self) -> bool {
-        matches!(self, Slot::Ring(_) | Slot::Tcp(_))
+        matches!(self, Slot::Ring(..) | Slot::Tcp(_))
     }
 }

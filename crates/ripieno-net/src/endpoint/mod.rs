@@ -52,9 +52,15 @@ pub struct Endpoint {
 enum Slot {
     Unasked,
     Opening,
-    Ring(RingLink),
+    Ring(RingLink, Pulse),
     Tcp(TcpLink),
     Broken(String),
+}
+
+/// The socket over which memory was agreed. Memory does not tell of a peer's death; the end of the socket does.
+struct Pulse {
+    socket: Stream,
+    has_ended: bool,
 }
 
 /// Reports and hears of failures from any thread, e.g. a signal handler's.

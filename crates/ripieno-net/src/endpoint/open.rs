@@ -1,6 +1,6 @@
 //! Opening links: the lower rank of a pair connects, the higher one accepts; both on short-lived threads.
 
-use super::{Endpoint, Slot};
+use super::{Endpoint, Pulse, Slot};
 use crate::auth::Purpose;
 use crate::card::Card;
 use crate::config::Links;
@@ -78,7 +78,7 @@ impl Opener {
             Stream::Unix(socket) => {
                 let stream = Stream::Unix(socket);
                 match self.share(&stream, |socket, bell| shared_memory::connect(socket, bell, DEFAULT_CAPACITY_BYTES)) {
-                    Ok(ring) => return Ok(Opened { link: Slot::Ring(ring), notes }),
+                    Ok(ring) => return Ok(Opened { link: shared(ring, stream), notes }),
                     Err(error) => error,
                 }
             }
@@ -98,7 +98,7 @@ impl Opener {
             Stream::Tcp(_) => tcp(stream)?,
             Stream::Unix(_) => {
                 let ring = self.share(&stream, shared_memory::accept);
-                Slot::Ring(ring.map_err(|error| format!("shared memory cannot be had ({error})"))?)
+                shared(ring.map_err(|error| format!("shared memory cannot be had ({error})"))?, stream)
             }
         };
         Ok(Opened { link, notes: vec![] })
@@ -116,6 +116,10 @@ impl Opener {
             Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
+}
+
+fn shared(ring: RingLink, socket: Stream) -> Slot {
+    Slot::Ring(ring, Pulse { socket, has_ended: false })
 }
 
 fn tcp(stream: Stream) -> Result<Slot, String> {

@@ -1,8 +1,8 @@
 //! Links between processes of one host: memory passed as a descriptor over a Unix socket.
 //!
 //! Nothing has a name in a file system, so nothing is left behind, however a process ends, and the size of `/dev/shm`
-//! does not matter. The socket is authenticated before; afterwards it is not used, but its end tells of a peer's death,
-//! which memory does not.
+//! does not matter. The socket is authenticated before; afterwards it is not used, but whoever keeps it is told of a peer's
+//! death by its end: memory does not tell.
 
 use super::descriptors::{receive_fds, send_fds};
 use super::doorbell::Bell;

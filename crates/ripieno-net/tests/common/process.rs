@@ -32,6 +32,7 @@ pub struct Part {
     pub links: &'static str,
     pub rendezvous_ms: u64,
     pub heartbeat_ms: u64,
+    pub linger_ms: u64,
     /// The rank says `exchanged` and hangs before it connects.
     pub hangs_after_exchange: bool,
 }
@@ -45,6 +46,7 @@ impl Part {
             links: "\"auto\"",
             rendezvous_ms: 20_000,
             heartbeat_ms: 10_000,
+            linger_ms: 10_000,
             hangs_after_exchange: false,
         }
     }
@@ -59,6 +61,7 @@ impl Part {
             .env("TEST_LINKS", self.links)
             .env("TEST_RENDEZVOUS_MS", self.rendezvous_ms.to_string())
             .env("TEST_HEARTBEAT_MS", self.heartbeat_ms.to_string())
+            .env("TEST_LINGER_MS", self.linger_ms.to_string())
             .env("TEST_HANGS", self.hangs_after_exchange.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -154,6 +157,7 @@ pub fn run_child() {
     config.links = serde_json::from_str(&variable("LINKS")).unwrap();
     config.rendezvous_timeout = Duration::from_millis(number("RENDEZVOUS_MS"));
     config.heartbeat_timeout = Duration::from_millis(number("HEARTBEAT_MS"));
+    config.linger = Duration::from_millis(number("LINGER_MS"));
 
     let supplier = variable("SUPPLIER");
     let supplier: Vec<&str> = supplier.split(' ').collect();
