@@ -48,6 +48,7 @@ WRITERS = {
     "list.parquet": (parquet_list, X),
     "floats.txt": (lambda path, rows: path.write_text(lines(rows)), X),
     "bytes.txt": (lambda path, rows: path.write_text(lines(rows, "{}")), BYTES),
+    "spaced.txt": (lambda path, rows: path.write_text(lines(rows).replace("\n", " \n")), X),
 }
 
 

@@ -23,6 +23,7 @@ from ripieno.errors import InputError
 WINDOW_BYTES = 32 << 20
 FIRST_LINE_BYTES = 16 << 20
 QUOTED_CHARACTERS = 40
+NO_NAME = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TextFile:
 
     def read_index(self) -> pa.Table:
         """The columns that say where the rows come from, of the whole file."""
-        types = {name: pa.string() if name == "picture" else pa.int64() for name in self.skipped}
+        types = {name: pa.string() if name == "picture" else pa.int64() for name in INDEX_NAMES}
         with pa.memory_map(self.path) as file:
             file.seek(self.body)
             return self._table(file, self.body, types)
@@ -171,11 +172,13 @@ class PatchTextFile(TextFile):
         """Read the first line."""
         line, begin, _ = _first_line(path)
         delimiter = "\t" if "\t" in line else " "
-        fields = line.split(delimiter)
+        fields = line.rstrip(delimiter).split(delimiter)
         if len(fields) <= len(INDEX_NAMES) or not all(_is_number(field) for field in fields[1:]):
             raise InputError(f'{path}, line 1: expected "picture row col f1 f2 …", found {line[:QUOTED_CHARACTERS]!r}')
         names = INDEX_NAMES + tuple(f"f{at + 1}" for at in range(len(fields) - len(INDEX_NAMES)))
-        return cls(path, os.path.getsize(path), begin, delimiter, names, INDEX_NAMES)
+        # Many programs write a space after the last value, too.
+        nothing = (NO_NAME,) if line.endswith(delimiter) else ()
+        return cls(path, os.path.getsize(path), begin, delimiter, names + nothing, INDEX_NAMES + nothing)
 
     def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
         with np.errstate(invalid="ignore"):
