@@ -329,6 +329,8 @@ class Communicator:
     def send(self, value: Any, to: int) -> None:
         """Send `value` to rank `to`, which calls `recv`.
 
+        What does not fit into the link waits for the receiver: ranks that exchange large values take turns, the lower
+        one sending first, or call `alltoall`.
         For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
         """
         to = self._rank("to", to)
