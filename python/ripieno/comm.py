@@ -314,6 +314,9 @@ class Communicator:
             parts = self._one_per_rank(values, counts, "alltoall")
             return _objects.alltoall(self._native, parts, algorithm)
         sent = np.ascontiguousarray(required(values, "alltoall: values"), dtype=in_place(out).dtype)
+        if np.may_share_memory(sent, out):
+            # What arrives must not overwrite what has still to leave.
+            sent = sent.copy()
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
         (line, element_counts), (out_line, out_element_counts) = _elements(sent, counts), _elements(out, out_counts)

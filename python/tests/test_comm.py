@@ -393,6 +393,18 @@ def test_large_results_live_in_memory_that_earlier_ones_left_behind():
     assert again.flags.writeable and again.flags.c_contiguous and again.dtype == np.float64
 
 
+def alltoall_in_place(comm):
+    world, rows = comm.world_size, 100_000
+    values = np.repeat(np.arange(world) + 10 * comm.rank, rows)
+    assert comm.alltoall(values, out=values) is values
+    assert_array_equal(values, np.repeat(10 * np.arange(world) + comm.rank, rows))
+
+
+def test_alltoall_may_receive_where_its_values_are():
+    with rp.launch(workers=3) as job:
+        job.run(alltoall_in_place)
+
+
 TWO_THREADS = """
 import threading
 import numpy as np
