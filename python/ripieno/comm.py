@@ -55,6 +55,17 @@ class Communicator:
         The host of every rank.
     threads : int
         How many threads this rank should compute with, so that the ranks of a host share its cores.
+
+    Raises
+    ------
+    RankFailed
+        By every call that communicates: a rank died, fell silent, raised, or left while others waited for it.
+    CollectiveMismatch
+        Likewise: ranks called different collectives, or the same with other sizes, types or roots.
+    InputError
+        An argument is wrong; nothing has been sent.
+    CommunicatorClosed
+        It has been closed.
     """
 
     def __init__(
@@ -232,6 +243,11 @@ class Communicator:
             Rows of every rank.
         algorithm : str, optional
             By default the cheapest for these sizes and this world is chosen.
+
+        Returns
+        -------
+        array or object
+            This rank's value or rows; `out` if given.
         """
         root = self._rank("root", root)
         if out is None:
@@ -271,6 +287,11 @@ class Communicator:
             Rows of every rank; as even as possible by default, the first ranks taking one more.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
+
+        Returns
+        -------
+        ndarray
+            This rank's rows, of the dtype of `value`; `out` if given.
         """
         _check_op(op)
         scratch = _own(reducible(value, op, "reduce_scatter"))

@@ -68,7 +68,19 @@ def assign(
     *,
     threads: int = 1,
 ) -> None:
-    """Write the nearest centroid of every point, and if asked for its squared distance, without adding anything up."""
+    """Write the nearest centroid of every point, and if asked for its squared distance, without adding anything up.
+
+    Parameters
+    ----------
+    points : (n, d)
+    centroids : (k, d)
+    labels : (n,) int32, written
+        The nearest centroid of each point; of equally near ones the lowest.
+    squared_distances : (n,) float64, or None, written
+        The squared distance to it.
+    threads
+        Threads to compute with.
+    """
     _native.assign(points, centroids, labels, squared_distances, threads)
 
 
@@ -108,6 +120,14 @@ def distances(points: Points, centroids: Centroids, *, threads: int = 1) -> NDAr
 
 def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float:
     """Move each centroid, in place, to the mean of its points; one without points stays where it is.
+
+    Parameters
+    ----------
+    centroids : (k, d), written
+    sums : (k, d) float64
+        Weighted sum of the points of each centroid.
+    weight_sums : (k,) float64
+        Weight of the points of each centroid.
 
     Returns
     -------
