@@ -1,8 +1,8 @@
 //! The checker: runs the plans of all ranks on counted contributions and says whether a promise is kept.
 //!
 //! A value is not a number but the multiset of the contributions in it, so a doubled or lost one cannot hide. Every link
-//! holds one piece at most: what runs here needs no buffering anywhere. Pieces move as the order of [`Plan`] allows; the
-//! outcome does not depend on the schedule, because operations that conflict on a byte never change places.
+//! holds one piece at most, so what runs here relies on no link to hold more. Pieces move as the order of [`Plan`]
+//! allows; the outcome does not depend on the schedule, because operations that conflict on a byte never change places.
 
 use crate::fault::{Fault, What};
 use crate::plan::{Op, Operation, Plan};
