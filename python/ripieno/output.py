@@ -79,7 +79,7 @@ def check_new_folder(path: Path, replaceable: Collection[str] = ()) -> None:
     if other and replaceable:
         raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")
     if other:
-        raise InputError(f"{path} exists and is not empty: choose another folder, or overwrite it")
+        raise InputError(f"{path} exists and is not empty: choose another folder, or --overwrite it")
     _check_place(path)
 
 
