@@ -224,17 +224,13 @@ def shared_object(source: str) -> Path:
     return _compiled("cc", source, ["-O2", "-shared", "-fPIC"])
 
 
-def blas_environment() -> dict[str, str]:
-    """What makes NumPy's sgemm, and with it peers that use OpenBLAS, as fast as this processor allows.
+def free_blas() -> None:
+    """Lift what the environment may hold OpenBLAS down to, so that sgemm, and peers that use it, are at their best.
 
-    OpenBLAS knows processors by number; one that is newer than itself it takes for a Haswell, at half the speed.
+    It is read when NumPy is imported. Some images set it, so that results are the same on every processor.
     """
-    if "OPENBLAS_CORETYPE" in os.environ or not re.search(r"\bavx512vl\b", _text("/proc/cpuinfo")):
-        return {}
-    core = run(
-        [sys.executable, "-c", "import numpy, threadpoolctl as t; print(t.threadpool_info()[0]['architecture'])"]
-    )
-    return {"OPENBLAS_CORETYPE": "SkylakeX"} if core.strip() in ("Haswell", "Zen") else {}
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.pop(name, None)
 
 
 def samples_by_size(output: str) -> dict[int, list[float]]:

@@ -6,7 +6,6 @@ benches/run.py [allreduce|kmeans|chain|all] [--quick] [--json FILE]
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import allreduce
@@ -43,8 +42,8 @@ def main(name: str, quick: bool, data: Path | None, target: Path | None) -> None
 
 def _measured(name: str, quick: bool, data: Path | None) -> Report:
     if name == "kmeans":
-        os.environ.update(measure.blas_environment())
-        import kmeans  # with NumPy, which reads the environment when it is imported
+        measure.free_blas()
+        import kmeans
 
         return kmeans.measured(quick=quick, data=data)
     return {"allreduce": allreduce, "chain": chain}[name].measured(quick=quick)
