@@ -10,7 +10,6 @@ import shutil
 import socket
 import statistics
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
