@@ -156,3 +156,24 @@ fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     let link = worlds[1].link(0).unwrap().unwrap();
     assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
 }
+
+#[test]
+fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_comes_round() {
+    let whole = Span::whole(Buffer::MAIN, 5, 4);
+    let plan = |group: Group| {
+        let mut plan = Plan::new();
+        match group.rank() {
+            0 => {
+                plan.receive(1, whole.elements(1, 4));
+                plan.send(1, whole.elements(0, 4));
+            }
+            _ => {
+                plan.receive(0, whole.elements(0, 4));
+                plan.send(0, whole.elements(0, 4));
+            }
+        }
+        plan
+    };
+    let results = run(64, vec![vec![7, 0, 0, 0, 0], vec![0; 5]], |_| call(Collective::Alltoall, 5), plan);
+    assert_eq!(results[0].as_ref().unwrap(), &[7; 5]);
+}

@@ -20,27 +20,28 @@ fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> 
     })
 }
 
-/// As `world`, over endpoints that meet, watch each other and talk over `links`.
+/// As `world`, over endpoints that meet, watch each other and talk over `links`. All leave after the last has finished.
 fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
-    let done = std::sync::Barrier::new(p);
-    std::thread::scope(|scope| {
+    // Nobody begins before all have met: a job that fails at once would fail the meeting of the slowest.
+    let met = std::sync::Barrier::new(p);
+    let finished: Vec<(R, Communicator)> = std::thread::scope(|scope| {
         let ranks: Vec<_> = ThreadExchange::group(p, Duration::from_secs(20))
             .into_iter()
             .enumerate()
             .map(|(rank, mut exchange)| {
-                let (program, done) = (&program, &done);
+                let (program, met) = (&program, &met);
                 scope.spawn(move || {
                     let mut config = Config::new(rank, p, Token::from_secret("test"));
                     (config.links, config.linger) = (links, Duration::from_millis(100));
-                    let endpoint = Endpoint::meet(config, &mut exchange).unwrap();
-                    let result = program(&mut Communicator::new(Box::new(endpoint)));
-                    done.wait();
-                    result
+                    let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
+                    met.wait();
+                    (program(&mut comm), comm)
                 })
             })
             .collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
+    });
+    finished.into_iter().map(|(result, _)| result).collect()
 }
 
 fn bytes(values: &[i64]) -> Vec<u8> {

@@ -6,7 +6,9 @@
 //!
 //! Allocates nothing per run after the first run of the longest schedule.
 
+mod lane;
 mod memory;
+mod preamble;
 mod run;
 mod schedule;
 
@@ -114,6 +116,7 @@ impl Executor {
             passed: &mut self.passed,
             cursors: &mut self.cursors,
             traffic: Traffic::default(),
+            relay_unit_bytes: RELAY_UNIT_BYTES,
         };
         let mut idle = Idle::default();
         loop {
@@ -123,6 +126,7 @@ impl Executor {
             }
             if moved {
                 idle = Idle::default();
+                run.relay_unit_bytes = RELAY_UNIT_BYTES.min(2 * run.relay_unit_bytes);
                 continue;
             }
             if run.fabric.has_failed() {
@@ -174,6 +178,10 @@ impl Idle {
                 run.fabric.yield_now();
                 return Ok(false);
             }
+        }
+        if idle >= PARK {
+            // A plan may need less than a unit to go round before more can come: after a sleep in vain any byte goes.
+            run.relay_unit_bytes = 1;
         }
         run.fabric.prepare_park();
         let moved = run.progress();

@@ -1,0 +1,182 @@
+//! A lane: the steps that share one direction of one link, during one visit.
+
+use super::memory::{self, Memory};
+use super::preamble::{PREAMBLE_BYTES, Preamble};
+use super::schedule::Schedule;
+use super::{Cursor, SEGMENT_BYTES, Traffic};
+use crate::link::{Link, LinkError};
+use crate::reduction::Combine;
+use ripieno_plan::{Operation, Span};
+
+/// What a visit to a lane moved.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    Nothing,
+    Something,
+}
+
+/// Why a lane stopped for good.
+pub(super) enum LaneError {
+    Link(LinkError),
+    /// The peer's preamble is another one than expected.
+    Other(Preamble),
+}
+
+impl From<LinkError> for LaneError {
+    fn from(error: LinkError) -> LaneError {
+        LaneError::Link(error)
+    }
+}
+
+/// One lane during one visit.
+pub(super) struct Lane<'a, 'b> {
+    pub link: &'a mut dyn Link,
+    pub schedule: &'a Schedule,
+    pub steps: &'a [usize],
+    pub cursor: &'a mut Cursor,
+    pub passed: &'a mut [usize],
+    pub buffers: &'a mut [Memory<'b>],
+    pub preamble: Preamble,
+    pub combine: Combine,
+    pub traffic: &'a mut Traffic,
+    pub relay_unit_bytes: usize,
+}
+
+impl Lane<'_, '_> {
+    /// Sends until the link is full, a byte is not there yet, or a segment has gone.
+    pub fn send(&mut self) -> Result<Moved, LaneError> {
+        let mut moved = Moved::Nothing;
+        let mut sent_bytes = 0;
+        while let Some(&index) = self.steps.get(self.cursor.next) {
+            let Operation::Send { span, .. } = self.schedule.steps[index].operation else {
+                unreachable!("an outgoing lane holds sends")
+            };
+            let done = self.passed[index];
+            let ready = self.sendable(done, limit(self.schedule, self.passed, index), span.length_bytes);
+            let head = &self.preamble.0[self.cursor.preamble_bytes..];
+            if head.is_empty() && ready == done && done < span.length_bytes {
+                self.cursor.on_stream = false;
+                break;
+            }
+            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, done, ready)];
+            let offered = head.len() + body.len();
+            let taken = if offered == 0 { 0 } else { self.link.send(&[head, body])? };
+            let of_head = taken.min(head.len());
+            self.cursor.preamble_bytes += of_head;
+            self.passed[index] += taken - of_head;
+            sent_bytes += taken - of_head;
+            if taken > 0 {
+                moved = Moved::Something;
+            }
+            if taken < offered {
+                self.cursor.on_stream = true;
+                break;
+            }
+            if self.passed[index] == span.length_bytes {
+                self.cursor.next += 1;
+                moved = Moved::Something;
+            }
+            if sent_bytes >= SEGMENT_BYTES {
+                break;
+            }
+        }
+        self.traffic.sent_bytes += sent_bytes as u64;
+        Ok(moved)
+    }
+
+    /// How far a send that stands at `done` goes when `limit` bytes are there: to the end, or in whole relay units.
+    fn sendable(&self, done: usize, limit: usize, length_bytes: usize) -> usize {
+        let goes_on = limit == length_bytes || limit - done >= self.relay_unit_bytes;
+        if goes_on { limit.min(done + SEGMENT_BYTES) } else { done }
+    }
+
+    /// Receives or reduces until nothing is there, an earlier step is in the way, or a segment has come.
+    pub fn take(&mut self) -> Result<Moved, LaneError> {
+        if self.cursor.preamble_bytes == 0 && !self.take_preamble()? {
+            self.cursor.on_stream = true;
+            return Ok(Moved::Nothing);
+        }
+        let mut moved = Moved::Nothing;
+        let mut taken_bytes = 0;
+        while let Some(&index) = self.steps.get(self.cursor.next) {
+            let length_bytes = self.schedule.steps[index].length_bytes;
+            let done = self.passed[index];
+            let limit = limit(self.schedule, self.passed, index).min(done + SEGMENT_BYTES);
+            if limit == done && done < length_bytes {
+                self.cursor.on_stream = false;
+                break;
+            }
+            let taken = match self.schedule.steps[index].operation {
+                Operation::Receive { span, .. } => self.receive(span, done, limit)?,
+                Operation::Reduce { span, .. } => self.reduce(span, done, limit)?,
+                Operation::Send { .. } | Operation::Copy { .. } => unreachable!("an incoming lane only takes"),
+            };
+            self.passed[index] += taken;
+            taken_bytes += taken;
+            if taken > 0 {
+                moved = Moved::Something;
+            }
+            if self.passed[index] == length_bytes {
+                self.cursor.next += 1;
+                moved = Moved::Something;
+            } else if done + taken < limit {
+                self.cursor.on_stream = true;
+                break;
+            }
+            if taken_bytes >= SEGMENT_BYTES {
+                break;
+            }
+        }
+        self.traffic.received_bytes += taken_bytes as u64;
+        Ok(moved)
+    }
+
+    /// Takes the peer's preamble, if it is there, and compares it with this rank's.
+    fn take_preamble(&mut self) -> Result<bool, LaneError> {
+        let there = self.link.peek(PREAMBLE_BYTES)?;
+        let Some(theirs) = there.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
+        if theirs != self.preamble {
+            return Err(LaneError::Other(theirs));
+        }
+        self.link.consume(PREAMBLE_BYTES);
+        self.cursor.preamble_bytes = PREAMBLE_BYTES;
+        Ok(true)
+    }
+
+    fn receive(&mut self, span: Span, done: usize, limit: usize) -> Result<usize, LaneError> {
+        if limit == done {
+            return Ok(0);
+        }
+        let into = &mut self.buffers[span.buffer.0 as usize].bytes_mut()[memory::range(span, done, limit)];
+        Ok(self.link.receive(into)?)
+    }
+
+    fn reduce(&mut self, span: Span, done: usize, limit: usize) -> Result<usize, LaneError> {
+        let mut taken = 0;
+        while done + taken < limit {
+            let there = self.link.peek(span.element_bytes)?;
+            let whole = there.len().min(limit - done - taken) / span.element_bytes * span.element_bytes;
+            if whole == 0 {
+                break;
+            }
+            let place = memory::range(span, done + taken, done + taken + whole);
+            (self.combine)(&mut self.buffers[span.buffer.0 as usize].bytes_mut()[place], &there[..whole]);
+            self.link.consume(whole);
+            taken += whole;
+        }
+        Ok(taken)
+    }
+}
+
+/// How far step `index` may go now: in front of every byte that an earlier step has still to pass.
+pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
+    let step = &schedule.steps[index];
+    let mut limit = step.length_bytes;
+    for dependency in &schedule.dependencies[step.dependencies.clone()] {
+        let reached = passed[dependency.on] as isize + dependency.shift;
+        if reached < dependency.high as isize {
+            limit = limit.min(reached.max(dependency.low as isize) as usize);
+        }
+    }
+    limit
+}

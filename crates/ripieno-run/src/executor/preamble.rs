@@ -1,0 +1,27 @@
+//! The preamble: what travels ahead of the data of one collective on one link, and is compared before a byte is used.
+
+use crate::call::{HEADER_BYTES, Header};
+
+/// Bytes of a [`Preamble`].
+pub(super) const PREAMBLE_BYTES: usize = HEADER_BYTES + size_of::<u64>();
+
+/// What travels ahead of the data of one collective on one link: the header, and how many bytes of data follow.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Preamble(pub [u8; PREAMBLE_BYTES]);
+
+impl Preamble {
+    pub fn new(header: Header, payload_bytes: usize) -> Preamble {
+        let mut bytes = [0; PREAMBLE_BYTES];
+        bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+        bytes[HEADER_BYTES..].copy_from_slice(&(payload_bytes as u64).to_le_bytes());
+        Preamble(bytes)
+    }
+
+    pub fn header(&self) -> Option<Header> {
+        Header::decode(self.0.first_chunk().expect("a preamble begins with a header"))
+    }
+
+    pub fn payload_bytes(&self) -> u64 {
+        u64::from_le_bytes(*self.0.last_chunk().expect("a preamble ends with a length"))
+    }
+}
