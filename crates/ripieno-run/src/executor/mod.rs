@@ -54,6 +54,8 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// Payload bytes that reached this rank.
     pub received_bytes: u64,
+    /// When this rank first looked at the clock because it had nothing to do.
+    pub waiting_since: Option<Duration>,
 }
 
 /// Asked by a rank each time it has slept: whether the user does not want to wait any longer.
@@ -168,6 +170,7 @@ impl Idle {
             return Ok(false);
         }
         let now = run.fabric.now();
+        run.traffic.waiting_since.get_or_insert(now);
         let idle = now - *self.since.get_or_insert(now);
         if run.waits_on_memory()? {
             let spin = if run.fabric.has_core_per_rank() { SPIN } else { Duration::ZERO };
