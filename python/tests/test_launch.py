@@ -410,3 +410,22 @@ def test_functions_and_classes_of_the_main_script_travel(tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
 
     assert done.stdout == "[2, 2]\n"
+
+
+def waits_until_a_signal(comm):
+    if comm.rank == 0:
+
+        def handler(signum, frame):
+            raise ValueError("raised by the handler of a signal")
+
+        signal.signal(signal.SIGUSR1, handler)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        comm.recv(1)
+    else:
+        # Nobody sets it: rank 0 waits until the signal comes, this rank until the job ends.
+        threading.Event().wait(20)
+
+
+def test_what_a_signals_handler_raises_in_a_collective_is_what_the_caller_gets(world):
+    with pytest.raises(ValueError, match="raised by the handler of a signal"):
+        world(2).run(waits_until_a_signal)

@@ -231,3 +231,23 @@ def test_an_incomplete_environment_is_named(variables, sentence):
     with pytest.raises(rp.RendezvousError) as caught:
         environment.from_environment(variables, threads=None)
     assert sentence in str(caught.value)
+
+
+def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+    alone = clean_environment(
+        RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RIPIENO_TOKEN="secret"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", "import ripieno; ripieno.init()"], env=alone, stderr=subprocess.PIPE, text=True
+    ) as rank:
+        deadline = time.monotonic() + 20
+        # Once its port answers it waits for the other rank.
+        while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        rank.send_signal(signal.SIGINT)
+        _, told = rank.communicate(timeout=PROMPT_S + SLACK_S)
+    assert "KeyboardInterrupt" in told
+    assert rank.returncode == -signal.SIGINT

@@ -2,14 +2,16 @@
 
 use crate::arrays::Bytes;
 use crate::errors;
+use crate::interruption::Interruption;
+use crate::supplier::Supplier;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::net::{Config, Endpoint, Links, NetError, Ports, Token, exchange};
+use ripieno::net::{Config, Links, Ports, Token};
 use ripieno::{Algorithm, Collective, Error, Op};
 use std::path::PathBuf;
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
 
 type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
@@ -17,6 +19,7 @@ type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Communicator {
     inner: Mutex<Option<ripieno::Communicator>>,
+    interruption: Interruption,
     #[pyo3(get)]
     rank: usize,
     #[pyo3(get)]
@@ -53,11 +56,12 @@ impl Communicator {
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
         let supplier = Supplier::parse(exchange, tcp_store, directory)?;
-        let endpoint = py.detach(|| supplier.meet(config)).map_err(errors::from_meeting)?;
+        let endpoint = supplier.meet(py, config)?;
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let mut inner = ripieno::Communicator::new(Box::new(endpoint));
-        inner.set_interrupt(|| Python::attach(|py| py.check_signals().is_err()));
-        Ok(Communicator { inner: Mutex::new(Some(inner)), rank, world_size, hosts })
+        let interruption = Interruption::default();
+        inner.set_interrupt(interruption.clone().check());
+        Ok(Communicator { inner: Mutex::new(Some(inner)), interruption, rank, world_size, hosts })
     }
 
     /// Every rank's array becomes the root's.
@@ -207,60 +211,13 @@ impl Communicator {
         py: Python<'_>,
         collective: impl FnOnce(&mut ripieno::Communicator) -> Result<(), Error> + Send,
     ) -> PyResult<()> {
-        py.detach(|| self.lock().as_mut().map(collective)).ok_or_else(errors::closed)?.map_err(errors::from_collective)
+        let done = py.detach(|| self.lock().as_mut().map(collective)).ok_or_else(errors::closed)?;
+        done.map_err(|error| self.interruption.take().unwrap_or_else(|| errors::from_collective(error)))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ripieno::Communicator>> {
+    fn lock(&self) -> MutexGuard<'_, Option<ripieno::Communicator>> {
         self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
-}
-
-/// Where the ranks' strings are exchanged.
-enum Supplier {
-    Callable(Py<PyAny>),
-    TcpStore(String, u16),
-    Directory(PathBuf),
-}
-
-impl Supplier {
-    fn parse(
-        exchange: Option<Py<PyAny>>,
-        tcp_store: Option<(String, u16)>,
-        directory: Option<PathBuf>,
-    ) -> PyResult<Supplier> {
-        match (exchange, tcp_store, directory) {
-            (Some(callable), None, None) => Ok(Supplier::Callable(callable)),
-            (None, Some((host, port)), None) => Ok(Supplier::TcpStore(host, port)),
-            (None, None, Some(directory)) => Ok(Supplier::Directory(directory)),
-            _ => Err(errors::input("expected one of exchange, tcp_store and directory".to_string())),
-        }
-    }
-
-    fn meet(self, config: Config) -> Result<Endpoint, NetError> {
-        match self {
-            Supplier::Callable(callable) => {
-                let rank = config.rank;
-                Endpoint::meet(config, &mut |mine: &str| call_exchange(rank, &callable, mine))
-            }
-            Supplier::TcpStore(host, port) => {
-                let mut store = exchange::TcpStore::new(&config, &host, port);
-                Endpoint::meet(config, &mut store)
-            }
-            Supplier::Directory(directory) => {
-                let mut store = exchange::DirectoryExchange::new(&config, directory);
-                Endpoint::meet(config, &mut store)
-            }
-        }
-    }
-}
-
-fn call_exchange(rank: usize, callable: &Py<PyAny>, mine: &str) -> Result<Vec<String>, NetError> {
-    let start = Instant::now();
-    Python::attach(|py| callable.bind(py).call1((mine,))?.extract()).map_err(|error: PyErr| NetError::Exchange {
-        rank,
-        cause: error.to_string(),
-        elapsed_ms: start.elapsed().as_millis() as u64,
-    })
 }
 
 /// The names of the algorithms of a collective, in the order of their numbers.

@@ -3,8 +3,10 @@
 mod arrays;
 mod communicator;
 mod errors;
+mod interruption;
 mod kernels;
 mod memory;
+mod supplier;
 
 use pyo3::prelude::*;
 

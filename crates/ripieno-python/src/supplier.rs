@@ -1,0 +1,84 @@
+//! How ranks meet when Python asks for it: over a callable, a TCP store or a shared directory.
+
+use crate::errors;
+use pyo3::prelude::*;
+use ripieno::net::{Config, Endpoint, NetError, exchange};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// While ranks meet, signals are looked for so often.
+const SIGNAL_CHECK: Duration = Duration::from_millis(100);
+
+/// Where the ranks' strings are exchanged.
+pub enum Supplier {
+    /// A function from this rank's string to all ranks' strings.
+    Callable(Py<PyAny>),
+    /// Host and port of rank 0's store.
+    TcpStore(String, u16),
+    /// A directory that all ranks see.
+    Directory(PathBuf),
+}
+
+impl Supplier {
+    /// The one that was given.
+    pub fn parse(
+        exchange: Option<Py<PyAny>>,
+        tcp_store: Option<(String, u16)>,
+        directory: Option<PathBuf>,
+    ) -> PyResult<Supplier> {
+        match (exchange, tcp_store, directory) {
+            (Some(callable), None, None) => Ok(Supplier::Callable(callable)),
+            (None, Some((host, port)), None) => Ok(Supplier::TcpStore(host, port)),
+            (None, None, Some(directory)) => Ok(Supplier::Directory(directory)),
+            _ => Err(errors::input("expected one of exchange, tcp_store and directory".to_string())),
+        }
+    }
+
+    /// Meets on a thread of its own, so that this one can look for signals meanwhile.
+    pub fn meet(self, py: Python<'_>, config: Config) -> PyResult<Endpoint> {
+        let (give, mut take) = mpsc::channel();
+        std::thread::spawn(move || {
+            // If nobody waits any more, the endpoint is dropped, and so leaves the job.
+            let _ = give.send(self.meet_now(config));
+        });
+        loop {
+            let met;
+            (take, met) = py.detach(move || {
+                let met = take.recv_timeout(SIGNAL_CHECK);
+                (take, met)
+            });
+            match met {
+                Ok(met) => return met.map_err(errors::from_meeting),
+                Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+                Err(RecvTimeoutError::Disconnected) => panic!("a meeting ends with an endpoint or an error"),
+            }
+        }
+    }
+
+    fn meet_now(self, config: Config) -> Result<Endpoint, NetError> {
+        match self {
+            Supplier::Callable(callable) => {
+                let rank = config.rank;
+                Endpoint::meet(config, &mut |mine: &str| call_exchange(rank, &callable, mine))
+            }
+            Supplier::TcpStore(host, port) => {
+                let mut store = exchange::TcpStore::new(&config, &host, port);
+                Endpoint::meet(config, &mut store)
+            }
+            Supplier::Directory(directory) => {
+                let mut store = exchange::DirectoryExchange::new(&config, directory);
+                Endpoint::meet(config, &mut store)
+            }
+        }
+    }
+}
+
+fn call_exchange(rank: usize, callable: &Py<PyAny>, mine: &str) -> Result<Vec<String>, NetError> {
+    let start = Instant::now();
+    Python::attach(|py| callable.bind(py).call1((mine,))?.extract()).map_err(|error: PyErr| NetError::Exchange {
+        rank,
+        cause: error.to_string(),
+        elapsed_ms: start.elapsed().as_millis() as u64,
+    })
+}
