@@ -8,6 +8,8 @@ use crate::request::Collective;
 
 /// Up to here the number of rounds decides, beyond the number of bytes.
 const SMALL_BYTES: usize = 16 << 10;
+/// Two ranks exchange as many bytes by either algorithm, so one round wins until the halved reduction counts.
+const PAIR_BYTES: usize = 256 << 10;
 /// Up to this world size a link between every two ranks is cheap, and direct sending has the fewest hops.
 const FULL_MESH_SIZE: usize = 8;
 /// A chain is worth its fill time once every rank has a few segments' worth of bytes to forward.
@@ -19,7 +21,7 @@ const CHAIN_BYTES_PER_RANK: usize = 32 << 10;
 /// |---|---|---|
 /// | broadcast | binomial | chain from 32 KiB per rank, scatter-allgather below |
 /// | reduce | binomial | chain from 32 KiB per rank, binomial below |
-/// | allreduce | bidirectional-exchange | regroup-allgather for p ≤ 8, else ring |
+/// | allreduce | bidirectional-exchange | for p = 2 the same up to 256 KiB; regroup-allgather for p ≤ 8, else ring |
 /// | allgather, reduce-scatter | direct | direct for p ≤ 8, else ring |
 /// | gather, scatter | binomial | direct |
 pub fn choose(collective: Collective, p: usize, bytes: usize) -> &'static Algorithm {
@@ -32,7 +34,7 @@ pub fn choose(collective: Collective, p: usize, bytes: usize) -> &'static Algori
         Collective::Broadcast => "scatter-allgather",
         Collective::Reduce if small || !long_chain => "binomial",
         Collective::Reduce => "chain",
-        Collective::Allreduce if small => "bidirectional-exchange",
+        Collective::Allreduce if small || (p == 2 && bytes <= PAIR_BYTES) => "bidirectional-exchange",
         Collective::Allreduce if full_mesh => "regroup-allgather",
         Collective::Allreduce => "ring",
         Collective::Allgather | Collective::ReduceScatter if small || full_mesh => "direct",
