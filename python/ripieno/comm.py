@@ -354,7 +354,7 @@ class Communicator:
         """Send `value` to rank `to`, which calls `recv`.
 
         What does not fit into the link waits for the receiver: ranks that exchange large values take turns, the lower
-        one sending first, or call `alltoall`.
+        one sending first, or call `alltoall`. Ranks that wait for each other in a circle are told after some seconds.
         For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
         """
         to = self._rank("to", to)

@@ -356,6 +356,21 @@ def test_a_mismatch_is_raised_on_every_rank_and_says_who_called_what(how, tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
 
 
+def both_send(comm, told):
+    try:
+        comm.send(np.zeros(4_000_000), 1 - comm.rank)
+    except rp.CollectiveMismatch as mismatch:
+        (told / str(comm.rank)).write_text(str(mismatch))
+        raise
+
+
+def test_two_ranks_that_send_large_values_to_each_other_are_told_instead_of_waiting(tmp_path):
+    with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch, match="wait for each other in messages"):
+        job.run(both_send, tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
+
+
 def counted(comm):
     before = comm.statistics()
     comm.allreduce(np.ones(100_000))

@@ -76,8 +76,8 @@ pub(super) mod tests {
         Header { sequence, call: call(Collective::Barrier, 0) }
     }
 
-    pub fn message(sequence: u64) -> Header {
-        Header { sequence, call: call(Collective::PointToPoint, 0) }
+    pub fn message_to(root: u32, sequence: u64) -> Header {
+        Header { sequence, call: Call { root, ..call(Collective::PointToPoint, 0) } }
     }
 
     pub fn allreduce(sequence: u64) -> Header {

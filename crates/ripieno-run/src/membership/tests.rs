@@ -1,6 +1,6 @@
 //! The promises of the protocol, on a world of machines whose messages and clock the test holds.
 
-use super::inquiry::tests::{allreduce, barrier, message};
+use super::inquiry::tests::{allreduce, barrier, message_to};
 use super::*;
 use std::collections::VecDeque;
 
@@ -282,14 +282,58 @@ fn leaving_is_no_failure_until_somebody_waits_for_more() {
 fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
     let mut world = World::met(3);
     world.enter(1, barrier(4));
-    world.request(2, Request::Stalled { header: message(4), peers: vec![1] });
+    world.request(2, Request::Stalled { header: message_to(2, 4), peers: vec![1] });
     world.pass(Duration::from_secs(2));
     assert!(world.failures.iter().all(Option::is_none));
 
     world.request(1, Request::Leave);
     world.frozen.push(1);
-    world.request(2, Request::Stalled { header: message(4), peers: vec![1] });
+    world.request(2, Request::Stalled { header: message_to(2, 4), peers: vec![1] });
     world.assert_all_blame(1, "left the job while rank 2 waited in a message to or from it");
+}
+
+fn assert_all_wait_in_a_circle(world: &World, text: &str) {
+    for failure in &world.failures {
+        let Some(Failure::Mismatch { description }) = failure else { panic!("{failure:?}") };
+        assert!(description.contains(text), "{description}");
+    }
+}
+
+#[test]
+fn two_ranks_that_send_to_each_other_are_told() {
+    let mut world = World::met(3);
+    world.request(1, Request::Stalled { header: message_to(2, 0), peers: vec![2] });
+    world.pass(Duration::from_secs(1));
+    world.request(2, Request::Stalled { header: message_to(1, 0), peers: vec![1] });
+    assert!(world.failures.iter().all(Option::is_none), "the first may have gone on meanwhile");
+    world.pass(Duration::from_secs(1));
+    world.request(1, Request::Stalled { header: message_to(2, 0), peers: vec![2] });
+    let text = "ranks wait for each other in messages: rank 1 called point-to-point(float32 × 0, to 2, direct)";
+    assert_all_wait_in_a_circle(&world, text);
+}
+
+#[test]
+fn three_ranks_that_each_wait_for_the_next_are_told() {
+    let mut world = World::met(3);
+    for _ in 0..2 {
+        for rank in 0..3 {
+            let next = (rank + 1) % 3;
+            world.request(rank, Request::Stalled { header: message_to(rank as u32, 7), peers: vec![next] });
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    assert_all_wait_in_a_circle(&world, "called point-to-point(float32 × 0, to 1, direct) as its message 7");
+}
+
+#[test]
+fn the_two_ends_of_one_slow_message_wait_for_each_other_in_peace() {
+    let mut world = World::met(3);
+    for _ in 0..4 {
+        world.request(1, Request::Stalled { header: message_to(2, 0), peers: vec![2] });
+        world.request(2, Request::Stalled { header: message_to(2, 0), peers: vec![1] });
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.failures.iter().all(Option::is_none));
 }
 
 #[test]

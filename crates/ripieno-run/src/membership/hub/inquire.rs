@@ -23,7 +23,7 @@ impl Hub {
         history: &History,
     ) -> Vec<Output> {
         if !header.call.concerns_all() {
-            return self.stalled_in_message(from, peers);
+            return self.stalled_in_message(now, from, header, peers);
         }
         let sequence = header.sequence;
         let world_size = self.members.len();
@@ -44,15 +44,6 @@ impl Hub {
         }
         outputs.extend(self.settle(sequence));
         outputs
-    }
-
-    /// What a rank does that owes another a message is its own affair, unless it has left.
-    fn stalled_in_message(&mut self, from: usize, peers: &[usize]) -> Vec<Output> {
-        let has_left =
-            |peer: &&usize| self.members.get(**peer).is_some_and(|member| matches!(member.standing, Standing::Left(_)));
-        let Some(&peer) = peers.iter().find(has_left) else { return vec![] };
-        let cause = format!("left the job while rank {from} waited in a message to or from it");
-        self.fail(rank_failed(peer, &self.hosts, cause))
     }
 
     fn ask(&mut self, now: Duration, sequence: u64, peer: usize) -> Option<Output> {

@@ -1,6 +1,7 @@
 //! The machine of rank 0: it hears everybody, and the first failure it hears of is the job's.
 
 mod inquire;
+mod messages;
 
 use super::inquiry::Inquiry;
 use super::message::WireHeader;
@@ -45,6 +46,8 @@ pub struct Hub {
     pulse: Pulse,
     suspects: BTreeMap<usize, (Duration, Failure)>,
     inquiries: BTreeMap<u64, Inquiry>,
+    /// Ranks that said they wait in a message, and in which.
+    waits: BTreeMap<usize, messages::Wait>,
     failure: Option<Failure>,
 }
 
@@ -64,6 +67,7 @@ impl Hub {
             pulse: Pulse::new(now, timing),
             suspects: BTreeMap::new(),
             inquiries: BTreeMap::new(),
+            waits: BTreeMap::new(),
             failure: None,
         }
     }
