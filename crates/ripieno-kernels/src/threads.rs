@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 /// The threads, and the SIMD level, that a kernel may use.
 ///
-/// Make it once per fit. The caller's own thread is one of them.
+/// A description, cheap to make: a kernel starts its threads and ends them. The caller's own thread is one of them.
 #[derive(Debug)]
 pub struct Threads {
     count: usize,

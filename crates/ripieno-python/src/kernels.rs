@@ -8,7 +8,6 @@ use numpy::{
 use pyo3::prelude::*;
 use ripieno_kernels::{Centroid, Matrix, Pass, Point, Threads};
 use std::num::NonZeroUsize;
-use std::sync::Mutex;
 
 /// Adds the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -49,21 +48,9 @@ fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) -> PyResult
     Ok(Matrix::new(values, rows, columns))
 }
 
-/// The kernels' threads, kept between calls: making them costs more than a small pass.
-static RESTING: Mutex<Vec<Threads>> = Mutex::new(Vec::new());
-
 /// Calls `work` with `count` threads, the interpreter released.
 fn with_threads<R: Send>(py: Python<'_>, count: NonZeroUsize, work: impl FnOnce(&Threads) -> R + Send) -> R {
-    py.detach(|| {
-        let resting = || RESTING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut kept = resting();
-        let found = kept.iter().position(|threads| threads.count() == count.get()).map(|at| kept.swap_remove(at));
-        drop(kept);
-        let threads = found.unwrap_or_else(|| Threads::new(count.get()));
-        let result = work(&threads);
-        resting().push(threads);
-        result
-    })
+    py.detach(|| work(&Threads::new(count.get())))
 }
 
 /// The SIMD level that the kernels use on this machine.
