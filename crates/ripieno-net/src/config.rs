@@ -92,6 +92,8 @@ pub struct Config {
     pub token: Token,
     /// The host name or address to listen on; all up interfaces when `None`.
     pub host: Option<String>,
+    /// The rack that this rank's host stands in; all ranks name theirs or none does.
+    pub rack: Option<String>,
     /// The ports to listen on.
     pub ports: Ports,
     /// Which links carry data between ranks of one host.
@@ -112,6 +114,7 @@ impl Config {
             world_size,
             token,
             host: None,
+            rack: None,
             ports: Ports::default(),
             links: Links::Auto,
             rendezvous_timeout: Duration::from_secs(60),

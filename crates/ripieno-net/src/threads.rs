@@ -4,7 +4,7 @@ use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{History, describe};
-use ripieno_run::{Call, Fabric, Failure, Header, Link, LinkError, Want};
+use ripieno_run::{Call, Fabric, Failure, Header, Link, LinkError, Topology, Want};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +22,7 @@ pub struct ThreadFabric {
 /// What the threads share.
 struct World {
     started: Instant,
+    topology: Arc<Topology>,
     bells: Vec<Bell>,
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
@@ -38,6 +39,7 @@ impl ThreadFabric {
         let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;
         let world = Arc::new(World {
             started: Instant::now(),
+            topology: Arc::new(Topology::new(vec![0; world_size], vec![0; world_size])),
             bells: doorbells.iter().map(Doorbell::bell).collect(),
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -134,6 +136,11 @@ impl Fabric for ThreadFabric {
 
     fn world_size(&self) -> usize {
         self.links.len()
+    }
+
+    /// The ranks are threads of one process, so of one node.
+    fn topology(&self) -> Arc<Topology> {
+        self.world.topology.clone()
     }
 
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {

@@ -4,6 +4,7 @@
 //! same choice, because it depends on nothing but the arguments.
 
 use crate::catalogue::Algorithm;
+use crate::group::Group;
 use crate::request::Collective;
 
 /// Up to here the number of rounds decides, beyond the number of bytes.
@@ -15,7 +16,7 @@ const FULL_MESH_SIZE: usize = 8;
 /// A chain is worth its fill time once every rank has a few segments' worth of bytes to forward.
 const CHAIN_BYTES_PER_RANK: usize = 32 << 10;
 
-/// The default algorithm of `collective` for `p` ranks and a vector (all chunks together) of `bytes`.
+/// The default algorithm of `collective` for `group` and a vector (all chunks together) of `bytes`.
 ///
 /// | collective | up to 16 KiB | beyond |
 /// |---|---|---|
@@ -24,7 +25,8 @@ const CHAIN_BYTES_PER_RANK: usize = 32 << 10;
 /// | allreduce | bidirectional-exchange | for p = 2 the same up to 256 KiB; regroup-allgather for p ≤ 8, else ring |
 /// | allgather, reduce-scatter | direct | direct for p ≤ 8, else ring |
 /// | gather, scatter | binomial | direct |
-pub fn choose(collective: Collective, p: usize, bytes: usize) -> &'static Algorithm {
+pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
+    let p = group.size();
     let small = bytes <= SMALL_BYTES;
     let full_mesh = p <= FULL_MESH_SIZE;
     let long_chain = bytes >= p * CHAIN_BYTES_PER_RANK;

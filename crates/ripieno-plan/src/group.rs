@@ -1,17 +1,43 @@
 //! Groups: who takes part in a collective, seen from one rank.
 
+use crate::order::Order;
+use crate::topology::Topology;
+use alloc::sync::Arc;
+
 /// One rank's view of the ranks that run a collective together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     rank: usize,
     size: usize,
+    topology: Arc<Topology>,
+    order: Order,
 }
 
 impl Group {
-    /// The group of `size` ranks as `rank` sees it.
+    /// The group of `size` ranks as `rank` sees it; every rank is a node of its own.
     pub fn new(rank: usize, size: usize) -> Group {
-        assert!(rank < size, "a rank is a member of its group");
-        Group { rank, size }
+        Group::with_topology(rank, Arc::new(Topology::flat(size)))
+    }
+
+    /// The group of the ranks of `topology` as `rank` sees it.
+    pub fn with_topology(rank: usize, topology: Arc<Topology>) -> Group {
+        assert!(rank < topology.size(), "a rank is a member of its group");
+        Group { rank, size: topology.size(), topology, order: Order::default() }
+    }
+
+    /// The same group, whose chains and rings run in `order`.
+    pub fn in_order(&self, order: Order) -> Group {
+        Group { order, ..self.clone() }
+    }
+
+    /// Where the ranks stand.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// In which order chains and rings run.
+    pub fn order(&self) -> Order {
+        self.order
     }
 
     /// This rank.

@@ -17,12 +17,14 @@ mod fault;
 mod gate;
 mod group;
 mod network;
+mod order;
 mod plan;
 mod promise;
 mod request;
 mod run;
 mod span;
 pub mod table;
+mod topology;
 mod value;
 mod wiring;
 
@@ -30,10 +32,12 @@ pub use catalogue::Algorithm;
 pub use choice::choose;
 pub use fault::{Fault, What};
 pub use group::Group;
+pub use order::Order;
 pub use plan::{Op, Operation, Plan};
 pub use promise::{Part, Promise, promises};
 pub use request::{Collective, Request};
 pub use span::{Buffer, Span};
+pub use topology::Topology;
 
 /// The page on adding an algorithm: its code is compiled and run with the doc tests.
 #[cfg(doctest)]

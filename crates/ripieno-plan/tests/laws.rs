@@ -5,7 +5,7 @@ mod common;
 use common::{Layout, roots};
 use ripieno_plan::checker::{Report, check};
 use ripieno_plan::cost::{Model, cost_s};
-use ripieno_plan::{Algorithm, Collective, Op, promises};
+use ripieno_plan::{Algorithm, Collective, Group, Op, promises};
 
 const WORLD_SIZES: std::ops::RangeInclusive<usize> = 1..=64;
 
@@ -201,7 +201,7 @@ fn every_choice_is_an_algorithm_of_its_collective() {
     for collective in Collective::ALL {
         for p in WORLD_SIZES {
             for bytes in [0, 1, 1 << 14, (1 << 14) + 1, 1 << 20, 1 << 30] {
-                assert_eq!(ripieno_plan::choose(collective, p, bytes).collective(), collective);
+                assert_eq!(ripieno_plan::choose(collective, &Group::new(0, p), bytes).collective(), collective);
             }
         }
     }

@@ -5,6 +5,8 @@
 
 use crate::call::Header;
 use crate::link::{Link, LinkError};
+use ripieno_plan::Topology;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a job cannot go on. The same on every rank: the first failure of the job.
@@ -48,6 +50,9 @@ pub trait Fabric: Send {
 
     /// How many ranks.
     fn world_size(&self) -> usize;
+
+    /// Where the ranks stand. The same on every rank.
+    fn topology(&self) -> Arc<Topology>;
 
     /// The link to `peer`; `None` while it is being opened (the first request starts that).
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;

@@ -15,3 +15,4 @@ pub use call::{Call, Element, HEADER_BYTES, Header};
 pub use executor::{Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Want};
 pub use link::{Link, LinkError};
+pub use ripieno_plan::Topology;

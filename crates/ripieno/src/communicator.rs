@@ -54,7 +54,7 @@ struct Ask<'a> {
 impl Communicator {
     /// The communicator of the rank whose world is `fabric`.
     pub fn new(fabric: Box<dyn Fabric>) -> Communicator {
-        let group = Group::new(fabric.rank(), fabric.world_size());
+        let group = Group::with_topology(fabric.rank(), fabric.topology());
         Communicator {
             fabric,
             group,
@@ -283,8 +283,8 @@ impl Communicator {
     ) -> Result<(), Error> {
         let algorithm = self.algorithm(ask)?;
         let call = ask.call(algorithm);
-        let group = self.group;
-        let schedule = self.schedules.get(call, ask.counts, || Schedule::new(&plan(algorithm, &group)));
+        let group = &self.group;
+        let schedule = self.schedules.get(call, ask.counts, || Schedule::new(&plan(algorithm, group)));
         let header = Header { sequence: *self.sequence_of(ask), call };
         let start = (ask.element_count > CLOCKED_ELEMENT_COUNT).then(|| self.fabric.now());
         let traffic = self.executor.run(&mut *self.fabric, header, &schedule, memory)?;
@@ -308,7 +308,7 @@ impl Communicator {
 
     fn algorithm(&self, ask: &Ask<'_>) -> Result<&'static Algorithm, Error> {
         let Some(name) = ask.algorithm else {
-            return Ok(choose(ask.collective, self.world_size(), ask.element_count * ask.element.size_bytes()));
+            return Ok(choose(ask.collective, &self.group, ask.element_count * ask.element.size_bytes()));
         };
         Algorithm::by_name(ask.collective, name).ok_or_else(|| {
             let names: Vec<&str> = Algorithm::of(ask.collective).map(|algorithm| algorithm.name).collect();

@@ -3,8 +3,9 @@
 use super::{Endpoint, Slot};
 use crate::links::Watch;
 use ripieno_run::membership::Request;
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Want};
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Topology, Want};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a rank sleeps before it looks whether those it waits for still live.
@@ -19,6 +20,10 @@ impl Fabric for Endpoint {
 
     fn world_size(&self) -> usize {
         self.config.world_size
+    }
+
+    fn topology(&self) -> Arc<Topology> {
+        self.topology.clone()
     }
 
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {

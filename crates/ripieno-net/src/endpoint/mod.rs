@@ -6,6 +6,7 @@
 mod describe;
 mod fabric;
 mod open;
+mod places;
 
 pub use describe::{Description, LinkDescription, LinkKind};
 
@@ -21,8 +22,8 @@ use crate::monitor::{Monitor, Setup, Shared};
 use crate::reach::Reach;
 use crate::stream::Stream;
 use open::{Delivery, Opener};
-use ripieno_run::Failure;
 use ripieno_run::membership::{Membership, Request, Timing};
+use ripieno_run::{Failure, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -37,6 +38,7 @@ const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 pub struct Endpoint {
     config: Config,
     cards: Arc<Vec<Card>>,
+    topology: Arc<Topology>,
     shared: Arc<Shared>,
     doorbell: Doorbell,
     slots: Vec<Slot>,
@@ -81,6 +83,7 @@ impl Endpoint {
         let cards = Card::read_all(&config, &strings)?;
         check_addresses(&config, &cards)?;
         check_links(&config, &cards)?;
+        let topology = places::topology(&config, &cards)?;
 
         let nonce = cards[0].job_nonce();
         let reach = Reach::new(&config, own.clone(), nonce);
@@ -88,7 +91,7 @@ impl Endpoint {
             0 => None,
             _ => Some(call_hub(&reach, &cards[0], exchange, deadline)?),
         };
-        let mut endpoint = Endpoint::start(config, cards, doors, reach, hub)?;
+        let mut endpoint = Endpoint::start(config, cards, topology, doors, reach, hub)?;
         match endpoint.wait_for_all(exchange, deadline) {
             Ok(()) => Ok(endpoint),
             Err(error) => {
@@ -101,6 +104,7 @@ impl Endpoint {
     fn start(
         config: Config,
         cards: Vec<Card>,
+        topology: Topology,
         doors: Doors,
         reach: Reach,
         hub: Option<Stream>,
@@ -138,6 +142,7 @@ impl Endpoint {
             slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
             config,
             cards: Arc::new(cards),
+            topology: Arc::new(topology),
             shared,
             doorbell,
             opener,
@@ -182,6 +187,11 @@ impl Endpoint {
     /// The host name of a rank.
     pub fn host(&self, rank: usize) -> &str {
         &self.cards[rank].host
+    }
+
+    /// The rack of a rank, as it was told to it.
+    pub fn rack(&self, rank: usize) -> Option<&str> {
+        self.cards[rank].rack.as_deref()
     }
 
     /// A handle that reports and hears of failures from any thread.

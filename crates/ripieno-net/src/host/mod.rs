@@ -7,7 +7,7 @@ pub use addresses::{Addresses, Rejected};
 use serde::{Deserialize, Serialize};
 
 /// What tells hosts apart, and what must be equal for two processes to share memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostIdentity {
     /// The kernel's boot id: the same in every container of a machine.
     pub boot: String,

@@ -1,6 +1,6 @@
 //! Ranks as threads over links that carry a few bytes at a time.
 
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Want};
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Topology, Want};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -62,6 +62,9 @@ impl Fabric for World {
     }
     fn world_size(&self) -> usize {
         self.links.len()
+    }
+    fn topology(&self) -> Arc<Topology> {
+        Arc::new(Topology::flat(self.links.len()))
     }
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))

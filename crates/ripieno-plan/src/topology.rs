@@ -1,0 +1,127 @@
+//! Topologies: which ranks share a node, which nodes share a rack.
+//!
+//! Ranks of one node share its memory and its cable; nodes of one rack share the rack's uplink. Both are numbered by
+//! first appearance, so ranks that hear the same agree on the numbers.
+
+use alloc::vec::Vec;
+
+/// Where every rank of a group stands.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Topology {
+    size: usize,
+    /// Per rank; empty when every rank is a node of its own and all are in one rack.
+    places: Vec<Place>,
+    node_count: usize,
+    rack_count: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    node: usize,
+    rack: usize,
+}
+
+impl Topology {
+    /// Every rank is a node of its own, all in one rack.
+    pub fn flat(size: usize) -> Topology {
+        Topology { size, places: Vec::new(), node_count: size, rack_count: size.min(1) }
+    }
+
+    /// The topology of ranks of which the `i`-th is on node `nodes[i]` in rack `racks[i]`, whatever the numbers.
+    pub fn new(nodes: Vec<usize>, racks: Vec<usize>) -> Topology {
+        assert_eq!(nodes.len(), racks.len(), "every rank has a node and a rack");
+        let ((nodes, node_count), (racks, rack_count)) = (renumbered(&nodes), renumbered(&racks));
+        if node_count == nodes.len() && rack_count <= 1 {
+            return Topology::flat(node_count);
+        }
+        let places: Vec<Place> = nodes.into_iter().zip(racks).map(|(node, rack)| Place { node, rack }).collect();
+        Topology { size: places.len(), places, node_count, rack_count }
+    }
+
+    /// How many ranks.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The node of `rank`, 0 … [`node_count`](Topology::node_count) - 1.
+    pub fn node(&self, rank: usize) -> usize {
+        self.places.get(rank).map_or(rank, |place| place.node)
+    }
+
+    /// The rack of `rank`, 0 … [`rack_count`](Topology::rack_count) - 1.
+    pub fn rack(&self, rank: usize) -> usize {
+        self.places.get(rank).map_or(0, |place| place.rack)
+    }
+
+    /// The node of every rank.
+    pub fn nodes(&self) -> Vec<usize> {
+        (0..self.size).map(|rank| self.node(rank)).collect()
+    }
+
+    /// The rack of every rank.
+    pub fn racks(&self) -> Vec<usize> {
+        (0..self.size).map(|rank| self.rack(rank)).collect()
+    }
+
+    /// How many nodes.
+    pub fn node_count(&self) -> usize {
+        self.node_count
+    }
+
+    /// How many racks.
+    pub fn rack_count(&self) -> usize {
+        self.rack_count
+    }
+
+    /// The ranks of every node, ascending.
+    pub fn members(&self) -> Vec<Vec<usize>> {
+        let mut members = alloc::vec![Vec::new(); self.node_count];
+        (0..self.size).for_each(|rank| members[self.node(rank)].push(rank));
+        members
+    }
+
+    /// The topology of some of the ranks: the `i`-th stands where `ranks[i]` stood.
+    pub fn of(&self, ranks: &[usize]) -> Topology {
+        let place = |of: fn(&Topology, usize) -> usize| ranks.iter().map(|&rank| of(self, rank)).collect();
+        Topology::new(place(Topology::node), place(Topology::rack))
+    }
+}
+
+/// The same labels as numbers from 0 on by first appearance, and how many there are.
+fn renumbered(labels: &[usize]) -> (Vec<usize>, usize) {
+    let mut numbers = alloc::collections::BTreeMap::new();
+    let number = |label: &usize| {
+        let next = numbers.len();
+        *numbers.entry(*label).or_insert(next)
+    };
+    let renumbered = labels.iter().map(number).collect();
+    (renumbered, numbers.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn nodes_and_racks_are_numbered_by_first_appearance() {
+        let topology = Topology::new(vec![9, 4, 9, 7], vec![1, 0, 1, 0]);
+        assert_eq!((topology.nodes(), topology.racks()), (vec![0, 1, 0, 2], vec![0, 1, 0, 1]));
+        assert_eq!((topology.size(), topology.node_count(), topology.rack_count()), (4, 3, 2));
+        assert_eq!(topology.members(), [vec![0, 2], vec![1], vec![3]]);
+    }
+
+    #[test]
+    fn some_ranks_keep_their_places() {
+        let topology = Topology::new(vec![0, 1, 0, 2], vec![0, 1, 0, 1]);
+        assert_eq!(topology.of(&[3, 1]), Topology::flat(2));
+        assert_eq!(topology.of(&[2, 3, 0]), Topology::new(vec![0, 1, 0], vec![0, 1, 0]));
+    }
+
+    #[test]
+    fn one_rank_per_node_in_one_rack_is_flat() {
+        assert_eq!(Topology::new(vec![5, 3, 8], vec![2, 2, 2]), Topology::flat(3));
+        assert_ne!(Topology::new(vec![5, 3, 8], vec![2, 1, 2]), Topology::flat(3));
+        assert_eq!((Topology::flat(3).members(), Topology::flat(0).rack_count()), (vec![vec![0], vec![1], vec![2]], 0));
+    }
+}
