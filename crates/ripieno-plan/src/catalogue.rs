@@ -4,7 +4,8 @@
 //! which run it for every world size and root.
 
 use crate::algorithms::{
-    allgather, allreduce, alltoall, barrier, broadcast, gather, point_to_point, reduce, reduce_scatter, scatter,
+    allgather, allreduce, alltoall, barrier, broadcast, exscan, gather, neighbour_exchange, point_to_point, reduce,
+    reduce_scatter, rotate, scan, scatter,
 };
 use crate::request::{Collective, Request};
 use crate::{Group, Op, Plan, Span};
@@ -24,6 +25,10 @@ pub enum Planner {
     Alltoall(fn(&Group, &[Span], &[Span]) -> Plan),
     Barrier(fn(&Group, Span) -> Plan),
     PointToPoint(fn(&Group, usize, usize, Span) -> Plan),
+    Scan(fn(&Group, Span, Op) -> Plan),
+    Exscan(fn(&Group, Span, Op) -> Plan),
+    Rotate(fn(&Group, usize, Span, Span) -> Plan),
+    NeighbourExchange(fn(&Group, &[(usize, Span)], &[(usize, Span)]) -> Plan),
 }
 
 /// One algorithm.
@@ -70,6 +75,10 @@ impl Algorithm {
             Planner::Alltoall(_) => Collective::Alltoall,
             Planner::Barrier(_) => Collective::Barrier,
             Planner::PointToPoint(_) => Collective::PointToPoint,
+            Planner::Scan(_) => Collective::Scan,
+            Planner::Exscan(_) => Collective::Exscan,
+            Planner::Rotate(_) => Collective::Rotate,
+            Planner::NeighbourExchange(_) => Collective::NeighbourExchange,
         }
     }
 
@@ -94,6 +103,10 @@ impl Algorithm {
             }
             (Planner::Barrier(plan), Request::Barrier { token }) => plan(group, token),
             (Planner::PointToPoint(plan), Request::PointToPoint { from, to, vector }) => plan(group, from, to, vector),
+            (Planner::Scan(plan), Request::Scan { vector, op }) => plan(group, vector, op),
+            (Planner::Exscan(plan), Request::Exscan { vector, op }) => plan(group, vector, op),
+            (Planner::Rotate(plan), Request::Rotate { distance, out, into }) => plan(group, distance, out, into),
+            (Planner::NeighbourExchange(plan), Request::NeighbourExchange { out, into }) => plan(group, out, into),
             _ => panic!("{} is an algorithm for {}", self.name, self.collective().name()),
         }
     }
@@ -104,6 +117,7 @@ const TWISTER: &str = "Zhang and Qiu, \"Clustering social images with MapReduce 
                        communication\" (Twister), section 4";
 const MPICH: &str = "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005";
 const RING: &str = "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithms\", JPDC 2009";
+const BLELLOCH: &str = "Blelloch, \"Prefix sums and their applications\", CMU-CS-90-190, 1990";
 const BARRIER: &str = "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988";
 
 const fn entry(name: &'static str, index: u8, planner: Planner, cost: &'static str, source: &'static str) -> Algorithm {
@@ -141,5 +155,9 @@ pub static ALGORITHMS: &[Algorithm] = {
         entry("direct", 0, Alltoall(alltoall::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
         entry("dissemination", 0, Barrier(barrier::plan), "ceil(log2 p)·alpha", BARRIER),
         entry("direct", 0, PointToPoint(point_to_point::plan), "alpha + n·beta", HARP),
+        entry("chain", 0, Scan(scan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),
+        entry("chain", 0, Exscan(exscan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),
+        entry("direct", 0, Rotate(rotate::plan), "alpha + n·beta", HARP),
+        entry("direct", 0, NeighbourExchange(neighbour_exchange::plan), "d·alpha + n·beta, d neighbours", HARP),
     ]
 };

@@ -43,7 +43,10 @@ pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static A
         Collective::Allgather | Collective::ReduceScatter => "ring",
         Collective::Gather | Collective::Scatter if small => "binomial",
         Collective::Gather | Collective::Scatter => "direct",
-        Collective::Alltoall | Collective::PointToPoint => "direct",
+        Collective::Alltoall | Collective::PointToPoint | Collective::Rotate | Collective::NeighbourExchange => {
+            "direct"
+        }
+        Collective::Scan | Collective::Exscan => "chain",
         Collective::Barrier => "dissemination",
     };
     Algorithm::by_name(collective, name).expect("the rule names algorithms of the catalogue")

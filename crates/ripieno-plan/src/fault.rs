@@ -45,8 +45,8 @@ pub enum What {
         /// How many bytes it sends.
         sent_bytes: usize,
     },
-    /// A copy whose source and target share bytes.
-    OverlappingCopy,
+    /// A copy or a combination inside a rank whose source and target share bytes.
+    Overlapping,
     /// No rank can go on.
     Deadlock {
         /// The first unfinished operation of every rank that has one: rank, operation.
@@ -106,7 +106,7 @@ impl fmt::Display for What {
             What::SizeMismatch { from, send, sent_bytes } => {
                 write!(f, "operation {send} of rank {from} sends {sent_bytes} bytes")
             }
-            What::OverlappingCopy => write!(f, "source and target of the copy overlap"),
+            What::Overlapping => write!(f, "source and target overlap"),
             What::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
             What::MixedOperations { op } => write!(f, "{op:?} meets a value combined otherwise"),
             What::Missing { source } => write!(f, "the contribution of rank {source} is missing"),

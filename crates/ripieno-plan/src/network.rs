@@ -22,10 +22,10 @@ pub(crate) struct Network<'a> {
     model: &'a Model,
     gates: Vec<Vec<Gate>>,
     links: Vec<LinkState>,
-    /// Per rank: when its outgoing and incoming ports are free, and its copies that are not done.
+    /// Per rank: when its outgoing and incoming ports are free, and its local operations that are not done.
     out_free_at: Vec<f64>,
     in_free_at: Vec<f64>,
-    copies: Vec<Vec<usize>>,
+    locals: Vec<Vec<usize>>,
 }
 
 #[derive(Clone, Default)]
@@ -49,7 +49,7 @@ impl<'a> Network<'a> {
             links: vec![LinkState::default(); wiring.links.len()],
             out_free_at: vec![0.0; plans.len()],
             in_free_at: vec![0.0; plans.len()],
-            copies: wiring.copies.clone(),
+            locals: wiring.locals.clone(),
         };
         (0..plans.len()).for_each(|rank| network.refresh(rank));
         network
@@ -115,15 +115,17 @@ impl<'a> Network<'a> {
         ends.collect()
     }
 
-    /// Runs the copies of `rank` that can run, then looks up when its next messages can.
+    /// Runs the local operations of `rank` that can run, then looks up when its next messages can.
     fn refresh(&mut self, rank: usize) {
         let (steps, gates) = (&self.wiring.steps[rank], &mut self.gates[rank]);
-        self.copies[rank].retain(|&index| {
-            let Some(at) = readable_at(gates, &steps[index].reads).zip(writable_at(gates, &steps[index].writes)) else {
+        self.locals[rank].retain(|&index| {
+            let ready_at = readable_at(gates, &steps[index].reads).zip(writable_at(gates, &steps[index].writes));
+            let Some((source_at, target_at)) = ready_at else {
                 return true;
             };
-            steps[index].reads.pieces().for_each(|(piece, _)| gates[piece].read(at.0.max(at.1)));
-            steps[index].writes.pieces().for_each(|(piece, _)| gates[piece].written(at.0.max(at.1)));
+            let end_s = source_at.max(target_at) + self.model.local_s(&self.plans[rank].operations()[index]);
+            steps[index].reads.pieces().for_each(|(piece, _)| gates[piece].read(end_s));
+            steps[index].writes.pieces().for_each(|(piece, _)| gates[piece].written(end_s));
             false
         });
         for &link in &self.wiring.outgoing[rank] {

@@ -82,6 +82,15 @@ pub enum Operation {
         /// What is written; as long as `from`.
         to: Span,
     },
+    /// Bytes inside this rank are combined into others: `to` becomes `to op from`.
+    Combine {
+        /// What is read.
+        from: Span,
+        /// What is read and written; as long as `from`.
+        to: Span,
+        /// How.
+        op: Op,
+    },
 }
 
 impl Operation {
@@ -89,7 +98,7 @@ impl Operation {
     pub fn reads(&self) -> Option<Span> {
         match *self {
             Operation::Send { span, .. } => Some(span),
-            Operation::Copy { from, .. } => Some(from),
+            Operation::Copy { from, .. } | Operation::Combine { from, .. } => Some(from),
             Operation::Receive { .. } | Operation::Reduce { .. } => None,
         }
     }
@@ -99,7 +108,7 @@ impl Operation {
         match *self {
             Operation::Send { .. } => None,
             Operation::Receive { span, .. } | Operation::Reduce { span, .. } => Some(span),
-            Operation::Copy { to, .. } => Some(to),
+            Operation::Copy { to, .. } | Operation::Combine { to, .. } => Some(to),
         }
     }
 
@@ -109,8 +118,13 @@ impl Operation {
             Operation::Send { span, .. } | Operation::Receive { span, .. } | Operation::Reduce { span, .. } => {
                 span.length_bytes
             }
-            Operation::Copy { from, .. } => from.length_bytes,
+            Operation::Copy { from, .. } | Operation::Combine { from, .. } => from.length_bytes,
         }
+    }
+
+    /// Whether the operation stays inside the rank.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Operation::Copy { .. } | Operation::Combine { .. })
     }
 }
 
@@ -145,6 +159,12 @@ impl Plan {
     pub fn copy(&mut self, from: Span, to: Span) {
         assert_eq!(from.length_bytes, to.length_bytes, "a copy keeps the length");
         self.operations.push(Operation::Copy { from, to });
+    }
+
+    /// Bytes of `from` are combined into `to`: it becomes `to op from`.
+    pub fn combine(&mut self, from: Span, to: Span, op: Op) {
+        assert_eq!(from.length_bytes, to.length_bytes, "what is combined is equally long");
+        self.operations.push(Operation::Combine { from, to, op });
     }
 
     /// This plan, then `next`; a byte of `next` starts as soon as this plan has left it.

@@ -3,6 +3,7 @@
 //! A promise names, for spans of one rank, the spans of all ranks whose *initial* contents end up there. It says nothing
 //! about how, so it judges every algorithm of a collective alike.
 
+use crate::group::Group;
 use crate::plan::Op;
 use crate::request::Request;
 use crate::span::Span;
@@ -38,7 +39,7 @@ impl Promise {
         Promise { parts: vec![Part { span, sources: vec![(from, source)], op: None }] }
     }
 
-    /// A promise that `span` holds the combination of all `p` ranks' same spans.
+    /// A promise that `span` holds the combination of the same spans of the first `p` ranks.
     pub fn combination(span: Span, p: usize, op: Op) -> Promise {
         Promise { parts: vec![Part { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
     }
@@ -77,5 +78,27 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
         Request::Barrier { token } => Promise::combination(token, p, Op::Or),
         Request::PointToPoint { from, to, vector } if rank == to => Promise::copy(vector, from, vector),
         Request::PointToPoint { .. } => Promise::nothing(),
+        Request::Scan { vector, op } => Promise::combination(vector, rank + 1, op),
+        // Nothing comes before rank 0: its vector stays as it is.
+        Request::Exscan { vector, op } => Promise::combination(vector, rank.max(1), op),
+        Request::Rotate { distance, into, .. } => {
+            let from = Group::new(rank, p).before(distance);
+            match requests[from] {
+                Request::Rotate { out, .. } => Promise::copy(into, from, out),
+                _ => panic!("all ranks ask for the same collective"),
+            }
+        }
+        Request::NeighbourExchange { into, .. } => {
+            let received = into.iter().map(|&(from, span)| match requests[from] {
+                Request::NeighbourExchange { out, .. } => Promise::copy(span, from, peer_span(out, rank)),
+                _ => panic!("all ranks ask for the same collective"),
+            });
+            received.fold(Promise::nothing(), Promise::and)
+        }
     }
+}
+
+fn peer_span(spans: &[(usize, Span)], peer: usize) -> Span {
+    let found = spans.iter().find(|(to, _)| *to == peer);
+    found.expect("who awaits a neighbour is that one's neighbour").1
 }

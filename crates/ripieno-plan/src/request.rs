@@ -27,11 +27,19 @@ pub enum Collective {
     Barrier,
     /// The receiver ends with the sender's vector.
     PointToPoint,
+    /// Every rank ends with the combination of the vectors of all ranks up to it.
+    Scan,
+    /// Every rank but the first ends with the combination of the vectors of all ranks before it.
+    Exscan,
+    /// Every rank ends with the block of the rank a given distance before it.
+    Rotate,
+    /// Every rank ends with what each of its neighbours had for it.
+    NeighbourExchange,
 }
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 10] = [
+    pub const ALL: [Collective; 14] = [
         Collective::Broadcast,
         Collective::Reduce,
         Collective::Allreduce,
@@ -42,6 +50,10 @@ impl Collective {
         Collective::Alltoall,
         Collective::Barrier,
         Collective::PointToPoint,
+        Collective::Scan,
+        Collective::Exscan,
+        Collective::Rotate,
+        Collective::NeighbourExchange,
     ];
 
     /// The name that users know.
@@ -57,6 +69,10 @@ impl Collective {
             Collective::Alltoall => "alltoall",
             Collective::Barrier => "barrier",
             Collective::PointToPoint => "point-to-point",
+            Collective::Scan => "scan",
+            Collective::Exscan => "exscan",
+            Collective::Rotate => "rotate",
+            Collective::NeighbourExchange => "neighbour-exchange",
         }
     }
 }
@@ -85,6 +101,14 @@ pub enum Request<'a> {
     Barrier { token: Span },
     /// Rank `to` ends with rank `from`'s vector.
     PointToPoint { from: usize, to: usize, vector: Span },
+    /// Every rank ends with the combination of the vectors of all ranks up to it.
+    Scan { vector: Span, op: Op },
+    /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps its own.
+    Exscan { vector: Span, op: Op },
+    /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
+    Rotate { distance: usize, out: Span, into: Span },
+    /// Every rank ends with what each peer of `into` had for it in `out`; each peer stands there once at most.
+    NeighbourExchange { out: &'a [(usize, Span)], into: &'a [(usize, Span)] },
 }
 
 impl Request<'_> {
@@ -101,6 +125,10 @@ impl Request<'_> {
             Request::Alltoall { .. } => Collective::Alltoall,
             Request::Barrier { .. } => Collective::Barrier,
             Request::PointToPoint { .. } => Collective::PointToPoint,
+            Request::Scan { .. } => Collective::Scan,
+            Request::Exscan { .. } => Collective::Exscan,
+            Request::Rotate { .. } => Collective::Rotate,
+            Request::NeighbourExchange { .. } => Collective::NeighbourExchange,
         }
     }
 }

@@ -21,8 +21,8 @@ pub(crate) struct Run<'a> {
     gates: Vec<Vec<Gate>>,
     values: Vec<Vec<Rc<Value>>>,
     links: Vec<LinkState>,
-    /// Per rank and copy: how many pieces are done.
-    copied: Vec<Vec<usize>>,
+    /// Per rank and local operation: how many pieces are done.
+    local_done: Vec<Vec<usize>>,
 }
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl<'a> Run<'a> {
             gates: wiring.gates(),
             values: (0..plans.len()).map(initial).collect(),
             links: wiring.links.iter().map(|_| LinkState::default()).collect(),
-            copied: wiring.copies.iter().map(|copies| vec![0; copies.len()]).collect(),
+            local_done: wiring.locals.iter().map(|locals| vec![0; locals.len()]).collect(),
         }
     }
 
@@ -94,7 +94,7 @@ impl<'a> Run<'a> {
         let mut woken = Vec::new();
         let mut moved = true;
         while moved {
-            moved = self.copy_pieces(rank);
+            moved = self.local_pieces(rank)?;
             for &link in &wiring.incoming[rank] {
                 if self.receive_piece(link)? {
                     moved = true;
@@ -157,10 +157,11 @@ impl<'a> Run<'a> {
         Ok(true)
     }
 
-    fn copy_pieces(&mut self, rank: usize) -> bool {
+    /// Copies and combines what can be, inside a rank; local operations queue for nothing but their bytes.
+    fn local_pieces(&mut self, rank: usize) -> Result<bool, Fault> {
         let (wiring, gates, values) = (self.wiring, &mut self.gates[rank], &mut self.values[rank]);
         let mut moved = false;
-        for (&index, next) in wiring.copies[rank].iter().zip(&mut self.copied[rank]) {
+        for (&index, next) in wiring.locals[rank].iter().zip(&mut self.local_done[rank]) {
             let step = &wiring.steps[rank][index];
             while *next < step.reads.len() {
                 let ((from, after), (to, free)) = (step.reads.piece(*next), step.writes.piece(*next));
@@ -170,12 +171,18 @@ impl<'a> Run<'a> {
                 };
                 gates[from].read(ready_at.max(free_at));
                 gates[to].written(ready_at.max(free_at));
-                values[to] = values[from].clone();
+                values[to] = match self.plans[rank].operations()[index] {
+                    Operation::Combine { to: span, op, .. } => {
+                        let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
+                        Rc::new(values[to].combined(&values[from], op).ok_or_else(fault)?)
+                    }
+                    _ => values[from].clone(),
+                };
                 *next += 1;
                 moved = true;
             }
         }
-        moved
+        Ok(moved)
     }
 
     /// What a rank holds: the pieces of `span`, where each lies and its value.
@@ -195,11 +202,11 @@ impl<'a> Run<'a> {
             let receives = link.messages.get(state.received.message).map(|message| (link.receiver, message.receive));
             [sends, receives].into_iter().flatten()
         });
-        let copies = self.copied.iter().enumerate().flat_map(|(rank, copied)| {
+        let locals = self.local_done.iter().enumerate().flat_map(|(rank, done)| {
             let steps = &self.wiring.steps[rank];
-            let copies = self.wiring.copies[rank].iter().zip(copied);
-            copies.filter(|&(&index, &next)| next < steps[index].reads.len()).map(move |(&index, _)| (rank, index))
+            let locals = self.wiring.locals[rank].iter().zip(done);
+            locals.filter(|&(&index, &next)| next < steps[index].reads.len()).map(move |(&index, _)| (rank, index))
         });
-        all_done(self.plans, links.chain(copies).collect())
+        all_done(self.plans, links.chain(locals).collect())
     }
 }

@@ -9,6 +9,8 @@ impl Buffer {
     pub const MAIN: Buffer = Buffer(0);
     /// The second buffer of collectives whose input and output differ (alltoall).
     pub const OUTPUT: Buffer = Buffer(1);
+    /// Memory that a plan may use as it likes: lent for the run, as long as the plan's spans of it reach, contents undefined.
+    pub const SCRATCH: Buffer = Buffer(2);
 }
 
 /// `length_bytes` bytes of `buffer` from `start_bytes` on, made of elements of `element_bytes` that are never cut.
@@ -33,6 +35,11 @@ impl Span {
     /// The byte after the last.
     pub fn end_bytes(&self) -> usize {
         self.start_bytes + self.length_bytes
+    }
+
+    /// A span as long as this one, in `buffer` from `start_bytes` on.
+    pub fn placed(&self, buffer: Buffer, start_bytes: usize) -> Span {
+        Span { buffer, start_bytes, ..*self }
     }
 
     /// How many elements.

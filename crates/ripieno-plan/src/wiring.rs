@@ -25,8 +25,8 @@ pub(crate) struct Wiring {
     pub(crate) outgoing: Vec<Vec<usize>>,
     /// Per rank: the links it receives on.
     pub(crate) incoming: Vec<Vec<usize>>,
-    /// Per rank: its copies.
-    pub(crate) copies: Vec<Vec<usize>>,
+    /// Per rank: the operations that stay inside it.
+    pub(crate) locals: Vec<Vec<usize>>,
 }
 
 /// The messages of one direction between two ranks, in order; empty ones are left out.
@@ -63,7 +63,7 @@ impl Wiring {
             by_rank
         };
         let (outgoing, incoming) = (links_by(|link| link.sender), links_by(|link| link.receiver));
-        Ok(Wiring { cuts, steps, outgoing, incoming, copies: plans.iter().map(copies).collect(), links })
+        Ok(Wiring { cuts, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
     }
 
     /// Fresh gates for all pieces of all ranks.
@@ -79,10 +79,10 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
             let (peer, span) = match *operation {
                 Operation::Send { to, span } => (to, span),
                 Operation::Receive { from, span } | Operation::Reduce { from, span, .. } => (from, span),
-                Operation::Copy { from, to } if from.overlaps(&to) => {
-                    return Err(Fault { rank, operation: Some(index), span: to, what: What::OverlappingCopy });
+                Operation::Copy { from, to } | Operation::Combine { from, to, .. } if from.overlaps(&to) => {
+                    return Err(Fault { rank, operation: Some(index), span: to, what: What::Overlapping });
                 }
-                Operation::Copy { .. } => continue,
+                Operation::Copy { .. } | Operation::Combine { .. } => continue,
             };
             if peer >= plans.len() || peer == rank {
                 return Err(Fault { rank, operation: Some(index), span, what: What::NoSuchPeer { peer } });
@@ -137,9 +137,8 @@ pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> R
     Err(Fault { rank, operation: Some(index), span, what: What::Deadlock { blocked: unfinished } })
 }
 
-fn copies(plan: &Plan) -> Vec<usize> {
-    let is_copy = |&index: &usize| matches!(plan.operations()[index], Operation::Copy { .. });
-    (0..plan.operations().len()).filter(is_copy).collect()
+fn locals(plan: &Plan) -> Vec<usize> {
+    (0..plan.operations().len()).filter(|&index| plan.operations()[index].is_local()).collect()
 }
 
 fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Cuts> {
@@ -151,7 +150,7 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
     ends.for_each(|(rank, span)| spans[rank].push(span));
     let mut cuts: Vec<Cuts> = spans.into_iter().map(|spans| Cuts::at(spans.into_iter())).collect();
 
-    // A cut on one side of a message or copy cuts the other side too, until nothing changes.
+    // A cut on one side of a message or local operation cuts the other side too, until nothing changes.
     let moves = moves(plans, links);
     let mut changed = true;
     while changed {
@@ -173,13 +172,13 @@ fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
             [(link.sender, from), (link.receiver, to)]
         })
     });
-    let copied = plans.iter().enumerate().flat_map(|(rank, plan)| {
+    let local = plans.iter().enumerate().flat_map(|(rank, plan)| {
         plan.operations().iter().filter_map(move |operation| match *operation {
-            Operation::Copy { from, to } => Some([(rank, from), (rank, to)]),
+            Operation::Copy { from, to } | Operation::Combine { from, to, .. } => Some([(rank, from), (rank, to)]),
             _ => None,
         })
     });
-    sent.chain(copied).collect()
+    sent.chain(local).collect()
 }
 
 fn steps(plan: &Plan, cuts: &Cuts) -> Vec<Step> {

@@ -5,7 +5,7 @@ mod common;
 use common::Layout;
 use ripieno_plan::checker::check;
 use ripieno_plan::cost::{Model, cost_s};
-use ripieno_plan::{Buffer, Fault, Op, Operation, Plan, Promise, Span, What, promises};
+use ripieno_plan::{Buffer, Fault, Op, Operation, Part, Plan, Promise, Span, What, promises};
 
 fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
@@ -163,7 +163,7 @@ fn a_copy_onto_itself_is_found() {
     let mut plan = Plan::new();
     plan.copy(vector().elements(0, 2), vector().elements(1, 2));
     let fault = check(&[plan], &[Promise::nothing()]).unwrap_err();
-    assert_eq!(fault.what, What::OverlappingCopy);
+    assert_eq!(fault.what, What::Overlapping);
 }
 
 #[test]
@@ -182,6 +182,22 @@ fn results_that_round_differently_are_found() {
     let promise = Promise::combination(vector(), 3, Op::Sum);
     let fault = check(&[plan(0), plan(1), plan(2)], &vec![promise; 3]).unwrap_err();
     assert_eq!((fault.rank, fault.what), (1, What::DifferentBits { other: 0 }));
+}
+
+#[test]
+fn a_combination_inside_a_rank_counts_as_one() {
+    let (first, second) = (vector().elements(0, 2), vector().elements(2, 2));
+    let both = |op| Promise { parts: vec![Part { span: first, sources: vec![(0, first), (0, second)], op: Some(op) }] };
+    let mut plan = Plan::new();
+    plan.combine(second, first, Op::Sum);
+    assert_eq!(check(&[plan.clone()], &[both(Op::Sum)]).unwrap().round_count, 0);
+    assert_eq!(
+        check(&[plan.clone()], &[both(Op::Min)]).unwrap_err().what,
+        What::WrongOperation { found: Some(Op::Sum) }
+    );
+
+    plan.combine(second, first, Op::Sum);
+    assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().what, What::Repeated { source: 0, count: 2 });
 }
 
 /// Every algorithm, with one operation of one rank left out, is found out.
@@ -211,6 +227,7 @@ fn without(plan: &Plan, left_out: usize) -> Plan {
             Operation::Receive { from, span } => rest.receive(from, span),
             Operation::Reduce { from, span, op } => rest.reduce(from, span, op),
             Operation::Copy { from, to } => rest.copy(from, to),
+            Operation::Combine { from, to, op } => rest.combine(from, to, op),
         }
     }
     rest

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Layout, roots};
+use common::{Layout, neighbour_distances, roots};
 use ripieno_plan::checker::{Report, check};
 use ripieno_plan::cost::{Model, cost_s};
 use ripieno_plan::{Algorithm, Collective, Group, Op, promises};
@@ -21,7 +21,7 @@ fn law(collective: Collective) {
                     let sent_bytes: usize = report.ranks.iter().map(|rank| rank.sent_bytes).sum();
                     assert_eq!(sent_bytes, total_bytes(algorithm, &layout, root, (root + 1 + p / 3) % p), "{case}");
                     if element_count > p {
-                        assert!(hop_counts(algorithm, p).contains(&report.round_count), "{case}: {report:?}");
+                        assert!(hop_counts(algorithm, p, root).contains(&report.round_count), "{case}: {report:?}");
                     }
                 }
             }
@@ -57,13 +57,21 @@ fn total_bytes(algorithm: &Algorithm, layout: &Layout, root: usize, peer: usize)
             let others = |rank: usize| (0..p).filter(move |&to| to != rank);
             (0..p).flat_map(|rank| others(rank).map(move |to| layout.out_chunks[rank][to].length_bytes)).sum()
         }
+        (Collective::Rotate, _) if root == 0 => 0,
+        (Collective::Rotate, _) => (0..p).map(|rank| layout.out_chunks[rank][(rank + root) % p].length_bytes).sum(),
+        (Collective::NeighbourExchange, _) => {
+            let others = |rank: usize| layout.out_neighbours[rank].iter().filter(move |(to, _)| *to != rank);
+            (0..p).flat_map(|rank| others(rank).map(|(_, span)| span.length_bytes)).sum()
+        }
+        (Collective::Scan | Collective::Exscan, "chain") => (p - 1) * n,
         (Collective::Barrier, _) => p * ceil_log2(p),
         (Collective::PointToPoint, _) => n * usize::from(root != peer),
+        (_, name) => panic!("how many bytes does {name} send?"),
     }
 }
 
 /// The longest chain of messages, where a rank may talk to all others at once.
-fn hop_counts(algorithm: &Algorithm, p: usize) -> std::ops::RangeInclusive<usize> {
+fn hop_counts(algorithm: &Algorithm, p: usize, root: usize) -> std::ops::RangeInclusive<usize> {
     let floor_log2 = p.ilog2() as usize;
     let exactly = |count: usize| if p == 1 { 0..=0 } else { count..=count };
     match (algorithm.collective(), algorithm.name) {
@@ -77,6 +85,7 @@ fn hop_counts(algorithm: &Algorithm, p: usize) -> std::ops::RangeInclusive<usize
         (Collective::Allreduce, "regroup-allgather") => exactly(2),
         (Collective::Allreduce, "ring") => exactly(2 * (p - 1)),
         (Collective::Barrier, _) => exactly(ceil_log2(p)),
+        (Collective::Rotate, _) if root == 0 => 0..=0,
         (_, "ring" | "chain") => exactly(p - 1),
         (_, "direct" | "flat") => exactly(1),
         (_, name) => panic!("what is the theory of {name}?"),
@@ -91,6 +100,8 @@ fn round_count(algorithm: &Algorithm, p: usize) -> usize {
         (Collective::Allreduce, "bidirectional-exchange") => p.ilog2() as usize + 2,
         (Collective::Allreduce, _) => 2 * (p - 1),
         (Collective::PointToPoint, _) => p.min(2) - 1,
+        (Collective::Rotate, _) => p.min(2) - 1,
+        (Collective::NeighbourExchange, _) => neighbour_distances(p).len() - 1,
         (_, "binomial" | "dissemination") => ceil_log2(p),
         (_, _) => p - 1,
     }
@@ -151,11 +162,32 @@ fn the_vector_reaches_the_receiver() {
 }
 
 #[test]
+fn every_contribution_reaches_the_ranks_from_its_own_on_exactly_once() {
+    law(Collective::Scan);
+}
+
+#[test]
+fn every_contribution_reaches_the_ranks_after_its_own_exactly_once() {
+    law(Collective::Exscan);
+}
+
+#[test]
+fn every_block_moves_on_by_the_distance() {
+    law(Collective::Rotate);
+}
+
+#[test]
+fn every_span_reaches_the_neighbour_it_is_for() {
+    law(Collective::NeighbourExchange);
+}
+
+#[test]
 fn every_algorithm_takes_as_many_rounds_as_theory_says() {
     for collective in Collective::ALL {
         for algorithm in Algorithm::of(collective) {
             for p in WORLD_SIZES.step_by(3).chain([2, 8, 16, 32]) {
-                let plans = Layout::even(p, 2 * p + 3).plans(algorithm, 0);
+                let root = usize::from(collective == Collective::Rotate) % p;
+                let plans = Layout::even(p, 2 * p + 3).plans(algorithm, root);
                 let rounds = cost_s(&plans, &Model::ROUNDS).unwrap();
                 assert_eq!(rounds, round_count(algorithm, p) as f64, "{} {p} {}", collective.name(), algorithm.name);
             }
@@ -166,7 +198,8 @@ fn every_algorithm_takes_as_many_rounds_as_theory_says() {
 #[test]
 fn every_operation_combines_as_asked() {
     for op in Op::ALL {
-        for collective in [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter] {
+        let combining = [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter];
+        for collective in combining.into_iter().chain([Collective::Scan, Collective::Exscan]) {
             for algorithm in Algorithm::of(collective) {
                 let layout = Layout::even(6, 15);
                 let requests = layout.requests(collective, 2, 0, op);
@@ -181,7 +214,8 @@ fn a_lone_rank_sends_nothing() {
     for algorithm in ripieno_plan::catalogue::ALGORITHMS {
         let layout = Layout::even(1, 5);
         let plan = &layout.plans(algorithm, 0)[0];
-        let copy_count = usize::from(algorithm.collective() == Collective::Alltoall);
+        let to_itself = [Collective::Alltoall, Collective::Rotate, Collective::NeighbourExchange];
+        let copy_count = usize::from(to_itself.contains(&algorithm.collective()));
         assert_eq!(plan.operations().len(), copy_count, "{}", algorithm.name);
     }
 }

@@ -142,6 +142,31 @@ fn copies_move_bytes_inside_a_rank_as_they_arrive() {
 }
 
 #[test]
+fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
+    // Rank 0 gets what its first copy waits for only when its second has gone out and come back.
+    let part = |index: usize| Span::whole(Buffer::MAIN, 16, 4).elements(4 * index, 4);
+    let plan = |group: Group| {
+        let mut plan = Plan::new();
+        match group.rank() {
+            0 => {
+                plan.receive(1, part(2));
+                plan.copy(part(2), part(3));
+                plan.combine(part(0), part(1), Op::Sum);
+                plan.send(1, part(1));
+            }
+            _ => {
+                plan.receive(0, part(0));
+                plan.send(0, part(0));
+            }
+        }
+        plan
+    };
+    let vector: Vec<i32> = (0..16).collect();
+    let results = run(64, vec![vector, vec![0; 16]], |_| call(Collective::Allreduce, 16), plan);
+    assert_eq!(results[0].as_ref().unwrap(), &[0, 1, 2, 3, 4, 6, 8, 10, 4, 6, 8, 10, 4, 6, 8, 10]);
+}
+
+#[test]
 fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
     let header = Header { sequence: 4, call: call(Collective::Broadcast, 4) };

@@ -10,7 +10,7 @@ use ripieno_run::{Call, Element, Executor, Header, Memory, Schedule};
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     Message { from: usize, source: Span, to: usize, target: Span, is_reduced: bool },
-    Copy { rank: usize, source: Span, target: Span },
+    Local { rank: usize, source: Span, target: Span, is_combined: bool },
 }
 
 /// How large a world is.
@@ -53,7 +53,7 @@ fn happening(seed: &mut u64, scale: Scale) -> Happening {
     let (source, target) = (span(seed, scale, element_count), span(seed, scale, element_count));
     match from == to {
         true if source.overlaps(&target) => happening(seed, scale),
-        true => Happening::Copy { rank: from, source, target },
+        true => Happening::Local { rank: from, source, target, is_combined: random(seed, 2) == 0 },
         false => Happening::Message { from, source, to, target, is_reduced: random(seed, 2) == 0 },
     }
 }
@@ -70,7 +70,10 @@ fn plans(happenings: &[Happening], rank_count: usize) -> Vec<Plan> {
                     false => plans[to].receive(from, target),
                 }
             }
-            Happening::Copy { rank, source, target } => plans[rank].copy(source, target),
+            Happening::Local { rank, source, target, is_combined } => match is_combined {
+                true => plans[rank].combine(source, target, Op::Sum),
+                false => plans[rank].copy(source, target),
+            },
         }
     }
     plans
@@ -86,7 +89,7 @@ fn serially(happenings: &[Happening], mut state: State) -> State {
     for happening in happenings {
         let (from, source, to, target, is_reduced) = match *happening {
             Happening::Message { from, source, to, target, is_reduced } => (from, source, to, target, is_reduced),
-            Happening::Copy { rank, source, target } => (rank, source, rank, target, false),
+            Happening::Local { rank, source, target, is_combined } => (rank, source, rank, target, is_combined),
         };
         let values = elements(&mut state, from, source).to_vec();
         for (place, value) in elements(&mut state, to, target).iter_mut().zip(values) {

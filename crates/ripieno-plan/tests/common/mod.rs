@@ -1,7 +1,9 @@
 //! Layouts and requests for tests: every collective, of any sizes.
 #![allow(dead_code)] // Every test binary uses its own part.
 
-use ripieno_plan::{Algorithm, Buffer, Collective, Op, Plan, Request, Span};
+use std::collections::BTreeSet;
+
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
 
 /// Bytes of an element.
 pub const ELEMENT_BYTES: usize = 4;
@@ -13,6 +15,14 @@ pub struct Layout {
     /// Per rank, for alltoall.
     pub out_chunks: Vec<Vec<Span>>,
     pub in_chunks: Vec<Vec<Span>>,
+    /// Per rank, for a neighbour exchange: some of the chunks above, with the peers they are for or from.
+    pub out_neighbours: Vec<Vec<(usize, Span)>>,
+    pub in_neighbours: Vec<Vec<(usize, Span)>>,
+}
+
+/// How far after a rank its neighbours stand, itself among them.
+pub fn neighbour_distances(p: usize) -> BTreeSet<usize> {
+    [0, 1, 3, p - 1].into_iter().map(|distance| distance % p).collect()
 }
 
 impl Layout {
@@ -30,11 +40,20 @@ impl Layout {
             |buffer: Buffer, counts: &[usize]| Span::whole(buffer, counts.iter().sum(), ELEMENT_BYTES).split(counts);
         let out = |rank| row(Buffer::MAIN, &(0..p).map(|peer| pair_count(rank, peer)).collect::<Vec<_>>());
         let into = |rank| row(Buffer::OUTPUT, &(0..p).map(|peer| pair_count(peer, rank)).collect::<Vec<_>>());
+        let (out_chunks, in_chunks): (Vec<_>, Vec<_>) = (0..p).map(|rank| (out(rank), into(rank))).unzip();
+        let neighbours = |rank: usize, chunks: &[Span], peer: &dyn Fn(usize) -> usize| {
+            neighbour_distances(p).into_iter().map(|d| (peer(rank + d) % p, chunks[peer(rank + d) % p])).collect()
+        };
+        let after = |rank: usize| neighbours(rank, &out_chunks[rank], &|there| there);
+        // In another order than what is sent.
+        let before = |rank: usize| neighbours(rank, &in_chunks[rank], &|there| 2 * rank + 2 * p - there);
         Layout {
+            out_neighbours: (0..p).map(after).collect(),
+            in_neighbours: (0..p).map(before).collect(),
             vector: Span::whole(Buffer::MAIN, element_counts.iter().sum(), ELEMENT_BYTES),
             chunks: row(Buffer::MAIN, element_counts),
-            out_chunks: (0..p).map(out).collect(),
-            in_chunks: (0..p).map(into).collect(),
+            out_chunks,
+            in_chunks,
         }
     }
 
@@ -42,7 +61,8 @@ impl Layout {
         self.chunks.len()
     }
 
-    /// What every rank asks for; `peer` is the receiver of a point-to-point, `op` is used where values combine.
+    /// What every rank asks for; `root` is the distance of a rotation, `peer` the receiver of a point-to-point, `op` is used
+    /// where values combine.
     pub fn requests(&self, collective: Collective, root: usize, peer: usize, op: Op) -> Vec<Request<'_>> {
         let (vector, chunks) = (self.vector, &self.chunks[..]);
         let request = |rank: usize| match collective {
@@ -58,6 +78,16 @@ impl Layout {
             }
             Collective::Barrier => Request::Barrier { token: Span::whole(Buffer::MAIN, 1, 1) },
             Collective::PointToPoint => Request::PointToPoint { from: root, to: peer, vector },
+            Collective::Scan => Request::Scan { vector, op },
+            Collective::Exscan => Request::Exscan { vector, op },
+            Collective::Rotate => {
+                let group = Group::new(rank, self.world_size());
+                let (to, from) = (group.after(root), group.before(root));
+                Request::Rotate { distance: root, out: self.out_chunks[rank][to], into: self.in_chunks[rank][from] }
+            }
+            Collective::NeighbourExchange => {
+                Request::NeighbourExchange { out: &self.out_neighbours[rank], into: &self.in_neighbours[rank] }
+            }
         };
         (0..self.world_size()).map(request).collect()
     }
@@ -73,7 +103,7 @@ impl Layout {
 pub fn roots(collective: Collective, p: usize) -> std::ops::Range<usize> {
     match collective {
         Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter => 0..p,
-        Collective::PointToPoint => 0..p,
+        Collective::PointToPoint | Collective::Rotate => 0..p,
         _ => 0..1,
     }
 }

@@ -109,7 +109,9 @@ impl Lane<'_, '_> {
             let taken = match self.schedule.steps[index].operation {
                 Operation::Receive { span, .. } => self.receive(span, done, limit)?,
                 Operation::Reduce { span, .. } => self.reduce(span, done, limit)?,
-                Operation::Send { .. } | Operation::Copy { .. } => unreachable!("an incoming lane only takes"),
+                Operation::Send { .. } | Operation::Copy { .. } | Operation::Combine { .. } => {
+                    unreachable!("an incoming lane only takes")
+                }
             };
             self.passed[index] += taken;
             taken_bytes += taken;

@@ -1,5 +1,6 @@
 //! The memory that a plan works on: buffers that it may only read, and buffers that it may change.
 
+use crate::reduction::Combine;
 use ripieno_plan::Span;
 use std::ops::Range;
 
@@ -41,6 +42,31 @@ impl Memory<'_> {
 /// The bytes `from..to` of `span`, as a range of its buffer.
 pub(super) fn range(span: Span, from: usize, to: usize) -> Range<usize> {
     span.start_bytes + from..span.start_bytes + to
+}
+
+/// Combines the bytes `from..to` of one span, whole elements, into the same place of another that shares none with it.
+pub(super) fn combine(
+    buffers: &mut [Memory<'_>],
+    source: Span,
+    target: Span,
+    from: usize,
+    to: usize,
+    combine: Combine,
+) {
+    let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
+    let (read, write) = (range(source, from, to), range(target, from, to));
+    if let Ok([source, target]) = buffers.get_disjoint_mut([a, b]) {
+        combine(&mut target.bytes_mut()[write], &source.bytes()[read]);
+        return;
+    }
+    let bytes = buffers[a].bytes_mut();
+    if read.start < write.start {
+        let (left, right) = bytes.split_at_mut(write.start);
+        combine(&mut right[..write.len()], &left[read]);
+    } else {
+        let (left, right) = bytes.split_at_mut(read.start);
+        combine(&mut left[write], &right[..read.len()]);
+    }
 }
 
 /// Copies the bytes `from..to` of one span to the same place of another.

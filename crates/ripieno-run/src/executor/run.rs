@@ -4,7 +4,7 @@ use super::lane::{Lane, LaneError, Moved, limit};
 use super::memory::{self, Memory};
 use super::preamble::Preamble;
 use super::schedule::{Schedule, Stream};
-use super::{Cursor, RunError, Traffic};
+use super::{Cursor, RunError, SEGMENT_BYTES, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
@@ -37,7 +37,7 @@ impl Run<'_, '_> {
             moved |= match self.schedule.lanes[lane].stream {
                 Stream::To(peer) => self.on_link(lane, peer, |lane| lane.send())?,
                 Stream::From(peer) => self.on_link(lane, peer, |lane| lane.take())?,
-                Stream::Local => self.copy(lane),
+                Stream::Local => self.local(lane),
             };
         }
         Ok(moved)
@@ -137,23 +137,32 @@ impl Run<'_, '_> {
         }
     }
 
-    fn copy(&mut self, lane: usize) -> bool {
-        let mut moved = false;
-        while let Some(&index) = self.schedule.lanes[lane].steps.get(self.cursors[lane].next) {
-            let (done, limit) = (self.passed[index], limit(self.schedule, self.passed, index));
-            let Operation::Copy { from, to } = self.schedule.steps[index].operation else {
-                unreachable!("the local lane holds copies")
+    /// Copies and combines what is there, a segment of each step at most. Local steps share no stream, so none queues
+    /// behind another.
+    fn local(&mut self, lane: usize) -> bool {
+        let (schedule, mut moved) = (self.schedule, false);
+        let steps = &schedule.lanes[lane].steps;
+        for &index in &steps[self.cursors[lane].next..] {
+            let done = self.passed[index];
+            let end = limit(schedule, self.passed, index).min(done + SEGMENT_BYTES);
+            self.passed[index] = match schedule.steps[index].operation {
+                Operation::Copy { from, to } if end > done => {
+                    memory::copy(self.buffers, from, to, done, end);
+                    end
+                }
+                Operation::Combine { from, to, .. } if end > done => {
+                    let whole = end / to.element_bytes * to.element_bytes;
+                    memory::combine(self.buffers, from, to, done, whole, self.combine);
+                    whole
+                }
+                _ => done,
             };
-            memory::copy(self.buffers, from, to, done, limit);
-            self.passed[index] = limit;
-            moved |= limit > done;
-            if limit < self.schedule.steps[index].length_bytes {
-                break;
-            }
-            self.cursors[lane].next += 1;
-            moved = true;
+            moved |= self.passed[index] > done;
         }
-        moved
+        let is_done = |&&index: &&usize| self.passed[index] == schedule.steps[index].length_bytes;
+        let done_count = steps[self.cursors[lane].next..].iter().take_while(is_done).count();
+        self.cursors[lane].next += done_count;
+        moved || done_count > 0
     }
 
     fn closed(&mut self, peer: usize, error: LinkError) -> RunError {

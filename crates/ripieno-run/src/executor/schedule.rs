@@ -10,7 +10,7 @@ pub struct Schedule {
     pub(super) steps: Vec<Step>,
     pub(super) dependencies: Vec<Dependency>,
     pub(super) lanes: Vec<Lane>,
-    /// Bytes that each buffer must have at least, by number.
+    /// Bytes that each buffer must have at least, by number; a run takes as many buffers.
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
 }
@@ -69,7 +69,7 @@ impl Schedule {
             for (span, _) in spans(operation) {
                 schedule.require(span);
             }
-            if let Operation::Reduce { op, .. } = operation {
+            if let Operation::Reduce { op, .. } | Operation::Combine { op, .. } = operation {
                 assert!(schedule.op.is_none_or(|known| known == *op), "a plan reduces by one operation");
                 schedule.op = Some(*op);
             }
@@ -77,11 +77,16 @@ impl Schedule {
         schedule
     }
 
+    /// Bytes of [`Buffer::SCRATCH`] that a run needs.
+    pub fn scratch_bytes(&self) -> usize {
+        self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
+    }
+
     fn enqueue(&mut self, index: usize, operation: &Operation) {
         let stream = match *operation {
             Operation::Send { to, .. } => Stream::To(to),
             Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(from),
-            Operation::Copy { .. } => Stream::Local,
+            Operation::Copy { .. } | Operation::Combine { .. } => Stream::Local,
         };
         let known = self.lanes.iter().position(|lane| lane.stream == stream).unwrap_or_else(|| {
             self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0 });

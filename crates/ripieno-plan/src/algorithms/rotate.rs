@@ -1,0 +1,22 @@
+//! Direct rotate: every rank ends with the block of the rank a given distance before it.
+//!
+//! One message from each rank to the one it concerns; blocks may differ in size or be empty.
+//!
+//! Cost: `alpha + n·beta` for the largest block of `n` bytes.
+//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
+
+use crate::{Group, Plan, Span};
+
+/// This rank's part in a rotation by `distance`: `out` goes to the rank that far after it, `into` comes from the one
+/// that far before it.
+pub fn plan(group: &Group, distance: usize, out: Span, into: Span) -> Plan {
+    let (to, from) = (group.after(distance), group.before(distance));
+    let mut plan = Plan::new();
+    if to == group.rank() {
+        plan.copy(out, into);
+        return plan;
+    }
+    plan.send(to, out);
+    plan.receive(from, into);
+    plan
+}

@@ -1,0 +1,3 @@
+//! Scan: every rank ends with the combination of the vectors of all ranks up to it.
+
+pub mod chain;
