@@ -7,7 +7,7 @@ use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, broadcast, exscan, gather, neighbour_exchange, point_to_point, reduce,
     reduce_scatter, rotate, scan, scatter,
 };
-use crate::request::{Collective, Request};
+use crate::request::{Collective, PeerSpan, Request};
 use crate::{Group, Op, Plan, Span};
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub enum Planner {
     Scan(fn(&Group, Span, Op) -> Plan),
     Exscan(fn(&Group, Span, Op) -> Plan),
     Rotate(fn(&Group, usize, Span, Span) -> Plan),
-    NeighbourExchange(fn(&Group, &[(usize, Span)], &[(usize, Span)]) -> Plan),
+    NeighbourExchange(fn(&Group, &[PeerSpan], &[PeerSpan]) -> Plan),
 }
 
 /// One algorithm.

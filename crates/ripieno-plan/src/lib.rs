@@ -35,7 +35,7 @@ pub use group::Group;
 pub use order::Order;
 pub use plan::{Op, Operation, Plan};
 pub use promise::{Part, Promise, promises};
-pub use request::{Collective, Request};
+pub use request::{Collective, PeerSpan, Request};
 pub use span::{Buffer, Span};
 pub use topology::Topology;
 

@@ -5,7 +5,7 @@
 
 use crate::group::Group;
 use crate::plan::Op;
-use crate::request::Request;
+use crate::request::{PeerSpan, Request};
 use crate::span::Span;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -98,7 +98,7 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
     }
 }
 
-fn peer_span(spans: &[(usize, Span)], peer: usize) -> Span {
+fn peer_span(spans: &[PeerSpan], peer: usize) -> Span {
     let found = spans.iter().find(|(to, _)| *to == peer);
     found.expect("who awaits a neighbour is that one's neighbour").1
 }

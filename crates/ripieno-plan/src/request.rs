@@ -77,6 +77,9 @@ impl Collective {
     }
 }
 
+/// A peer, and the span that is for it or comes from it.
+pub type PeerSpan = (usize, Span);
+
 /// A collective with its arguments. `chunks` are consecutive spans, one per rank, of any sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
@@ -108,7 +111,7 @@ pub enum Request<'a> {
     /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
     Rotate { distance: usize, out: Span, into: Span },
     /// Every rank ends with what each peer of `into` had for it in `out`; each peer stands there once at most.
-    NeighbourExchange { out: &'a [(usize, Span)], into: &'a [(usize, Span)] },
+    NeighbourExchange { out: &'a [PeerSpan], into: &'a [PeerSpan] },
 }
 
 impl Request<'_> {

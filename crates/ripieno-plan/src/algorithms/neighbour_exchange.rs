@@ -6,12 +6,12 @@
 //! Cost: `d·alpha + n·beta` for `d` neighbours and `n` bytes to them all; no message waits for another: one hop.
 //! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
 
-use crate::{Group, Plan, Span};
+use crate::{Group, PeerSpan, Plan};
 use alloc::vec::Vec;
 
 /// This rank's part in an exchange that sends each span of `out` to its peer and receives each of `into` from its peer.
-pub fn plan(group: &Group, out: &[(usize, Span)], into: &[(usize, Span)]) -> Plan {
-    let by_distance = |spans: &[(usize, Span)], distance: &dyn Fn(usize) -> usize| {
+pub fn plan(group: &Group, out: &[PeerSpan], into: &[PeerSpan]) -> Plan {
+    let by_distance = |spans: &[PeerSpan], distance: &dyn Fn(usize) -> usize| {
         let mut spans: Vec<_> = spans.iter().map(|&(peer, span)| (distance(peer), peer, span)).collect();
         spans.sort_unstable_by_key(|&(distance, ..)| distance);
         spans

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, PeerSpan, Plan, Request, Span};
 
 /// Bytes of an element.
 pub const ELEMENT_BYTES: usize = 4;
@@ -16,8 +16,8 @@ pub struct Layout {
     pub out_chunks: Vec<Vec<Span>>,
     pub in_chunks: Vec<Vec<Span>>,
     /// Per rank, for a neighbour exchange: some of the chunks above, with the peers they are for or from.
-    pub out_neighbours: Vec<Vec<(usize, Span)>>,
-    pub in_neighbours: Vec<Vec<(usize, Span)>>,
+    pub out_neighbours: Vec<Vec<PeerSpan>>,
+    pub in_neighbours: Vec<Vec<PeerSpan>>,
 }
 
 /// How far after a rank its neighbours stand, itself among them.
