@@ -58,3 +58,7 @@ class InputError(RipienoError, ValueError):
 
 class SerializationError(RipienoError, TypeError):
     """A program, an argument or a result cannot travel between processes."""
+
+
+class LabError(RipienoError):
+    """An emulated cluster cannot be made here, or is not what a command takes it for; the message says what to do."""

@@ -92,7 +92,7 @@ class LocalJob(Job):
             )
         worker = _Worker(rank, child, channel, _open_pid(child.pid))
         if self._pump is not None:
-            self._pump.add(rank, child)
+            self._pump.add(f"rank {rank}", child)
         message = {
             "die_with": os.getpid() if process.on_main_thread() else None,
             "sys_path": sys.path,

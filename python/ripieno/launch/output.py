@@ -11,7 +11,7 @@ from typing import IO, TextIO
 
 
 class LinePump:
-    """A thread that reads the workers' output and writes whole lines, ``[rank 1] text``.
+    """A thread that reads the workers' output and writes whole lines, ``[rank 1] text``, or whatever they are named.
 
     It ends when every worker has closed its output; `close` waits for that.
     """
@@ -20,11 +20,11 @@ class LinePump:
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def add(self, rank: int, process: subprocess.Popen[bytes]) -> None:
+    def add(self, name: str, process: subprocess.Popen[bytes]) -> None:
         """Read this process's stdout and stderr, both pipes."""
         for pipe, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert pipe is not None, "a pumped process is started with pipes"
-            self._selector.register(pipe, selectors.EVENT_READ, _Lines(f"[rank {rank}] ", pipe, sink))
+            self._selector.register(pipe, selectors.EVENT_READ, _Lines(f"[{name}] ", pipe, sink))
 
     def start(self) -> None:
         """Begin, after the last `add`."""

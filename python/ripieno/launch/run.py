@@ -137,7 +137,7 @@ def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | N
             **pipes,
         )
     if pump is not None:
-        pump.add(rank, child)
+        pump.add(f"rank {rank}", child)
     return _Rank(rank, child, channel)
 
 

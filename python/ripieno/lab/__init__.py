@@ -1,0 +1,20 @@
+"""An emulated cluster on one Linux machine: racks of hosts with slow cables, to repeat figures and to pull cables.
+
+A host is a network namespace; its cable leads to the switch of its rack, a bridge, and every rack has one uplink to a
+core bridge. Both directions of every cable and uplink are held to a rate. The switches have a namespace of their own,
+so the machine's own interfaces, routes and firewall stay as they are. The file system is shared.
+
+from ripieno.lab import Lab
+
+with Lab(racks=2, hosts=4, rate="100mbit", uplink="200mbit") as lab:
+    code = lab.run([sys.executable, "program.py"])
+
+Needs Linux, root, iproute2, and of the kernel veth, bridge and tbf.
+"""
+
+from ripieno.lab.blueprint import Blueprint, Host
+from ripieno.lab.cables import Counters
+from ripieno.lab.kernel import why_not
+from ripieno.lab.lab import Lab
+
+__all__ = ["Blueprint", "Counters", "Host", "Lab", "why_not"]

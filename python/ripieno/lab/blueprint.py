@@ -1,0 +1,185 @@
+"""What a lab consists of: hosts, racks, addresses, rates, and what follows from the rates. Pure: no kernel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from ripieno.errors import InputError
+
+RACKS_MAX = 250
+HOSTS_PER_RACK_MAX = 250
+# Every host knows the address of every other, so the work of making a lab grows with the square.
+HOSTS_MAX = 512
+
+MTU_BYTES = 1500
+ETHERNET_BYTES = 14
+# TCP with timestamps over IPv4.
+HEADER_BYTES = 20 + 20 + 12
+# What a port of a switch holds back before it drops.
+QUEUE_BYTES = 512 << 10
+# A host's own queue is longer: a host holds its programs back before it drops.
+HOST_QUEUE_BYTES = 1 << 20
+# A packet takes a cable for a millisecond at most: larger ones are cheap but make the emulation lumpy.
+PACKETS_PER_S = 1000
+PACKET_BYTES_MIN = 2 * MTU_BYTES
+PACKET_BYTES_MAX = 64 << 10
+# Up to here, summed over the hosts, two cores carry every host at its rate.
+CARRIED_BITS_PER_S = 6 * 10**9
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit")
+_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9}
+RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S = 10**5, 10**11
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of a lab.
+
+    Attributes
+    ----------
+    name
+        What it calls itself, and what its cable is called: "h03".
+    address
+        Its IPv4 address.
+    rack
+        Number of its rack, from 0.
+    number
+        Its own number, from 0, rack by rack.
+    """
+
+    name: str
+    address: str
+    rack: int
+    number: int
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """The shape of a lab.
+
+    Parameters
+    ----------
+    racks
+        How many racks, 1 to 250.
+    hosts
+        How many hosts per rack, 1 to 250, and 512 in all at most.
+    rate
+        Of each direction of a host's cable, as ``tc`` writes it: "100mbit".
+    uplink
+        Of each direction of a rack's uplink; by default what its hosts can send together.
+
+    Raises
+    ------
+    InputError
+        If a number or a rate is out of range.
+    """
+
+    racks: int = 1
+    hosts_per_rack: int = 8
+    rate: str = "100mbit"
+    uplink: str | None = None
+
+    def __post_init__(self) -> None:
+        _check("racks", self.racks, RACKS_MAX)
+        _check("hosts", self.hosts_per_rack, HOSTS_PER_RACK_MAX)
+        if self.racks * self.hosts_per_rack > HOSTS_MAX:
+            raise InputError(f"racks={self.racks}, hosts={self.hosts_per_rack}: at most {HOSTS_MAX} hosts in all")
+        bits_per_s("rate", self.rate)
+        if self.uplink is not None:
+            bits_per_s("uplink", self.uplink)
+
+    @cached_property
+    def hosts(self) -> tuple[Host, ...]:
+        """All hosts, rack by rack."""
+        width = len(str(self.racks * self.hosts_per_rack - 1))
+        return tuple(
+            Host(f"h{number:0{width}d}", _address(rack, place), rack, number)
+            for number, (rack, place) in enumerate(
+                (rack, place) for rack in range(self.racks) for place in range(self.hosts_per_rack)
+            )
+        )
+
+    @property
+    def rack_names(self) -> tuple[str, ...]:
+        """What the racks, and their uplinks, are called."""
+        return tuple(f"rack{rack}" for rack in range(self.racks))
+
+    @property
+    def rate_bits_per_s(self) -> int:
+        """Of a host's cable, headers included."""
+        return bits_per_s("rate", self.rate)
+
+    @property
+    def uplink_bits_per_s(self) -> int:
+        """Of a rack's uplink, headers included."""
+        if self.uplink is None:
+            return min(RATE_MAX_BITS_PER_S, self.hosts_per_rack * self.rate_bits_per_s)
+        return bits_per_s("uplink", self.uplink)
+
+    @property
+    def packet_bytes(self) -> int:
+        """The largest packet that a host hands down."""
+        slowest = self.rate_bits_per_s if self.racks == 1 else min(self.rate_bits_per_s, self.uplink_bits_per_s)
+        return _millisecond_bytes(slowest)
+
+    @property
+    def burst_bytes(self) -> int:
+        """What a host's cable lets pass at once: no less than a packet, which would be cut up, and little more."""
+        return self.packet_bytes + 2 * MTU_BYTES
+
+    @property
+    def uplink_burst_bytes(self) -> int:
+        """What an uplink lets pass at once; a fast one needs more, for timers are not that fine."""
+        return max(self.packet_bytes, _millisecond_bytes(self.uplink_bits_per_s)) + 2 * MTU_BYTES
+
+    def warning(self) -> str | None:
+        """Why figures of this lab may be the CPU's and not the cables', if so."""
+        total = self.rate_bits_per_s * len(self.hosts)
+        if total <= CARRIED_BITS_PER_S:
+            return None
+        return (
+            f"{len(self.hosts)} hosts x {self.rate} are {total / 1e9:.3g} Gbit/s; beyond about "
+            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the cables: take fewer hosts or a lower rate"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a file; `Blueprint(**blueprint.to_dict())` is the same again."""
+        return asdict(self)
+
+
+def mac(host: Host) -> str:
+    """The hardware address of a host's interface."""
+    _, _, rack, place = (int(part) for part in host.address.split("."))
+    return f"02:4c:41:42:{rack:02x}:{place:02x}"
+
+
+def wire_share() -> float:
+    """The share of a cable's bytes that is TCP's payload."""
+    return (MTU_BYTES - HEADER_BYTES) / (MTU_BYTES + ETHERNET_BYTES)
+
+
+def bits_per_s(name: str, rate: str) -> int:
+    """``100mbit`` as a number; `name` is the parameter's, for the error."""
+    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+    number = int(float(match[1]) * _FACTORS[match[2]]) if match else 0
+    if not RATE_MIN_BITS_PER_S <= number <= RATE_MAX_BITS_PER_S:
+        raise InputError(
+            f"{name}={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit, from 100kbit to 100gbit"
+        )
+    return number
+
+
+def _check(name: str, value: int, largest: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= largest:
+        raise InputError(f"{name}={value!r}: expected 1 to {largest}")
+
+
+def _address(rack: int, place: int) -> str:
+    return f"10.77.{rack}.{place + 1}"
+
+
+def _millisecond_bytes(rate_bits_per_s: int) -> int:
+    return max(PACKET_BYTES_MIN, min(PACKET_BYTES_MAX, rate_bits_per_s // 8 // PACKETS_PER_S))

@@ -1,0 +1,94 @@
+"""The cables of a lab: what they carried, and pulling them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ripieno.lab.blueprint import Blueprint, Host
+from ripieno.lab.kernel import batch, inside, output
+from ripieno.lab.wiring import SWITCHES, uplink_ends
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a cable has carried; of an uplink, seen from its rack.
+
+    Attributes
+    ----------
+    sent_bytes, received_bytes
+        Ethernet frames, their headers included.
+    dropped_packets
+        What its queues had no room for.
+    """
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    dropped_packets: int = 0
+
+    def __sub__(self, earlier: Counters) -> Counters:
+        return Counters(
+            self.sent_bytes - earlier.sent_bytes,
+            self.received_bytes - earlier.received_bytes,
+            self.dropped_packets - earlier.dropped_packets,
+        )
+
+
+def read_counters(prefix: str, blueprint: Blueprint) -> dict[str, Counters]:
+    """Of every cable, by name, since it was made."""
+    with inside(prefix + SWITCHES):
+        ports = _shapers()
+    counters = {}
+    for host in blueprint.hosts:
+        with inside(prefix + host.name):
+            counters[host.name] = _of(_shapers()["eth0"], ports[host.name])
+    for rack, name in enumerate(blueprint.rack_names):
+        up, down = uplink_ends(rack)
+        counters[name] = _of(ports[up], ports[down])
+    return counters
+
+
+def silent(prefix: str, blueprint: Blueprint) -> set[str]:
+    """Names of the cables that are pulled."""
+    with inside(prefix + SWITCHES):
+        links = json.loads(output("ip", "-json", "link", "show"))
+    down = {link["ifname"] for link in links if "UP" not in link["flags"]}
+    return {name for name in (*(host.name for host in blueprint.hosts), *blueprint.rack_names) if _port(name) in down}
+
+
+def pull(prefix: str, cables: Iterable[str]) -> None:
+    """Let nothing pass any more: no packet, no reset. What waits in the cable's queues is lost."""
+    _set(prefix, cables, "down")
+
+
+def plug(prefix: str, cables: Iterable[str]) -> None:
+    """Let packets pass again, at the same rate as before."""
+    _set(prefix, cables, "up")
+
+
+def hosts_behind(blueprint: Blueprint, cable: str) -> list[Host]:
+    """The host of a cable, or all hosts of the rack."""
+    return [host for host in blueprint.hosts if cable in (host.name, blueprint.rack_names[host.rack])]
+
+
+def _set(prefix: str, cables: Iterable[str], state: str) -> None:
+    with inside(prefix + SWITCHES):
+        batch("ip", [f"link set {_port(cable)} {state}" for cable in cables])
+
+
+def _port(cable: str) -> str:
+    """The switch's end of a cable: a host's bears its name."""
+    rack = cable.removeprefix("rack")
+    return cable if rack == cable else uplink_ends(int(rack))[0]
+
+
+def _shapers() -> dict[str, dict[str, Any]]:
+    listed = json.loads(output("tc", "-statistics", "-json", "qdisc", "show"))
+    return {each["dev"]: each for each in listed if each["kind"] == "tbf" and each.get("root")}
+
+
+def _of(sending: dict[str, Any], receiving: dict[str, Any]) -> Counters:
+    """A cable between two shapers: they count what they let pass, of large packets the headers of all frames."""
+    return Counters(sending["bytes"], receiving["bytes"], sending["drops"] + receiving["drops"])

@@ -1,0 +1,85 @@
+"""Becoming a program inside a host: ``python enter.py NAMESPACE HOST RACK HOSTS-FILE COMMAND…``.
+
+The program sees its host's network, name, /etc/hosts and /sys; all else is shared. This is a file of its own, without
+imports from the package, because every rank starts through it and the package takes much longer to load.
+"""
+
+import ctypes
+import os
+import sys
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
+MS_BIND, MS_REC, MS_SLAVE = 1 << 12, 1 << 14, 1 << 19
+# What shells say of a command that is not there, and of one that cannot be run.
+NOT_FOUND, NOT_RUNNABLE = 127, 126
+CGROUPS = "/sys/fs/cgroup"
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter(namespace: str, host: str, hosts_file: str) -> None:
+    """Move this process, which must have a single thread, into a host."""
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    _check(_libc.setns(descriptor, CLONE_NEWNET), f"enter {namespace}")
+    os.close(descriptor)
+    _check(_libc.unshare(CLONE_NEWNS | CLONE_NEWUTS), "unshare")
+    # What is mounted from here on is seen in here only.
+    _mount("none", "/", None, MS_SLAVE | MS_REC)
+    _mount(hosts_file, "/etc/hosts", None, MS_BIND)
+    if os.readlink("/proc/self") != str(os.getpid()):
+        _mount("proc", "/proc", "proc", 0)
+    _mount_sys()
+    name = host.encode()
+    _check(_libc.sethostname(name, len(name)), "sethostname")
+
+
+def become(command: list[str]) -> int:
+    """Execute `command` in this process; returns, with an exit code, only if that fails."""
+    # Commands of the environment that this Python belongs to are found, whatever sudo made of the path.
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
+    sys.stdout.flush()
+    try:
+        os.execvp(command[0], command)
+    except FileNotFoundError:
+        return _tell(f"{command[0]}: there is no such command", NOT_FOUND)
+    except OSError as error:
+        return _tell(f"{command[0]}: {error.strerror}", NOT_RUNNABLE)
+
+
+def _mount_sys() -> None:
+    """This network's /sys, with the control groups of the one below."""
+    groups = os.open(CGROUPS, os.O_PATH | os.O_CLOEXEC) if os.path.ismount(CGROUPS) else None
+    _mount("sysfs", "/sys", "sysfs", 0)
+    if groups is not None:
+        _mount(f"/proc/self/fd/{groups}", CGROUPS, None, MS_BIND | MS_REC)
+        os.close(groups)
+
+
+def _mount(source: str, target: str, kind: "str | None", flags: int) -> None:
+    words = (source.encode(), target.encode(), None if kind is None else kind.encode())
+    _check(_libc.mount(*words, flags, None), f"mount {target}")
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _tell(message: str, code: int) -> int:
+    print(f"ripieno: {message}", file=sys.stderr)
+    return code
+
+
+def main(namespace: str, host: str, rack: str, hosts_file: str, *command: str) -> int:
+    """Enter and become."""
+    try:
+        enter(namespace, host, hosts_file)
+    except OSError as error:
+        return _tell(f"cannot enter {host}: {error.args[1]}", NOT_RUNNABLE)
+    os.environ.update(HOSTNAME=host, RACK=rack)
+    return become(list(command))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""Taking a lab down even if its owner is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import TracebackType
+
+# It finds the lab gone, unless taking it down failed.
+END_S = 30.0
+
+
+class Guard:
+    """A process that outlives this one, however that ends, for as long as it takes to take a lab down."""
+
+    def __init__(self, name: str) -> None:
+        # A session of its own: what the terminal sends to everyone must not reach it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ripieno.lab.watch", name], stdin=subprocess.PIPE, start_new_session=True
+        )
+
+    def __enter__(self) -> Guard:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Hang up: whatever the lab still is then, is taken down."""
+        assert self._process.stdin is not None, "a guard is started with a pipe"
+        self._process.stdin.close()
+        self._process.wait(END_S)

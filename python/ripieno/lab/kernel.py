@@ -1,0 +1,231 @@
+"""What a lab asks of the kernel: network namespaces, and settings made inside them.
+
+A namespace belongs to a thread. `inside` moves the calling thread into one, and the processes that it starts meanwhile;
+the rest of the process does not notice.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ripieno.errors import LabError
+
+# Where iproute2 keeps namespaces that have a name.
+NAMESPACES = Path("/var/run/netns")
+CLONE_NEWPID, CLONE_NEWNET = 0x20000000, 0x40000000
+MNT_DETACH = 2
+# How long killed processes may need to vanish.
+KILL_S = 10.0
+
+_TOOLS = ("ip", "tc", "bridge")
+_TRIALS = (
+    ("veth", "CONFIG_VETH", "ip", "link add one type veth peer name two"),
+    ("bridge", "CONFIG_BRIDGE", "ip", "link add switch type bridge"),
+    ("sch_tbf", "CONFIG_NET_SCH_TBF", "tc", "qdisc add dev one root tbf rate 1mbit burst 10000 limit 10000"),
+)
+_FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
+
+
+def why_not() -> str | None:
+    """Why no lab can be made here, if so, and what to do about it. Leaves nothing behind."""
+    if sys.platform != "linux":
+        return f"an emulated cluster needs Linux, and this is {sys.platform}: use a Linux machine or a virtual one"
+    if os.geteuid() != 0:
+        return "an emulated cluster needs root: run this with sudo"
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"an emulated cluster needs {', '.join(missing)} of iproute2: apt-get install iproute2"
+    found: list[str | None] = []
+    # The namespace of the trial is the thread's own and ends with it.
+    thread = threading.Thread(target=lambda: found.append(_try()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def _try() -> str | None:
+    try:
+        unshare(CLONE_NEWNET)
+    except OSError as error:
+        return (
+            f"root may not make network namespaces here ({error.strerror}): a container needs --privileged, "
+            "or --cap-add SYS_ADMIN --cap-add NET_ADMIN"
+        )
+    for module, option, tool, line in _TRIALS:
+        try:
+            batch(tool, [line])
+        except LabError as error:
+            return f"this kernel offers no {module}: modprobe {module}, or take a kernel with {option} ({error})"
+    return None
+
+
+@contextmanager
+def inside(namespace: str) -> Iterator[None]:
+    """This thread, and the processes that it starts meanwhile, in a network namespace that has a name."""
+    try:
+        target = os.open(NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise LabError(f"the network namespace {namespace} is gone: take the lab down and up again") from None
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        setns(target, CLONE_NEWNET)
+        try:
+            yield
+        finally:
+            setns(home, CLONE_NEWNET)
+    finally:
+        os.close(target)
+        os.close(home)
+
+
+@contextmanager
+def new_process_numbers() -> Iterator[None]:
+    """Let the processes that this thread starts meanwhile share a namespace of numbers, and end with the first."""
+    home = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        unshare(CLONE_NEWPID)
+        try:
+            yield
+        finally:
+            setns(home, CLONE_NEWPID)
+    finally:
+        os.close(home)
+
+
+def batch(tool: str, lines: Sequence[str]) -> None:
+    """Have ``ip``, ``tc`` or ``bridge`` execute `lines`, all or up to the first that fails."""
+    if not lines:
+        return
+    done = subprocess.run(
+        [tool, "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip()
+        failed = _FAILED_LINE.search(said)
+        line = lines[int(failed[1]) - 1] if failed else lines[0]
+        reason = said.splitlines()[0] if said else f"exit code {done.returncode}"
+        raise LabError(f"{tool} {line}: {reason}")
+
+
+def output(tool: str, *words: str) -> str:
+    """What ``ip``, ``tc`` or ``bridge`` prints."""
+    done = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise LabError(f"{tool} {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def write_settings(settings: dict[str, str]) -> None:
+    """Write files below /proc/sys/net, which are this thread's namespace's; what is not there needs no setting."""
+    for name, value in settings.items():
+        with suppress(FileNotFoundError):
+            Path("/proc/sys/net", name).write_text(value)
+
+
+def namespaces(prefix: str) -> list[str]:
+    """The namespaces whose name begins so."""
+    with suppress(FileNotFoundError):
+        return sorted(name for name in os.listdir(NAMESPACES) if name.startswith(prefix))
+    return []
+
+
+def delete_namespaces(names: Iterable[str]) -> None:
+    """Delete them; one that is gone already is no error."""
+    for name in names:
+        path = NAMESPACES / name
+        with suppress(OSError):
+            _check(_libc().umount2(os.fsencode(path), MNT_DETACH), "umount")
+        path.unlink(missing_ok=True)
+
+
+def unmount_namespaces() -> None:
+    """Undo what iproute2 did to the folder of named namespaces, if none is left; it does it again at need."""
+    with suppress(OSError):
+        if not os.listdir(NAMESPACES):
+            _check(_libc().umount2(os.fsencode(NAMESPACES), 0), "umount")
+            NAMESPACES.rmdir()
+
+
+def kill_inside(names: Iterable[str]) -> int:
+    """Kill every process inside these namespaces and wait until it is gone; returns how many there were.
+
+    Raises
+    ------
+    LabError
+        If one does not vanish.
+    """
+    wanted = {_identity(NAMESPACES / name) for name in names} - {None}
+    deadline = time.monotonic() + KILL_S
+    count = 0
+    while pids := _pids_inside(wanted):
+        if time.monotonic() > deadline:
+            raise LabError(f"processes {', '.join(map(str, pids))} do not end, {KILL_S:g} s after they were killed")
+        count += sum(_kill(pid, wanted, deadline) for pid in pids)
+    return count
+
+
+def setns(descriptor: int, kind: int) -> None:
+    """Move this thread (or, of CLONE_NEWPID, its future children) to a namespace."""
+    _check(_libc().setns(descriptor, kind), "setns")
+
+
+def unshare(kind: int) -> None:
+    """Give this thread (or, of CLONE_NEWPID, its future children) a namespace of its own."""
+    _check(_libc().unshare(kind), "unshare")
+
+
+def _pids_inside(wanted: set[tuple[int, int] | None]) -> list[int]:
+    own = os.getpid()
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [pid for pid in pids if pid != own and _identity(Path(f"/proc/{pid}/ns/net")) in wanted]
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _kill(pid: int, wanted: set[tuple[int, int] | None], deadline: float) -> bool:
+    """Kill a process that is inside `wanted` and wait for its end; False if it has ended before."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # Only now that the descriptor holds it can its number not have become another's.
+        if _identity(Path(f"/proc/{pid}/ns/net")) not in wanted:
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        end = select.poll()
+        end.register(process, select.POLLIN)
+        end.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        return True
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(process)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

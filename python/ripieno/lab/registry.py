@@ -1,0 +1,178 @@
+"""Which labs there are: a folder each, with the blueprint and the hosts' /etc/hosts.
+
+A lab is taken while its folder exists. One that is still being made, or that belongs to a ``with`` statement, names its
+owner's process; when that has ended, the lab is an orphan.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ripieno.errors import InputError, LabError
+from ripieno.lab import kernel
+from ripieno.lab.blueprint import Blueprint
+from ripieno.lab.wiring import SWITCHES
+
+FOLDER = Path("/run/ripieno/lab")
+# What the name of every namespace begins with. No name of a lab contains a hyphen, so none is the beginning of another.
+NAMESPACE_PREFIX = "ripieno-"
+NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a lab.
+
+    Attributes
+    ----------
+    blueprint
+        None if its maker was ended before it could write it.
+    owner
+        Process number and start time of the process that it ends with, if any.
+    mounted
+        Whether the folder of named namespaces was a mount before there were labs.
+    """
+
+    blueprint: Blueprint | None = None
+    owner: tuple[int, int] | None = None
+    mounted: bool = True
+
+
+def check_name(name: str) -> str:
+    """The name, if it is one."""
+    if not NAME.fullmatch(name):
+        raise InputError(f"name={name!r}: expected up to 24 small letters, digits and underscores, a letter first")
+    return name
+
+
+def folder(name: str) -> Path:
+    """Where the files of a lab are."""
+    return FOLDER / name
+
+
+def hosts_file(name: str) -> Path:
+    """The /etc/hosts of every host of a lab."""
+    return folder(name) / "hosts"
+
+
+def prefix(name: str) -> str:
+    """What the names of a lab's namespaces begin with."""
+    return f"{NAMESPACE_PREFIX}{name}-"
+
+
+def names() -> list[str]:
+    """All labs of which anything exists: a folder, or namespaces."""
+    folders = [entry.name for entry in os.scandir(FOLDER)] if FOLDER.is_dir() else []
+    made = [name.removeprefix(NAMESPACE_PREFIX).partition("-")[0] for name in kernel.namespaces(NAMESPACE_PREFIX)]
+    return sorted({name for name in (*folders, *made) if NAME.fullmatch(name)})
+
+
+def claim(name: str, blueprint: Blueprint) -> None:
+    """Take a name for a lab that this process is going to make; orphans are removed first.
+
+    Raises
+    ------
+    LabError
+        If there is a lab of this name.
+    """
+    with _alone():
+        for each in names():
+            if is_orphan(each):
+                remove(each)
+        mounted = _mounted_before()
+        try:
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            folder(name).mkdir()
+        except FileExistsError:
+            raise LabError(
+                f"there is a lab {name!r} already: ripieno lab down --name {name}, or choose another --name"
+            ) from None
+        except OSError as error:
+            raise LabError(f"{folder(name)}: {error.strerror}: an emulated cluster keeps its state there") from None
+        write(name, Record(blueprint, _process(os.getpid()), mounted))
+    lines = [f"{host.address} {host.name}\n" for host in blueprint.hosts]
+    hosts_file(name).write_text("".join(["127.0.0.1 localhost\n", *lines]))
+
+
+def read(name: str) -> Record | None:
+    """What is known of a lab; None if there is no such."""
+    try:
+        text = (folder(name) / "lab.json").read_text()
+    except FileNotFoundError:
+        return Record() if name in names() else None
+    stored = json.loads(text)
+    owner = stored["owner"]
+    return Record(Blueprint(**stored["blueprint"]), tuple(owner) if owner else None, stored["mounted"])
+
+
+def write(name: str, record: Record) -> None:
+    """Store what is known of a lab."""
+    assert record.blueprint is not None, "a record is written with its blueprint"
+    store(name, "lab.json", {"blueprint": record.blueprint.to_dict(), "owner": record.owner, "mounted": record.mounted})
+
+
+def store(name: str, file: str, value: Mapping[str, Any]) -> None:
+    """Write a file of a lab, as a whole or not at all."""
+    path = folder(name) / file
+    unfinished = path.with_name(f"{file}.{os.getpid()}")
+    unfinished.write_text(json.dumps(value))
+    unfinished.rename(path)
+
+
+def is_orphan(name: str) -> bool:
+    """Whether what there is of a lab is of no use to anyone: its owner has ended, or its switches are gone."""
+    record = read(name)
+    if record is None:
+        return False
+    if record.owner is not None:
+        return _process(record.owner[0]) != record.owner
+    return record.blueprint is None or not kernel.namespaces(prefix(name) + SWITCHES)
+
+
+def remove(name: str) -> int:
+    """End every process of a lab and remove whatever there is of it; returns how many processes there were."""
+    record = read(name)
+    made = kernel.namespaces(prefix(name))
+    killed = kernel.kill_inside(made)
+    kernel.delete_namespaces(made)
+    shutil.rmtree(folder(name), ignore_errors=True)
+    for each in (FOLDER, FOLDER.parent):
+        with suppress(OSError):
+            each.rmdir()
+    if record is not None and not record.mounted:
+        kernel.unmount_namespaces()
+    return killed
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other processes from looking for orphans, or taking a name, meanwhile. The lock leaves no file."""
+    descriptor = os.open(FOLDER.parents[1], os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _mounted_before() -> bool:
+    known = [record for name in names() if (record := read(name)) is not None]
+    return kernel.NAMESPACES.is_mount() and all(record.mounted for record in known)
+
+
+def _process(pid: int) -> tuple[int, int] | None:
+    """A process by number and start time, since numbers come again; None if there is no such."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] == "Z" else (pid, int(fields[19]))

@@ -1,0 +1,199 @@
+"""Running a program on hosts of a lab: ranks that live and die together.
+
+All ranks of a run share a namespace of process numbers, whose first process waits for the end of a pipe that is held
+here. When that closes, for whatever reason, the kernel ends everything in the namespace, so no descendant of a rank
+outlives the run.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ripieno.errors import LabError
+from ripieno.lab import kernel
+from ripieno.lab.blueprint import Host
+from ripieno.launch import process
+from ripieno.launch.machine import usable_cores
+from ripieno.launch.output import LinePump
+from ripieno.launch.run import LAST_WORDS_S
+
+TIMED_OUT = 124
+# It never waits for the processes that it inherits: the kernel reaps them.
+_FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to run, and how.
+
+    Attributes
+    ----------
+    command
+        Program and arguments.
+    hosts
+        Where, in the order of the ranks.
+    ranks_per_host
+        Ranks of one host have consecutive numbers.
+    environment
+        Variables to set beside this process's own.
+    prefix
+        Whether to mark lines of output with their host.
+    timeout_s
+        After so many seconds all ranks are ended.
+    keep_going
+        Whether the others go on when a rank fails.
+    """
+
+    command: Sequence[str]
+    hosts: Sequence[Host]
+    ranks_per_host: int = 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    prefix: bool = True
+    timeout_s: float | None = None
+    keep_going: bool = False
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks there are."""
+        return len(self.hosts) * self.ranks_per_host
+
+
+@dataclass
+class _Rank:
+    rank: int
+    host: Host
+    process: subprocess.Popen[bytes]
+
+
+def run(program: Program, namespace: Callable[[Host], str], enter: Callable[[Host, Sequence[str]], list[str]]) -> int:
+    """Run `program` to its end; returns the exit code.
+
+    `namespace` tells a host's network namespace, `enter` the command line that runs a command there.
+    """
+    ranks: list[_Rank] = []
+    pump = LinePump() if program.prefix else None
+    lifeline: subprocess.Popen[bytes] | None = None
+    # Bound but not listening, this socket keeps the port from everyone but rank 0.
+    with kernel.inside(namespace(program.hosts[0])):
+        reservation = socket.socket()
+    try:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind((program.hosts[0].address, 0))
+        common = _variables(program, reservation.getsockname()[1])
+        with kernel.new_process_numbers():
+            lifeline = subprocess.Popen(
+                _FIRST_PROCESS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            )
+            for rank in range(program.world_size):
+                ranks.append(_start(program, rank, common, enter, pump))
+        if pump is not None:
+            pump.start()
+        failed, unfinished = _wait(ranks, program)
+    finally:
+        process.end([each.process for each in ranks], patience_s=0.0)
+        _cut(lifeline)
+        reservation.close()
+        if pump is not None:
+            pump.close()
+    return _explain(failed, unfinished, program)
+
+
+def _start(
+    program: Program,
+    rank: int,
+    common: Mapping[str, str],
+    enter: Callable[[Host, Sequence[str]], list[str]],
+    pump: LinePump | None,
+) -> _Rank:
+    node, local_rank = divmod(rank, program.ranks_per_host)
+    host = program.hosts[node]
+    pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = subprocess.Popen(
+        enter(host, program.command),
+        env={**common, "RANK": str(rank), "LOCAL_RANK": str(local_rank), **program.environment},
+        stdin=subprocess.DEVNULL,
+        # Ctrl-C is for this process, which then ends the ranks.
+        start_new_session=True,
+        **pipes,
+    )
+    if pump is not None:
+        pump.add(host.name if program.ranks_per_host == 1 else f"{host.name} rank {rank}", child)
+    return _Rank(rank, host, child)
+
+
+def _variables(program: Program, port: int) -> dict[str, str]:
+    # All hosts compute on the cores of this one machine.
+    threads = max(1, usable_cores() // program.world_size)
+    variables = {**process.thread_environment(threads), **os.environ}
+    # It would come before MASTER_ADDR.
+    variables.pop("RIPIENO_DIRECTORY", None)
+    if program.prefix:
+        variables["PYTHONUNBUFFERED"] = "1"
+    return {
+        **variables,
+        "WORLD_SIZE": str(program.world_size),
+        "LOCAL_WORLD_SIZE": str(program.ranks_per_host),
+        "MASTER_ADDR": program.hosts[0].address,
+        "MASTER_PORT": str(port),
+        "RIPIENO_TOKEN": secrets.token_hex(32),
+    }
+
+
+def _wait(ranks: list[_Rank], program: Program) -> tuple[_Rank | None, list[_Rank]]:
+    """Until all have ended, the time is over, or some time after the first has failed; that one, and who still runs."""
+    failed: _Rank | None = None
+    unfinished = list(ranks)
+    deadline = None if program.timeout_s is None else time.monotonic() + program.timeout_s
+    with selectors.DefaultSelector() as selector:
+        try:
+            for each in ranks:
+                selector.register(os.pidfd_open(each.process.pid), selectors.EVENT_READ, each)
+            while unfinished:
+                left_s = None if deadline is None else deadline - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    break
+                for key, _ in selector.select(left_s):
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+                    unfinished.remove(key.data)
+                    if key.data.process.wait() and failed is None:
+                        failed = key.data
+                        if not program.keep_going:
+                            deadline = min(deadline or float("inf"), time.monotonic() + LAST_WORDS_S)
+        finally:
+            for key in list(selector.get_map().values()):
+                os.close(key.fd)
+    return failed, unfinished
+
+
+def _cut(lifeline: subprocess.Popen[bytes] | None) -> None:
+    if lifeline is None:
+        return
+    assert lifeline.stdin is not None, "the first process is started with a pipe"
+    lifeline.stdin.close()
+    try:
+        lifeline.wait(kernel.KILL_S)
+    except subprocess.TimeoutExpired:
+        raise LabError(f"processes of the run do not end, {kernel.KILL_S:g} s after they were killed") from None
+
+
+def _explain(failed: _Rank | None, unfinished: list[_Rank], program: Program) -> int:
+    """Say what went wrong; returns the exit code."""
+    if failed is None and not unfinished:
+        return 0
+    if failed is None:
+        names = ", ".join(f"{each.rank} on {each.host.name}" for each in unfinished[:8])
+        more = f" and {len(unfinished) - 8} more" if len(unfinished) > 8 else ""
+        print(f"ripieno: after {program.timeout_s:g} s these ranks still ran: {names}{more}", file=sys.stderr)
+        return TIMED_OUT
+    status = failed.process.returncode
+    print(f"ripieno: rank {failed.rank} on {failed.host.name} failed: {process.ending(status)}", file=sys.stderr)
+    return status if status > 0 else 128 - status

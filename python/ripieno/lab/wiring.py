@@ -1,0 +1,125 @@
+"""Making a lab's namespaces, cables, switches and shapers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ripieno.errors import LabError
+from ripieno.lab.blueprint import HOST_QUEUE_BYTES, MTU_BYTES, QUEUE_BYTES, Blueprint, Host, mac
+from ripieno.lab.kernel import batch, inside, write_settings
+
+# Hosts are set up by commands that mostly wait for the kernel.
+SETUP_THREAD_COUNT = 4
+# Links of the switches' namespace: a host's cable and a rack's switch bear its name, an uplink has two ends.
+SWITCHES = "switches"
+CORE = "core"
+
+_ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+# At such round trips cubic is reno; bbr paces by timers and probes, which an emulation cannot keep up with.
+_CONGESTION_CONTROLS = ("reno", "cubic")
+
+
+def uplink_ends(rack: int) -> tuple[str, str]:
+    """The uplink's end at the rack's switch, which sends what leaves the rack, and at the core."""
+    return f"up{rack}", f"down{rack}"
+
+
+def wire(prefix: str, blueprint: Blueprint) -> None:
+    """Make everything; `prefix` begins the name of every namespace.
+
+    Raises
+    ------
+    LabError
+        If the kernel refuses; what has been made by then is left to the caller.
+    """
+    congestion_control = _congestion_control()
+    batch("ip", [f"netns add {prefix}{name}" for name in (SWITCHES, *(host.name for host in blueprint.hosts))])
+    with inside(prefix + SWITCHES):
+        write_settings({"ipv6/conf/default/disable_ipv6": "1"})
+        batch("ip", [*_switches(blueprint), *_ports(prefix, blueprint)])
+        batch("bridge", _forwarding(blueprint))
+        batch("tc", _port_shapers(blueprint))
+    with ThreadPoolExecutor(SETUP_THREAD_COUNT) as pool:
+        for _ in pool.map(lambda host: _set_up(prefix, blueprint, host, congestion_control), blueprint.hosts):
+            pass
+
+
+def _switches(blueprint: Blueprint) -> Iterable[str]:
+    bridge = f"mtu {MTU_BYTES} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"
+    yield f"link add {CORE} {bridge}"
+    yield f"link set {CORE} up"
+    for rack, name in enumerate(blueprint.rack_names):
+        up, down = uplink_ends(rack)
+        yield f"link add {name} {bridge}"
+        yield f"link set {name} up"
+        yield f"link add {up} mtu {MTU_BYTES} type veth peer name {down} mtu {MTU_BYTES}"
+        yield f"link set {up} master {name} up"
+        yield f"link set {down} master {CORE} up"
+        yield f"link set {up} type bridge_slave learning off"
+        yield f"link set {down} type bridge_slave learning off flood off"
+
+
+def _ports(prefix: str, blueprint: Blueprint) -> Iterable[str]:
+    for host in blueprint.hosts:
+        yield (
+            f"link add {host.name} mtu {MTU_BYTES} type veth peer name eth0 mtu {MTU_BYTES} "
+            f"address {mac(host)} netns {prefix}{host.name}"
+        )
+        yield f"link set {host.name} master {blueprint.rack_names[host.rack]} up"
+        yield f"link set {host.name} type bridge_slave learning off flood off"
+
+
+def _forwarding(blueprint: Blueprint) -> list[str]:
+    """Each switch knows its hosts from the start, and a rack's sends all else up: nothing is flooded."""
+    return [
+        f"fdb replace {mac(host)} dev {port} master static"
+        for host in blueprint.hosts
+        for port in (host.name, uplink_ends(host.rack)[1])
+    ]
+
+
+def _port_shapers(blueprint: Blueprint) -> list[str]:
+    uplinks = [end for rack in range(blueprint.racks) for end in uplink_ends(rack)]
+    return [
+        _shaper(port, blueprint.uplink_bits_per_s, blueprint.uplink_burst_bytes, QUEUE_BYTES) for port in uplinks
+    ] + [_shaper(host.name, blueprint.rate_bits_per_s, blueprint.burst_bytes, QUEUE_BYTES) for host in blueprint.hosts]
+
+
+def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: int) -> str:
+    return f"qdisc add dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes} limit {queue_bytes}"
+
+
+def _set_up(prefix: str, blueprint: Blueprint, host: Host, congestion_control: str) -> None:
+    with inside(prefix + host.name):
+        # No IPv6 chatter in the byte counts, and no run inherits what TCP learnt in the one before.
+        write_settings(
+            {
+                "ipv6/conf/eth0/disable_ipv6": "1",
+                "ipv4/tcp_no_metrics_save": "1",
+                "ipv4/tcp_congestion_control": congestion_control,
+            }
+        )
+        batch("ip", list(_cable(blueprint, host)))
+        batch("tc", [_shaper("eth0", blueprint.rate_bits_per_s, blueprint.burst_bytes, HOST_QUEUE_BYTES)])
+
+
+def _cable(blueprint: Blueprint, host: Host) -> Iterable[str]:
+    yield "link set lo up"
+    yield f"link set eth0 gso_max_size {blueprint.packet_bytes}"
+    yield f"address add {host.address}/16 dev eth0"
+    yield "link set eth0 up"
+    for other in blueprint.hosts:
+        if other is not host:
+            yield f"neighbour replace {other.address} lladdr {mac(other)} dev eth0 nud permanent"
+
+
+def _congestion_control() -> str:
+    allowed = _ALLOWED.read_text().split()
+    for name in _CONGESTION_CONTROLS:
+        if name in allowed:
+            return name
+    raise LabError(
+        f"{_ALLOWED} lists {', '.join(allowed)}: an emulated cluster needs {' or '.join(_CONGESTION_CONTROLS)} there"
+    )
