@@ -200,7 +200,7 @@ impl Fabric for ThreadFabric {
 
     fn park(&mut self, _wants: &[Want], timeout: Duration) {
         // A sleep that fails is one that ends at once; the caller looks again.
-        let _ = self.doorbell.wait(&[], timeout);
+        let _ = self.doorbell.wait([], timeout);
     }
 
     fn cancel_park(&mut self) {

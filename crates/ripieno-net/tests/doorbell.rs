@@ -11,57 +11,57 @@ const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
 fn a_sleeper_nobody_rings_wakes_at_the_timeout() {
-    let doorbell = Doorbell::new().unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
     let started = Instant::now();
     doorbell.prepare();
-    assert!(!doorbell.wait(&[], SHORT).unwrap());
+    assert!(!doorbell.wait([], SHORT).unwrap());
     doorbell.cancel();
     assert!(started.elapsed() >= SHORT);
 }
 
 #[test]
 fn a_ring_between_prepare_and_wait_is_kept() {
-    let doorbell = Doorbell::new().unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
     doorbell.prepare();
     doorbell.bell().ring();
-    assert!(doorbell.wait(&[], LONG).unwrap());
+    assert!(doorbell.wait([], LONG).unwrap());
     doorbell.cancel();
 
     doorbell.prepare();
-    assert!(!doorbell.wait(&[], SHORT).unwrap(), "a ring wakes once");
+    assert!(!doorbell.wait([], SHORT).unwrap(), "a ring wakes once");
     doorbell.cancel();
 }
 
 #[test]
 fn a_rank_that_does_not_sleep_is_not_disturbed() {
-    let doorbell = Doorbell::new().unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
     doorbell.bell().ring();
     doorbell.prepare();
-    assert!(!doorbell.wait(&[], SHORT).unwrap());
+    assert!(!doorbell.wait([], SHORT).unwrap());
     doorbell.cancel();
 }
 
 #[test]
 fn a_bell_rings_through_the_descriptors_sent_to_a_peer() {
-    let doorbell = Doorbell::new().unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
     let own = doorbell.bell();
     let [eventfd, page] = own.fds().map(|fd| fd.try_clone_to_owned().unwrap());
     let peer = Bell::from_fds(eventfd, page).unwrap();
     std::thread::scope(|scope| {
         doorbell.prepare();
         scope.spawn(|| peer.ring());
-        assert!(doorbell.wait(&[], LONG).unwrap());
+        assert!(doorbell.wait([], LONG).unwrap());
         doorbell.cancel();
     });
 }
 
 #[test]
 fn a_watched_socket_wakes_for_bytes_for_room_and_for_its_end() {
-    let doorbell = Doorbell::new().unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
     let (here, mut there) = UnixStream::pair().unwrap();
-    let sleep = |readable, writable, timeout| {
+    let mut sleep = |readable, writable, timeout| {
         doorbell.prepare();
-        let woken = doorbell.wait(&[Watch { fd: here.as_fd(), readable, writable }], timeout).unwrap();
+        let woken = doorbell.wait([Watch { fd: here.as_fd(), readable, writable }], timeout).unwrap();
         doorbell.cancel();
         woken
     };

@@ -81,9 +81,8 @@ impl Sleeper for AtDoorbell {
     }
 
     fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
-        let watches: Vec<_> =
-            self.socket.iter().map(|socket| Watch { fd: socket.as_fd(), readable, writable }).collect();
-        self.doorbell.wait(&watches, timeout).unwrap();
+        let watches = self.socket.iter().map(|socket| Watch { fd: socket.as_fd(), readable, writable });
+        self.doorbell.wait(watches, timeout).unwrap();
     }
 
     fn cancel(&mut self) {

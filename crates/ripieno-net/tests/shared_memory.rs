@@ -19,10 +19,10 @@ const ROLE: &str = "SHARED_MEMORY_TEST_ROLE";
 fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
-    let doorbell = Doorbell::new().unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
     let mut link = shared_memory::accept(&socket, &doorbell.bell()).unwrap();
     match role.as_str() {
-        "echo" => echo(&mut link, &doorbell),
+        "echo" => echo(&mut link, &mut doorbell),
         "flood" => flood(&mut link),
         _ => unreachable!("a role is echo or flood"),
     }
@@ -30,12 +30,12 @@ fn child() {
 
 #[test]
 fn processes_exchange_messages_and_sleep_in_between() {
-    let (mut child, mut link, doorbell) = spawn("echo");
+    let (mut child, mut link, mut doorbell) = spawn("echo");
     for round in 0..500u64 {
         let message = round.to_le_bytes().repeat(1 + round as usize * 7 % 3_000);
-        send_all(&mut link, &doorbell, &message);
+        send_all(&mut link, &mut doorbell, &message);
         let mut answer = vec![0; message.len()];
-        receive_all(&mut link, &doorbell, &mut answer);
+        receive_all(&mut link, &mut doorbell, &mut answer);
         assert!(answer == message, "message {round} comes back as it went");
     }
     drop(link);
@@ -145,7 +145,7 @@ fn spawn(role: &str) -> (Child, RingLink, Doorbell) {
 }
 
 /// Sends back whatever comes until the peer closes.
-fn echo(link: &mut RingLink, doorbell: &Doorbell) {
+fn echo(link: &mut RingLink, doorbell: &mut Doorbell) {
     let mut bytes = [0; 1_000];
     let mut count = 0;
     loop {
@@ -173,7 +173,7 @@ fn flood(link: &mut RingLink) {
     }
 }
 
-fn send_all(link: &mut RingLink, doorbell: &Doorbell, mut message: &[u8]) {
+fn send_all(link: &mut RingLink, doorbell: &mut Doorbell, mut message: &[u8]) {
     until(doorbell, || {
         let sent = link.send(&[message]).unwrap();
         link.flush().unwrap();
@@ -182,7 +182,7 @@ fn send_all(link: &mut RingLink, doorbell: &Doorbell, mut message: &[u8]) {
     });
 }
 
-fn receive_all(link: &mut RingLink, doorbell: &Doorbell, into: &mut [u8]) {
+fn receive_all(link: &mut RingLink, doorbell: &mut Doorbell, into: &mut [u8]) {
     let mut done = 0;
     until(doorbell, || {
         done += link.receive(&mut into[done..]).unwrap();
@@ -192,7 +192,7 @@ fn receive_all(link: &mut RingLink, doorbell: &Doorbell, into: &mut [u8]) {
 }
 
 /// Tries, and sleeps while nothing happens.
-fn until(doorbell: &Doorbell, mut done: impl FnMut() -> bool) {
+fn until(doorbell: &mut Doorbell, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         doorbell.prepare();
@@ -200,7 +200,7 @@ fn until(doorbell: &Doorbell, mut done: impl FnMut() -> bool) {
             doorbell.cancel();
             return;
         }
-        doorbell.wait(&[], DEADLINE).unwrap();
+        doorbell.wait([], DEADLINE).unwrap();
         doorbell.cancel();
         assert!(started.elapsed() < DEADLINE, "a wake-up was lost");
     }

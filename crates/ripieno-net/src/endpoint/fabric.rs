@@ -94,16 +94,15 @@ impl Fabric for Endpoint {
     }
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
-        let watches: Vec<Watch<'_>> = wants
-            .iter()
-            .filter_map(|want| match &self.slots[want.peer] {
-                Slot::Tcp(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
-                _ => None,
-            })
-            .collect();
+        let watches = wants.iter().filter_map(|want| match &self.slots[want.peer] {
+            Slot::Tcp(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
+            _ => None,
+        });
         // A sleep that fails is one that ends at once; the caller looks again.
-        if let Ok(false) = self.doorbell.wait(&watches, timeout.min(LIFE_CHECK)) {
-            self.look_after(wants);
+        match self.doorbell.wait(watches, timeout.min(LIFE_CHECK)) {
+            Ok(true) => self.note_ready(wants),
+            Ok(false) => self.look_after(wants),
+            Err(_) => {}
         }
     }
 
@@ -113,6 +112,16 @@ impl Fabric for Endpoint {
 }
 
 impl Endpoint {
+    /// Tells the links what the sleep has shown of their sockets.
+    fn note_ready(&mut self, wants: &[Want]) {
+        let mut index = 0;
+        for want in wants {
+            let Slot::Tcp(link) = &mut self.slots[want.peer] else { continue };
+            link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
+            index += 1;
+        }
+    }
+
     /// Suspects peers whose memory says nothing because they are gone, also when no hub watches any more.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {

@@ -17,6 +17,10 @@ use std::time::Duration;
 /// A rank's own doorbell.
 pub struct Doorbell {
     bell: Bell,
+    /// Memory that a sleep lends to the next; empty between them.
+    polled: Vec<PollFd<'static>>,
+    /// What the last sleep showed of each watch.
+    shown: Vec<PollFlags>,
 }
 
 /// A handle that wakes the owner of a doorbell, from any thread or process.
@@ -47,7 +51,7 @@ impl Doorbell {
     pub fn new() -> io::Result<Self> {
         let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let page_fd = sealed_memfd("ripieno-doorbell", page_bytes())?;
-        Ok(Doorbell { bell: Bell::from_fds(eventfd, page_fd)? })
+        Ok(Doorbell { bell: Bell::from_fds(eventfd, page_fd)?, polled: Vec::new(), shown: Vec::new() })
     }
 
     /// A handle for whoever is to wake this rank.
@@ -62,19 +66,36 @@ impl Doorbell {
 
     /// Sleeps until the bell rings, a watched descriptor is ready or has failed, or `timeout` is over; says whether it
     /// was woken (rarely without reason). [`Self::cancel`] is called next.
-    pub fn wait(&self, watches: &[Watch<'_>], timeout: Duration) -> io::Result<bool> {
-        let mut polled = Vec::with_capacity(1 + watches.len());
+    pub fn wait<'a>(&mut self, watches: impl IntoIterator<Item = Watch<'a>>, timeout: Duration) -> io::Result<bool> {
+        let mut polled: Vec<PollFd<'_>> = std::mem::take(&mut self.polled);
         polled.push(PollFd::new(&self.bell.shared.eventfd, PollFlags::IN));
-        polled.extend(watches.iter().map(Watch::polled));
+        polled.extend(watches.into_iter().map(|watch| watch.polled()));
         let timeout = Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        match rustix::event::poll(&mut polled, Some(&timeout)) {
+        let woken = rustix::event::poll(&mut polled, Some(&timeout));
+        self.shown.clear();
+        self.shown.extend(polled[1..].iter().map(PollFd::revents));
+        polled.clear();
+        // Collected in place: the memory stays, though not the descriptors' lifetime.
+        self.polled = polled.into_iter().map(|_| unreachable!("it was cleared")).collect();
+        match woken {
             Ok(count) => Ok(count > 0),
             Err(rustix::io::Errno::INTR) => Ok(true),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the last sleep showed that watch `index` has bytes, or its end, to read.
+    pub fn showed_readable(&self, index: usize) -> bool {
+        // An error is read like an end.
+        self.shown[index].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Whether the last sleep showed that watch `index` has room to write, or refuses to.
+    pub fn showed_writable(&self, index: usize) -> bool {
+        self.shown[index].intersects(PollFlags::OUT | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Takes `prepare` back.

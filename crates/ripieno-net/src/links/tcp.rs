@@ -1,7 +1,8 @@
 //! A link over a TCP connection.
 //!
 //! Large receives go straight to where they belong; small ones and peeks go through a staging buffer, so that a message
-//! of many small parts costs one system call. Cost: one system call per send and per look for bytes.
+//! of many small parts costs one system call. A socket that had nothing to give, or took less than all, is left alone
+//! until a sleep shows that it is ready. Cost of a message: one system call to send it, one to sleep, one to take it.
 
 use ripieno_run::{Link, LinkError};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
@@ -21,6 +22,10 @@ const DIRECT_BYTES: usize = 16 << 10;
 /// Parts that go in one system call at most.
 const MAX_PARTS: usize = 16;
 
+/// So often a direction that could not go on is left alone, unless a sleep shows that it can. A rank that does not
+/// sleep, because other links keep it busy, thus looks at this one once in a while.
+const REST_COUNT: u32 = 16;
+
 /// One end of a link over a TCP connection.
 pub struct TcpLink {
     stream: TcpStream,
@@ -28,6 +33,8 @@ pub struct TcpLink {
     /// The staged bytes are `staging[start..end]`.
     start: usize,
     end: usize,
+    incoming: Rest,
+    outgoing: Rest,
     /// Why nothing more will arrive.
     ended: Option<String>,
 }
@@ -44,7 +51,21 @@ impl TcpLink {
         if autotuned_bytes("tcp_rmem").unwrap_or(sockopt::socket_recv_buffer_size(&stream)?) < MIN_SOCKET_BUFFER_BYTES {
             sockopt::set_socket_recv_buffer_size(&stream, MIN_SOCKET_BUFFER_BYTES)?;
         }
-        Ok(TcpLink { stream, staging: vec![0; STAGING_BYTES].into(), start: 0, end: 0, ended: None })
+        Ok(TcpLink {
+            stream,
+            staging: vec![0; STAGING_BYTES].into(),
+            start: 0,
+            end: 0,
+            incoming: Rest::default(),
+            outgoing: Rest::default(),
+            ended: None,
+        })
+    }
+
+    /// Notes what a sleep has shown: that bytes, or the end, can be read; that bytes can be written.
+    pub fn note_ready(&mut self, readable: bool, writable: bool) {
+        self.incoming.end_if(readable);
+        self.outgoing.end_if(writable);
     }
 
     fn staged(&self) -> usize {
@@ -55,7 +76,7 @@ impl TcpLink {
     fn stage(&mut self) -> Result<(), LinkError> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.staged());
-        self.end += read(&self.stream, &mut self.staging[self.end..], &mut self.ended)?;
+        self.end += self.incoming.read(&self.stream, &mut self.staging[self.end..], &mut self.ended)?;
         Ok(())
     }
 }
@@ -68,13 +89,21 @@ impl Link for TcpLink {
             slices[count] = IoSlice::new(part);
             count += 1;
         }
-        if count == 0 {
+        if count == 0 || self.outgoing.goes_on() {
             return Ok(0);
         }
+        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
         let mut control = SendAncillaryBuffer::default();
         match rustix::net::sendmsg(&self.stream, &slices[..count], &mut control, SendFlags::NOSIGNAL) {
-            Ok(sent) => Ok(sent),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(0),
+            Ok(sent) => {
+                self.outgoing.begin_if(sent < offered);
+                Ok(sent)
+            }
+            Err(rustix::io::Errno::AGAIN) => {
+                self.outgoing.begin_if(true);
+                Ok(0)
+            }
+            Err(rustix::io::Errno::INTR) => Ok(0),
             Err(error) => Err(LinkError::Closed { cause: io::Error::from(error).to_string() }),
         }
     }
@@ -89,7 +118,7 @@ impl Link for TcpLink {
         }
         if self.staged() == 0 {
             if into.len() >= DIRECT_BYTES {
-                return read(&self.stream, into, &mut self.ended);
+                return self.incoming.read(&self.stream, into, &mut self.ended);
             }
             self.stage()?;
         }
@@ -128,15 +157,52 @@ fn autotuned_bytes(setting: &str) -> Option<usize> {
     limits.split_whitespace().nth(2)?.parse().ok()
 }
 
-/// Reads once; 0 when nothing is there. The first end of the stream stays its end.
-fn read(stream: &TcpStream, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
-    if ended.is_none() {
-        match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
-            Ok((0, _)) => *ended = Some("the peer closed the connection".into()),
-            Ok((count, _)) => return Ok(count),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(0),
-            Err(error) => *ended = Some(io::Error::from(error).to_string()),
+/// How often more a direction is left alone, because it could not go on.
+#[derive(Default)]
+struct Rest {
+    left: u32,
+}
+
+impl Rest {
+    fn begin_if(&mut self, exhausted: bool) {
+        if exhausted {
+            self.left = REST_COUNT;
         }
     }
-    Err(LinkError::Closed { cause: ended.clone().unwrap_or_default() })
+
+    fn end_if(&mut self, ready: bool) {
+        if ready {
+            self.left = 0;
+        }
+    }
+
+    /// Whether the direction is left alone this time.
+    fn goes_on(&mut self) -> bool {
+        let rests = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        rests
+    }
+
+    /// Reads once; 0 when nothing is there. The first end of the stream stays its end.
+    fn read(&mut self, stream: &TcpStream, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
+        if ended.is_none() {
+            if self.goes_on() {
+                return Ok(0);
+            }
+            match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
+                Ok((0, _)) => *ended = Some("the peer closed the connection".into()),
+                Ok((count, _)) => {
+                    self.begin_if(count < into.len());
+                    return Ok(count);
+                }
+                Err(rustix::io::Errno::AGAIN) => {
+                    self.begin_if(true);
+                    return Ok(0);
+                }
+                Err(rustix::io::Errno::INTR) => return Ok(0),
+                Err(error) => *ended = Some(io::Error::from(error).to_string()),
+            }
+        }
+        Err(LinkError::Closed { cause: ended.clone().unwrap_or_default() })
+    }
 }

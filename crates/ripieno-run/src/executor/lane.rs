@@ -54,7 +54,8 @@ impl Lane<'_, '_> {
             let done = self.passed[index];
             let ready = self.sendable(done, limit(self.schedule, self.passed, index), span.length_bytes);
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
-            if head.is_empty() && ready == done && done < span.length_bytes {
+            // The preamble goes with the first bytes, not in a packet of its own.
+            if ready == done && done < span.length_bytes {
                 self.cursor.on_stream = false;
                 break;
             }
@@ -92,10 +93,6 @@ impl Lane<'_, '_> {
 
     /// Receives or reduces until nothing is there, an earlier step is in the way, or a segment has come.
     pub fn take(&mut self) -> Result<Moved, LaneError> {
-        if self.cursor.preamble_bytes == 0 && !self.take_preamble()? {
-            self.cursor.on_stream = true;
-            return Ok(Moved::Nothing);
-        }
         let mut moved = Moved::Nothing;
         let mut taken_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
@@ -104,6 +101,10 @@ impl Lane<'_, '_> {
             let limit = limit(self.schedule, self.passed, index).min(done + SEGMENT_BYTES);
             if limit == done && done < length_bytes {
                 self.cursor.on_stream = false;
+                break;
+            }
+            if self.cursor.preamble_bytes == 0 && !self.take_preamble()? {
+                self.cursor.on_stream = true;
                 break;
             }
             let taken = match self.schedule.steps[index].operation {
