@@ -1,4 +1,4 @@
-//! Running plans: the executor, the link trait, typed reductions, frames and the membership protocol.
+//! Running plans: the executor, the link trait, typed reductions, frames, the flight recorder and the membership protocol.
 //!
 //! Knows no sockets and no operating system; time is an argument.
 
@@ -9,6 +9,7 @@ pub mod executor;
 pub mod fabric;
 pub mod link;
 pub mod membership;
+pub mod recorder;
 pub mod reduction;
 
 pub use call::{Call, Element, HEADER_BYTES, Header};

@@ -1,0 +1,56 @@
+//! What the flight recorder adds to every collective: nanoseconds per record.
+//!
+//! `cargo run --release -p ripieno-run --example record_cost [records per batch]`
+//! Best of many batches, for the machine may be busy. To count instructions: `perf stat -e instructions:u` around it.
+
+use ripieno_plan::{Collective, Op};
+use ripieno_run::recorder::{Outcome, Recorder};
+use ripieno_run::{Call, Element, Header};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const BATCHES: usize = 200;
+
+fn main() {
+    let per_batch: u64 = match std::env::args().nth(1) {
+        Some(text) => text.parse().expect("how many records per batch"),
+        None => 100_000,
+    };
+    let mut recorder = Recorder::default();
+    let mut header = header();
+    let plain = best(per_batch, |sequence| record(&mut recorder, &mut header, sequence, None));
+    let start = Instant::now();
+    let clocked = best(per_batch, |sequence| record(&mut recorder, &mut header, sequence, Some(start)));
+    println!("{plain:.2} ns per record without times, {clocked:.2} ns with two looks at the clock");
+}
+
+fn record(recorder: &mut Recorder, header: &mut Header, sequence: u64, clock: Option<Instant>) {
+    let now = || clock.map(|start| start.elapsed());
+    header.sequence = sequence;
+    let ticket = recorder.begin(black_box(header), 8, 1, now());
+    recorder.end(ticket, Outcome::Done, now());
+}
+
+fn header() -> Header {
+    let call = Call {
+        collective: Collective::Allreduce,
+        algorithm: 1,
+        element: Element::F64,
+        op: Some(Op::Sum),
+        root: 0,
+        element_count: 1,
+        counts_hash: 0,
+    };
+    Header { sequence: 0, call }
+}
+
+/// Nanoseconds per call of `record`, in the fastest batch.
+fn best(per_batch: u64, mut record: impl FnMut(u64)) -> f64 {
+    let mut batch = |_| {
+        let start = Instant::now();
+        (0..per_batch).for_each(&mut record);
+        start.elapsed()
+    };
+    let fastest: Duration = (0..BATCHES).map(&mut batch).min().expect("there is a batch");
+    fastest.as_secs_f64() * 1e9 / per_batch as f64
+}

@@ -1,0 +1,131 @@
+//! The flight recorder: the last collectives of this rank, how long each waited, and for whom.
+//!
+//! Always on: [`Recorder::begin`] and [`Recorder::end`] write one cache line of a ring that was there before; they look at
+//! no clock and allocate nothing. Times are those that the executor learns anyway: of long calls and of calls that wait.
+//! A short call that never waited has none; it lies between its neighbours'. A recorder that is *clocked* is given the
+//! time of every call.
+
+mod record;
+mod waits;
+
+pub use record::{Outcome, Record};
+pub use waits::{NOTED_WAIT, Wait};
+
+use crate::call::Header;
+use crate::fabric::Want;
+use std::time::Duration;
+use waits::Waits;
+
+/// How many collectives are kept unless told otherwise.
+pub const KEPT_COUNT: usize = 4096;
+
+/// The last collectives of one rank.
+#[derive(Debug)]
+pub struct Recorder {
+    /// Whether the executor gives the time of every call.
+    pub is_clocked: bool,
+    /// As many as a power of two.
+    ring: Box<[Record]>,
+    begun_count: u64,
+    waits: Waits,
+}
+
+/// A record that has begun and not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new(KEPT_COUNT)
+    }
+}
+
+impl Recorder {
+    /// A recorder of the last `kept_count` collectives, rounded up to a power of two, and as many waits.
+    pub fn new(kept_count: usize) -> Recorder {
+        let kept_count = kept_count.max(1).next_power_of_two();
+        Recorder {
+            is_clocked: false,
+            ring: vec![Record::EMPTY; kept_count].into(),
+            begun_count: 0,
+            waits: Waits::new(kept_count),
+        }
+    }
+
+    /// Notes that `header` begins, on `bytes` of this rank's memory and with `peer_count` others; `start` if it is known.
+    #[inline]
+    pub fn begin(&mut self, header: &Header, bytes: u64, peer_count: u16, start: Option<Duration>) -> Ticket {
+        let ticket = Ticket(self.begun_count);
+        self.begun_count += 1;
+        *self.record(ticket) = Record::begun(header, bytes, peer_count, start);
+        ticket
+    }
+
+    /// Notes that from `since` on nothing of a collective moves, because of `wants`.
+    pub fn begin_wait(&mut self, ticket: Ticket, wants: &[Want], since: Duration) {
+        self.waits.begin(ticket, wants, since);
+    }
+
+    /// Notes that something moves again, or that nobody waits any longer; nothing if no wait has begun.
+    ///
+    /// The time is divided evenly among the peers whose bytes were awaited or, where none were, that took none.
+    pub fn end_wait(&mut self, ticket: Ticket, until: Duration) {
+        if let Some((since, longest)) = self.waits.end(ticket, until) {
+            self.record(ticket).waited(longest, since, until);
+        }
+    }
+
+    /// Notes how a collective ended, and when if that is known.
+    #[inline]
+    pub fn end(&mut self, ticket: Ticket, outcome: Outcome, end: Option<Duration>) {
+        self.record(ticket).ended(outcome, end);
+        if self.waits.has_accounts() {
+            self.close(ticket, end);
+        }
+    }
+
+    /// The latest records, at most `count`, oldest first, each with its number among all that this rank began. What is in
+    /// flight stands as it does `now`.
+    pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, Record)> {
+        let kept = self.begun_count.min(self.ring.len() as u64).min(count as u64);
+        (self.begun_count - kept..self.begun_count).map(move |number| {
+            let mut record = self.ring[self.slot(number)];
+            if record.outcome == Outcome::InFlight {
+                if let Some((since, longest)) = self.waits.so_far(Ticket(number), now) {
+                    record.waited(longest, since, now);
+                }
+                record.ended(Outcome::InFlight, Some(now));
+            }
+            (number, record)
+        })
+    }
+
+    /// The latest waits of at least [`NOTED_WAIT`], oldest first, each with the number of its record.
+    pub fn waits(&self) -> impl Iterator<Item = &Wait> {
+        self.waits.latest()
+    }
+
+    /// How long this rank has waited for each peer, by rank; ranks beyond the end were never waited for.
+    pub fn waited_for(&self) -> &[Duration] {
+        self.waits.by_peer()
+    }
+
+    fn close(&mut self, ticket: Ticket, end: Option<Duration>) {
+        if let Some(end) = end {
+            self.end_wait(ticket, end);
+        }
+        self.waits.forget(ticket);
+    }
+
+    fn record(&mut self, Ticket(number): Ticket) -> &mut Record {
+        let slot = self.slot(number);
+        &mut self.ring[slot]
+    }
+
+    fn slot(&self, number: u64) -> usize {
+        number as usize & (self.ring.len() - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use super::*;
+use crate::call::{Call, Element};
+use ripieno_plan::{Algorithm, Collective, Op};
+
+fn header(sequence: u64) -> Header {
+    let call = Call {
+        collective: Collective::Allreduce,
+        algorithm: Algorithm::by_name(Collective::Allreduce, "ring").unwrap().index,
+        element: Element::F32,
+        op: Some(Op::Sum),
+        root: 0,
+        element_count: 10,
+        counts_hash: 0,
+    };
+    Header { sequence, call }
+}
+
+fn begin(recorder: &mut Recorder, sequence: u64) -> Ticket {
+    recorder.begin(&header(sequence), 40, 2, None)
+}
+
+fn from(peer: usize) -> Want {
+    Want { peer, readable: true, writable: false }
+}
+
+fn to(peer: usize) -> Want {
+    Want { peer, readable: false, writable: true }
+}
+
+fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+fn wait(recorder: &mut Recorder, ticket: Ticket, wants: &[Want], since: Duration, until: Duration) {
+    recorder.begin_wait(ticket, wants, since);
+    recorder.end_wait(ticket, until);
+}
+
+fn only(recorder: &Recorder) -> Record {
+    recorder.latest(1, ms(100)).last().unwrap().1
+}
+
+#[test]
+fn the_latest_records_stay_and_the_oldest_go() {
+    let mut recorder = Recorder::new(4);
+    assert_eq!(recorder.latest(10, ms(0)).count(), 0);
+
+    for sequence in 0..11 {
+        let ticket = begin(&mut recorder, sequence);
+        recorder.end(ticket, Outcome::Done, None);
+    }
+
+    let kept =
+        |count| recorder.latest(count, ms(0)).map(|(number, record)| (number, record.sequence)).collect::<Vec<_>>();
+    assert_eq!(kept(10), [(7, 7), (8, 8), (9, 9), (10, 10)]);
+    assert_eq!(kept(2), [(9, 9), (10, 10)]);
+}
+
+#[test]
+fn a_call_that_never_waited_and_was_not_clocked_has_no_times() {
+    let mut recorder = Recorder::new(4);
+    let ticket = begin(&mut recorder, 3);
+    recorder.end(ticket, Outcome::Done, None);
+
+    let record = only(&recorder);
+    assert_eq!((record.start(), record.end(), record.moving(), record.waited_for()), (None, None, None, None));
+    assert_eq!(record.waiting(), Duration::ZERO);
+    assert_eq!(record.to_string(), "allreduce #3 (ring, sum of float32 × 10)");
+}
+
+#[test]
+fn the_peer_that_was_awaited_longest_is_named() {
+    let mut recorder = Recorder::new(4);
+    let ticket = recorder.begin(&header(0), 40, 3, Some(ms(1)));
+    wait(&mut recorder, ticket, &[from(1), from(2)], ms(2), ms(6));
+    wait(&mut recorder, ticket, &[from(2)], ms(7), ms(10));
+    wait(&mut recorder, ticket, &[from(3)], ms(11), ms(15));
+    recorder.end(ticket, Outcome::Done, Some(ms(20)));
+
+    let record = only(&recorder);
+    assert_eq!(record.waited_for(), Some(2));
+    assert_eq!((record.waiting(), record.moving()), (ms(11), Some(ms(8))));
+    assert_eq!(recorder.waited_for(), [ms(0), ms(2), ms(5), ms(4)]);
+    assert_eq!(record.to_string(), "allreduce #0 (ring, sum of float32 × 10), 19.0 ms, waiting 11.0 ms for rank 2");
+}
+
+#[test]
+fn who_takes_nothing_is_waited_for_only_where_no_bytes_are_awaited() {
+    let mut recorder = Recorder::new(4);
+    let ticket = begin(&mut recorder, 0);
+    wait(&mut recorder, ticket, &[to(1), from(2)], ms(0), ms(1));
+    wait(&mut recorder, ticket, &[to(1)], ms(1), ms(3));
+    assert_eq!(recorder.waited_for(), [ms(0), ms(2), ms(1)]);
+}
+
+#[test]
+fn collectives_in_flight_keep_their_accounts_apart() {
+    let mut recorder = Recorder::new(4);
+    let (first, second) = (begin(&mut recorder, 0), begin(&mut recorder, 1));
+    wait(&mut recorder, first, &[from(1)], ms(0), ms(3));
+    wait(&mut recorder, second, &[from(2)], ms(0), ms(3));
+    wait(&mut recorder, first, &[from(2)], ms(3), ms(5));
+    recorder.end(second, Outcome::Failed, Some(ms(6)));
+
+    let records: Vec<Record> = recorder.latest(2, ms(9)).map(|(_, record)| record).collect();
+    assert_eq!((records[0].outcome, records[0].waited_for()), (Outcome::InFlight, Some(1)));
+    assert_eq!((records[1].outcome, records[1].waited_for()), (Outcome::Failed, Some(2)));
+    assert_eq!(records[0].to_string(), "in allreduce #0 (ring, sum of float32 × 10), waiting 5.0 ms for rank 1");
+}
+
+#[test]
+fn waits_that_are_long_enough_are_kept_one_by_one() {
+    let mut recorder = Recorder::new(2);
+    let ticket = begin(&mut recorder, 0);
+    wait(&mut recorder, ticket, &[from(1)], ms(0), NOTED_WAIT / 2);
+    for at in 1..4 {
+        wait(&mut recorder, ticket, &[from(1), from(5)], ms(at), ms(at + 1));
+    }
+
+    let wait = |at| Wait { number: 0, peer: 1, peer_count: 2, since: ms(at), until: ms(at + 1) };
+    assert_eq!(recorder.waits().copied().collect::<Vec<_>>(), [wait(2), wait(3)]);
+    assert_eq!(only(&recorder).waiting(), ms(3) + NOTED_WAIT / 2);
+}
+
+#[test]
+fn what_is_in_flight_says_for_whom_it_waits_now() {
+    let mut recorder = Recorder::new(2);
+    let ticket = begin(&mut recorder, 5);
+    wait(&mut recorder, ticket, &[from(1)], ms(0), ms(2));
+    recorder.begin_wait(ticket, &[from(3)], ms(4));
+    recorder.begin_wait(ticket, &[from(1)], ms(5));
+
+    let record = only(&recorder);
+    assert_eq!((record.waiting(), record.waited_for(), record.end()), (ms(98), Some(3), Some(ms(100))));
+
+    recorder.end(ticket, Outcome::Failed, Some(ms(1004)));
+    let text = "in allreduce #5 (ring, sum of float32 × 10), waiting 1.0 s for rank 3";
+    assert_eq!(only(&recorder).to_string(), text);
+    assert_eq!(recorder.waited_for(), [ms(0), ms(2), ms(0), ms(1000)]);
+}

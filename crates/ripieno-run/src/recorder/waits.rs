@@ -1,0 +1,156 @@
+//! Who was waited for: sums per peer, and the latest waits one by one.
+
+use super::Ticket;
+use crate::fabric::Want;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Shorter waits count, but are not kept one by one.
+pub const NOTED_WAIT: Duration = Duration::from_micros(20);
+
+/// A time in which nothing of a collective moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Of which record.
+    pub number: u64,
+    /// For whom; of several peers the first.
+    pub peer: u32,
+    /// For how many peers.
+    pub peer_count: u32,
+    /// From when, on the fabric's clock.
+    pub since: Duration,
+    /// Until when.
+    pub until: Duration,
+}
+
+#[derive(Debug)]
+pub(super) struct Waits {
+    latest: VecDeque<Wait>,
+    kept_count: usize,
+    by_peer: Vec<Duration>,
+    /// Of the collectives that have waited and not ended.
+    accounts: Vec<Account>,
+    spare: Vec<Account>,
+}
+
+/// What one collective has waited for each peer.
+#[derive(Debug, Default)]
+struct Account {
+    ticket: Ticket,
+    /// Since when it waits, if it does.
+    since: Option<Duration>,
+    shares: Vec<Share>,
+}
+
+#[derive(Debug)]
+struct Share {
+    peer: usize,
+    waited: Duration,
+    /// Whether the peer is waited for now.
+    is_awaited: bool,
+}
+
+impl Waits {
+    pub fn new(kept_count: usize) -> Waits {
+        Waits {
+            latest: VecDeque::with_capacity(kept_count),
+            kept_count,
+            by_peer: Vec::new(),
+            accounts: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// Begins a wait of `ticket`, unless it waits already.
+    pub fn begin(&mut self, ticket: Ticket, wants: &[Want], since: Duration) {
+        let known = self.accounts.iter().position(|account| account.ticket == ticket).unwrap_or_else(|| {
+            self.accounts.push(Account { ticket, ..self.spare.pop().unwrap_or_default() });
+            self.accounts.len() - 1
+        });
+        self.accounts[known].begin(wants, since);
+    }
+
+    /// Ends the wait of `ticket`, if there is one: when it began, and the peer that it has waited for longest so far.
+    pub fn end(&mut self, ticket: Ticket, until: Duration) -> Option<(Duration, Option<usize>)> {
+        let account = self.accounts.iter_mut().find(|account| account.ticket == ticket)?;
+        let since = account.since.take()?;
+        let waited = until.saturating_sub(since);
+        let peer_count = account.awaited().count() as u32;
+        if let Some(first) = account.awaited().next()
+            && waited >= NOTED_WAIT
+        {
+            if self.latest.len() == self.kept_count {
+                self.latest.pop_front();
+            }
+            self.latest.push_back(Wait { number: ticket.0, peer: first as u32, peer_count, since, until });
+        }
+        for share in account.shares.iter_mut().filter(|share| share.is_awaited) {
+            if self.by_peer.len() <= share.peer {
+                self.by_peer.resize(share.peer + 1, Duration::ZERO);
+            }
+            share.waited += waited / peer_count;
+            share.is_awaited = false;
+            self.by_peer[share.peer] += waited / peer_count;
+        }
+        Some((since, account.longest(Duration::ZERO)))
+    }
+
+    /// As [`Waits::end`] would say `now`.
+    pub fn so_far(&self, ticket: Ticket, now: Duration) -> Option<(Duration, Option<usize>)> {
+        let account = self.accounts.iter().find(|account| account.ticket == ticket)?;
+        let since = account.since?;
+        let peer_count = account.awaited().count().max(1) as u32;
+        Some((since, account.longest(now.saturating_sub(since) / peer_count)))
+    }
+
+    /// Whether any collective that has not ended has waited.
+    #[inline]
+    pub fn has_accounts(&self) -> bool {
+        !self.accounts.is_empty()
+    }
+
+    /// Ends the account of `ticket`.
+    pub fn forget(&mut self, ticket: Ticket) {
+        let Some(known) = self.accounts.iter().position(|account| account.ticket == ticket) else { return };
+        let mut account = self.accounts.swap_remove(known);
+        account.since = None;
+        account.shares.clear();
+        self.spare.push(account);
+    }
+
+    pub fn latest(&self) -> impl Iterator<Item = &Wait> {
+        self.latest.iter()
+    }
+
+    pub fn by_peer(&self) -> &[Duration] {
+        &self.by_peer
+    }
+}
+
+impl Account {
+    fn begin(&mut self, wants: &[Want], since: Duration) {
+        if self.since.is_some() {
+            return;
+        }
+        self.since = Some(since);
+        let is_receiving = wants.iter().any(|want| want.readable);
+        for want in wants.iter().filter(|want| want.readable || !is_receiving) {
+            match self.shares.iter_mut().find(|share| share.peer == want.peer) {
+                Some(share) => share.is_awaited = true,
+                None => self.shares.push(Share { peer: want.peer, waited: Duration::ZERO, is_awaited: true }),
+            }
+        }
+    }
+
+    fn awaited(&self) -> impl Iterator<Item = usize> {
+        self.shares.iter().filter(|share| share.is_awaited).map(|share| share.peer)
+    }
+
+    /// The peer that was waited for longest, if those that are awaited now are given `more`.
+    fn longest(&self, more: Duration) -> Option<usize> {
+        let waited = |share: &Share| share.waited + if share.is_awaited { more } else { Duration::ZERO };
+        // Of equals the first.
+        let longest = self.shares.iter().rev().max_by_key(|share| waited(share));
+        longest.map(|share| share.peer)
+    }
+}
