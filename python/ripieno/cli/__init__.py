@@ -23,6 +23,7 @@ COMMANDS = {
     "doctor": "ripieno.launch.cli:doctor_command",
     "features": "ripieno.cli.features:features_command",
     "kmeans": "ripieno.cli.kmeans:kmeans_command",
+    "lab": "ripieno.cli.lab:lab_command",
     "run": "ripieno.launch.cli:run_command",
 }
 

@@ -40,6 +40,19 @@ _FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
 
 def why_not() -> str | None:
     """Why no lab can be made here, if so, and what to do about it. Leaves nothing behind."""
+    lacking = what_lacks()
+    if lacking is not None:
+        return lacking
+    found: list[str | None] = []
+    # The namespace of the trial is the thread's own and ends with it.
+    thread = threading.Thread(target=lambda: found.append(_try()))
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+def what_lacks() -> str | None:
+    """What this process lacks to use a lab, if anything, and what to do about it."""
     if sys.platform != "linux":
         return f"an emulated cluster needs Linux, and this is {sys.platform}: use a Linux machine or a virtual one"
     if os.geteuid() != 0:
@@ -47,12 +60,7 @@ def why_not() -> str | None:
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         return f"an emulated cluster needs {', '.join(missing)} of iproute2: apt-get install iproute2"
-    found: list[str | None] = []
-    # The namespace of the trial is the thread's own and ends with it.
-    thread = threading.Thread(target=lambda: found.append(_try()))
-    thread.start()
-    thread.join()
-    return found[0]
+    return None
 
 
 def _try() -> str | None:

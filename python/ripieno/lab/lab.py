@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,8 @@ from ripieno.lab.cables import Counters
 from ripieno.lab.guard import Guard
 from ripieno.lab.run import Program, run
 
+# Where the counters began.
+COUNTERS = "counters.json"
 # Numbers the labs of this process that nobody named.
 _unnamed = itertools.count()
 
@@ -80,9 +83,8 @@ class Lab:
         LabError
             If there is none, or it is incomplete.
         """
-        record = registry.read(registry.check_name(name))
-        if record is None:
-            raise LabError(f"there is no lab {name!r}: ripieno lab up --name {name}")
+        _check(kernel.what_lacks())
+        record = registry.existing(registry.check_name(name))
         if record.blueprint is None or registry.is_orphan(name):
             raise LabError(f"of the lab {name!r} only remains are left: ripieno lab down --name {name}")
         shape = record.blueprint
@@ -102,6 +104,7 @@ class Lab:
 
     def down(self) -> int:
         """End every process inside and remove everything; returns how many processes there were."""
+        _check(kernel.what_lacks())
         return registry.remove(self.name)
 
     def __enter__(self) -> Lab:
@@ -190,8 +193,15 @@ class Lab:
         raise InputError(f"host={name!r}: this lab has {self.hosts[0].name} … {self.hosts[-1].name}")
 
     def counters(self) -> dict[str, Counters]:
-        """What every cable has carried since the lab came up; uplinks are named after their racks."""
-        return cables.read_counters(self._prefix, self.blueprint)
+        """What every cable has carried since the lab came up, or since `reset_counters`; uplinks are named as racks."""
+        start = registry.load(self.name, COUNTERS) or {}
+        now = cables.read_counters(self._prefix, self.blueprint)
+        return {name: counters - Counters(**start.get(name, {})) for name, counters in now.items()}
+
+    def reset_counters(self) -> None:
+        """Let the counters of every cable begin at nothing again."""
+        now = cables.read_counters(self._prefix, self.blueprint)
+        registry.store(self.name, COUNTERS, {name: asdict(counters) for name, counters in now.items()})
 
     def fail(self, name: str, *, kill: bool = False) -> int:
         """Pull the cable of a host, or the uplink of a rack: it goes silent, and connections live on for a time.
@@ -239,9 +249,10 @@ class Lab:
 
     def _make(self, ending: ExitStack | None = None) -> None:
         """Make it; if that fails or is interrupted, nothing is left."""
-        reason = kernel.why_not()
-        if reason is not None:
-            raise LabError(reason)
+        _check(kernel.why_not())
+        warning = self.blueprint.warning()
+        if warning is not None:
+            warnings.warn(warning, stacklevel=3)
         registry.claim(self.name, self.blueprint)
         try:
             if ending is not None:
@@ -251,3 +262,8 @@ class Lab:
         except BaseException:
             registry.remove(self.name)
             raise
+
+
+def _check(reason: str | None) -> None:
+    if reason is not None:
+        raise LabError(reason)

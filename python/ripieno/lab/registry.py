@@ -23,6 +23,7 @@ from ripieno.lab.blueprint import Blueprint
 from ripieno.lab.wiring import SWITCHES
 
 FOLDER = Path("/run/ripieno/lab")
+RECORD = "lab.json"
 # What the name of every namespace begins with. No name of a lab contains a hyphen, so none is the beginning of another.
 NAMESPACE_PREFIX = "ripieno-"
 NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
@@ -105,19 +106,33 @@ def claim(name: str, blueprint: Blueprint) -> None:
 
 def read(name: str) -> Record | None:
     """What is known of a lab; None if there is no such."""
-    try:
-        text = (folder(name) / "lab.json").read_text()
-    except FileNotFoundError:
+    stored = load(name, RECORD)
+    if stored is None:
         return Record() if name in names() else None
-    stored = json.loads(text)
     owner = stored["owner"]
     return Record(Blueprint(**stored["blueprint"]), tuple(owner) if owner else None, stored["mounted"])
+
+
+def existing(name: str) -> Record:
+    """What is known of a lab.
+
+    Raises
+    ------
+    LabError
+        If there is no such.
+    """
+    record = read(name)
+    if record is None:
+        others = ", ".join(names())
+        there = f" (there is {others})" if others else ""
+        raise LabError(f"there is no lab {name!r}{there}: ripieno lab up --name {name}")
+    return record
 
 
 def write(name: str, record: Record) -> None:
     """Store what is known of a lab."""
     assert record.blueprint is not None, "a record is written with its blueprint"
-    store(name, "lab.json", {"blueprint": record.blueprint.to_dict(), "owner": record.owner, "mounted": record.mounted})
+    store(name, RECORD, {"blueprint": record.blueprint.to_dict(), "owner": record.owner, "mounted": record.mounted})
 
 
 def store(name: str, file: str, value: Mapping[str, Any]) -> None:
@@ -126,6 +141,14 @@ def store(name: str, file: str, value: Mapping[str, Any]) -> None:
     unfinished = path.with_name(f"{file}.{os.getpid()}")
     unfinished.write_text(json.dumps(value))
     unfinished.rename(path)
+
+
+def load(name: str, file: str) -> dict[str, Any] | None:
+    """What `store` wrote; None if there is no such file."""
+    try:
+        return json.loads((folder(name) / file).read_text())
+    except FileNotFoundError:
+        return None
 
 
 def is_orphan(name: str) -> bool:

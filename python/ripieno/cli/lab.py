@@ -1,0 +1,223 @@
+"""`ripieno lab`: an emulated cluster on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from ripieno.lab import Lab, registry
+from ripieno.lab.blueprint import HOSTS_PER_RACK_MAX, RACKS_MAX
+
+# Everything after the first word of the command is the command's own, options included.
+_ENDS_WITH_COMMAND = {"allow_interspersed_args": False}
+_DEFAULT_NAME = "lab"
+
+
+def _name_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--name", default=_DEFAULT_NAME, show_default=True, metavar="NAME", help="Which lab.")(function)
+
+
+@click.group("lab", short_help="Emulate a cluster on this machine.")
+def lab_command() -> None:
+    """Emulate a cluster on this machine: racks of hosts, with cables and uplinks of a given rate.
+
+    \b
+    A host is a network namespace, so this needs Linux and root; your own network stays as it is.
+      ripieno lab up --racks 2 --hosts 4 --rate 100mbit --uplink 200mbit
+      ripieno lab run -- python program.py          in it, ripieno.init() returns the communicator
+      ripieno lab counters                          what every cable carried
+      ripieno lab fail h3                           pull a cable; heal plugs it in again
+      ripieno lab down
+    """
+
+
+@lab_command.command("up", short_help="Make a lab.")
+@click.option(
+    "--racks", type=click.IntRange(1, RACKS_MAX), metavar="COUNT", default=1, show_default=True, help="How many racks."
+)
+@click.option(
+    "--hosts",
+    type=click.IntRange(1, HOSTS_PER_RACK_MAX),
+    metavar="COUNT",
+    default=8,
+    show_default=True,
+    help="Hosts of each rack.",
+)
+@click.option(
+    "--rate",
+    default="100mbit",
+    show_default=True,
+    metavar="RATE",
+    help="Of each direction of a host's cable: a number and kbit, mbit or gbit.",
+)
+@click.option(
+    "--uplink",
+    metavar="RATE",
+    help="Of each direction of a rack's uplink; by default what its hosts can send together.",
+)
+@_name_option
+def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str) -> None:
+    """Make a lab, which stays until "ripieno lab down"."""
+    begin = time.monotonic()
+    lab = Lab(racks, hosts, rate, uplink, name=name)
+    lab.up()
+    took_s = time.monotonic() - begin
+    first, last = lab.hosts[0].name, lab.hosts[-1].name
+    uplinks = "" if racks == 1 else f", uplinks {lab.blueprint.uplink_bits_per_s / 1e6:g} Mbit/s"
+    click.echo(
+        f"{name}: {racks} x {hosts} hosts, {first} to {last}, cables "
+        f"{lab.blueprint.rate_bits_per_s / 1e6:g} Mbit/s{uplinks}; up in {took_s:.1f} s"
+    )
+
+
+@lab_command.command("run", short_help="Run a command on the hosts, as ranks.", context_settings=_ENDS_WITH_COMMAND)
+@_name_option
+@click.option(
+    "--ranks-per-host",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=1,
+    show_default=True,
+    help="Ranks per host.",
+)
+@click.option("--first", type=click.IntRange(min=1), metavar="COUNT", help="Only the first so many hosts.")
+@click.option("--on", metavar="HOSTS", help="Only these hosts, in this order: h0,h3.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End all ranks after so long, with exit code 124.",
+)
+@click.option(
+    "--prefix/--no-prefix",
+    default=None,
+    help="Mark each line of output with its host, or do not; by default if there are several ranks.",
+)
+@click.option("--keep-going", is_flag=True, help="Let the other ranks go on when one fails, instead of ending them.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run_command(
+    name: str,
+    ranks_per_host: int,
+    first: int | None,
+    on: str | None,
+    timeout_s: float | None,
+    prefix: bool | None,
+    keep_going: bool,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND as a rank, or several, on every host, and wait.
+
+    Each rank has the variables that ripieno.init() reads, LOCAL_RANK, and RACK. The first rank to fail ends the others,
+    and its exit code is passed on. Nothing that the ranks started outlives this command.
+    """
+    lab = Lab.named(name)
+    hosts = None if on is None else on.split(",")
+    sys.exit(
+        lab.run(command, ranks_per_host, first, timeout_s=timeout_s, on=hosts, prefix=prefix, keep_going=keep_going)
+    )
+
+
+@lab_command.command("exec", short_help="Become a command in a host.", context_settings=_ENDS_WITH_COMMAND)
+@_name_option
+@click.argument("host")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
+    """Become COMMAND in HOST, which is told by name or address: a shell, ping, tcpdump."""
+    lab = Lab.named(name)
+    # Behind HOST the separator is a word like any other.
+    words = lab.command(lab.host(host), command[1:] if command[0] == "--" else command)
+    os.execv(words[0], words)
+
+
+@lab_command.command("hosts", short_help="List the hosts.")
+@_name_option
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def hosts_command(name: str, as_json: bool) -> None:
+    """List the hosts: name, address, rack, and which cables on its way are pulled."""
+    lab = Lab.named(name)
+    silent, racks = lab.silent(), lab.blueprint.rack_names
+    pulled = {host.name: [cable for cable in (host.name, racks[host.rack]) if cable in silent] for host in lab.hosts}
+    if as_json:
+        click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))
+        return
+    rows = [
+        (host.name, host.address, racks[host.rack], f"pulled: {', '.join(pulled[host.name])}" * bool(pulled[host.name]))
+        for host in lab.hosts
+    ]
+    _print_table(("host", "address", "rack", ""), rows)
+
+
+@lab_command.command("counters", short_help="Print what every cable has carried.")
+@_name_option
+@click.option("--reset", is_flag=True, help="Let all counters begin at nothing, and print none.")
+@click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
+def counters_command(name: str, reset: bool, as_json: bool) -> None:
+    """Print what every cable and every uplink has carried, in bytes of Ethernet frames, and dropped."""
+    lab = Lab.named(name)
+    if reset:
+        lab.reset_counters()
+        return
+    counters = {cable: asdict(each) for cable, each in lab.counters().items()}
+    if as_json:
+        click.echo(json.dumps(counters, indent=2))
+        return
+    rows = [(cable, *(f"{number:,}" for number in each.values())) for cable, each in counters.items()]
+    _print_table(("cable", "sent bytes", "received bytes", "dropped packets"), rows)
+
+
+@lab_command.command("fail", short_help="Pull a cable.")
+@_name_option
+@click.option("--kill", is_flag=True, help="Also kill what runs on that host, or on all hosts of that rack.")
+@click.argument("names", nargs=-1, required=True, metavar="HOST|RACK…")
+def fail_command(name: str, kill: bool, names: tuple[str, ...]) -> None:
+    """Pull the cable of a host, or the uplink of a rack: all goes silent, no connection is reset."""
+    lab = Lab.named(name)
+    for each in names:
+        killed = lab.fail(each, kill=kill)
+        click.echo(f"{each}: silent" + (f", {_processes(killed)} killed" if kill else ""))
+
+
+@lab_command.command("heal", short_help="Plug a cable in again.")
+@_name_option
+@click.argument("names", nargs=-1, required=True, metavar="HOST|RACK…")
+def heal_command(name: str, names: tuple[str, ...]) -> None:
+    """Plug the cable of a host, or the uplink of a rack, in again."""
+    lab = Lab.named(name)
+    for each in names:
+        lab.heal(each)
+        click.echo(f"{each}: connected")
+
+
+@lab_command.command("down", short_help="Remove a lab, and all that runs in it.")
+@_name_option
+@click.option("--all", "every", is_flag=True, help="Every lab, and what killed programs have left of theirs.")
+def down_command(name: str, every: bool) -> None:
+    """End every process inside a lab and remove everything that it was."""
+    if not every:
+        registry.existing(registry.check_name(name))
+    for each in registry.names() if every else [name]:
+        record = registry.read(each)
+        if every and record is not None and record.owner is not None and not registry.is_orphan(each):
+            click.echo(f"{each}: left alone, for process {record.owner[0]} is using it; --name {each} takes it down")
+            continue
+        killed = Lab(name=each).down()
+        click.echo(f"{each}: down" + (f", {_processes(killed)} killed" if killed else ""))
+
+
+def _processes(count: int) -> str:
+    return f"{count} process{'' if count == 1 else 'es'}"
+
+
+def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
+    for row in (head, *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        click.echo("  ".join(cells).rstrip())

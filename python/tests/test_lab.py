@@ -1,0 +1,605 @@
+"""Emulated clusters: rates, counters, names, pulled cables, runs; and that nothing is left of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import gone_within
+from ripieno.cli import main
+from ripieno.errors import InputError, LabError
+from ripieno.lab import Blueprint, Counters, Lab, blueprint, kernel, registry, why_not, wiring
+
+cannot_emulate = why_not()
+needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
+
+COMMAND = [sys.executable, "-c", "import sys; from ripieno.cli import main; sys.exit(main())", "lab"]
+PAYLOAD_MBIT = 100 * blueprint.wire_share()
+PORT = 5000
+# A busy machine needs more than one attempt to fill a cable.
+ATTEMPT_COUNT = 5
+
+# What comes first has come at no known rate: neither its bytes nor its time count.
+RECEIVE = """
+import socket, sys, time
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    print("listening", flush=True)
+    connection = server.accept()[0]
+    first, begin, received = len(connection.recv(1 << 16)), time.monotonic(), 0
+    while data := connection.recv(1 << 16):
+        received, end = received + len(data), time.monotonic()
+    assert first + received == int(sys.argv[3])
+    print(received, begin, end, flush=True)
+"""
+SEND = """
+import socket, sys
+with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as connection:
+    connection.sendall(bytes(int(sys.argv[3])))
+"""
+ECHO = """
+import socket, sys
+with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
+    print("listening", flush=True)
+    connection = server.accept()[0]
+    while data := connection.recv(100):
+        connection.sendall(data)
+"""
+# Each line of the input is a time limit: sends a byte and says whether it came back in that time.
+ASK = """
+import socket, sys
+connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for line in sys.stdin:
+    connection.settimeout(float(line))
+    connection.sendall(b"x")
+    try:
+        print(len(connection.recv(1)), flush=True)
+    except TimeoutError:
+        print("silence", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """Two racks of two hosts, whose uplinks are as slow as one host's cable."""
+    with Lab(racks=2, hosts=2, rate="100mbit", uplink="100mbit") as lab:
+        yield lab
+
+
+@pytest.fixture
+def name() -> str:
+    """Of a lab that no other run of these tests has."""
+    return f"test{os.getpid()}"
+
+
+@contextmanager
+def program(lab: Lab, host: int, source: str, *arguments: object, says: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A Python program in a host, from when it has said so until the block ends."""
+    words = [sys.executable, "-c", source, *map(str, arguments)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(lab.command(lab.hosts[host], words), stdin=pipe, stdout=pipe, text=True) as child:
+        assert child.stdout is not None
+        try:
+            if says:
+                assert child.stdout.readline() == f"{says}\n"
+            yield child
+        finally:
+            child.kill()
+
+
+def transfer_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int) -> float:
+    """Payload rate of transfers at the same time, summed."""
+    with ExitStack() as stack:
+        receivers = []
+        for _, target in pairs:
+            arguments = (lab.hosts[target].address, PORT, size_bytes)
+            receivers.append(stack.enter_context(program(lab, target, RECEIVE, *arguments, says="listening")))
+        for source, target in pairs:
+            stack.enter_context(program(lab, source, SEND, lab.hosts[target].address, PORT, size_bytes))
+        results = [line(receiver).split() for receiver in receivers]
+    received, begins, ends = zip(*([float(word) for word in result] for result in results), strict=True)
+    return 8e-6 * sum(received) / (max(ends) - min(begins))
+
+
+def best_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int, enough: float) -> float:
+    """The first rate that is enough, or the best of several."""
+    rates = []
+    for _ in range(ATTEMPT_COUNT):
+        rates.append(transfer_mbit(lab, pairs, size_bytes))
+        if rates[-1] >= enough:
+            break
+    return max(rates)
+
+
+def line(child: subprocess.Popen[str]) -> str:
+    """The next line that a program prints."""
+    assert child.stdout is not None
+    return child.stdout.readline().rstrip("\n")
+
+
+def ask(child: subprocess.Popen[str], timeout_s: float) -> str:
+    """What `ASK` answers."""
+    assert child.stdin is not None
+    child.stdin.write(f"{timeout_s}\n")
+    child.stdin.flush()
+    return line(child)
+
+
+@pytest.fixture
+def cli(capsys) -> Callable[..., Said]:
+    """``ripieno lab words`` in this process."""
+
+    def run(*words: str) -> Said:
+        try:
+            code = main(["lab", *words])
+        except SystemExit as end:
+            code = end.code
+        return Said(code, *capsys.readouterr())
+
+    return run
+
+
+class Said(NamedTuple):
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+
+def traces(name: str) -> list[str]:
+    """Whatever there is of a lab: namespaces, processes inside, mounts, links of this machine, files."""
+    namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
+    links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, check=True).stdout)
+    return [
+        *(each for each in namespaces if each.startswith(registry.prefix(name))),
+        *(text for text in Path("/proc/self/mountinfo").read_text().splitlines() if name in text),
+        *(f"process {pid}" for pid in pids_of(name)),
+        *(link["ifname"] for link in links if link["ifname"] not in LINKS_BEFORE),
+        *map(str, registry.FOLDER.glob(f"{name}*")),
+    ]
+
+
+def pids_of(name: str) -> list[int]:
+    """Processes whose command line speaks of the lab."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if name.encode() in text:
+                found.append(int(entry.name))
+    return found
+
+
+LINKS_BEFORE = {link.name for link in Path("/sys/class/net").iterdir()} if Path("/sys/class/net").is_dir() else set()
+
+
+def vanishes(name: str, within_s: float = 10.0) -> bool:
+    """Whether nothing is left of a lab before the time is up; whoever takes it down is no child of this process."""
+    deadline = time.monotonic() + within_s
+    while traces(name):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_hosts_are_numbered_and_addressed_rack_by_rack():
+    hosts = Blueprint(racks=3, hosts_per_rack=4).hosts
+
+    assert [host.name for host in hosts] == [f"h{number:02}" for number in range(12)]
+    assert (hosts[5].rack, hosts[5].address, hosts[5].number) == (1, "10.77.1.2", 5)
+    assert len({blueprint.mac(host) for host in hosts}) == 12
+
+
+@pytest.mark.parametrize(
+    ("rate", "uplink", "racks", "packet_bytes"),
+    [
+        ("100mbit", "1gbit", 1, 12_500),
+        ("10mbit", "1gbit", 1, 3_000),
+        ("10gbit", "10gbit", 1, 65_536),
+        # A slower uplink must not be blocked for longer than a cable.
+        ("100mbit", "50mbit", 2, 6_250),
+        ("100mbit", "50mbit", 1, 12_500),
+    ],
+)
+def test_a_packet_takes_the_slowest_cable_for_a_millisecond(rate, uplink, racks, packet_bytes):
+    shape = Blueprint(racks, 4, rate, uplink)
+
+    assert shape.packet_bytes == packet_bytes
+    assert shape.burst_bytes == packet_bytes + 3_000
+    assert shape.uplink_burst_bytes >= shape.burst_bytes
+
+
+def test_rates_are_read_as_tc_reads_them():
+    assert [blueprint.bits_per_s("rate", text) for text in ("100mbit", "1.5gbit", "640kbit")] == [
+        10**8,
+        15 * 10**8,
+        640_000,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        ({"rate": "fast"}, "rate='fast'"),
+        ({"rate": "1kbit"}, "rate='1kbit'"),
+        ({"uplink": "1000gbit"}, "uplink='1000gbit'"),
+        ({"racks": 0}, "racks=0"),
+        ({"hosts": 251}, "hosts=251"),
+        ({"racks": 100, "hosts": 100}, "at most 512 hosts"),
+        ({"name": "a-b"}, "name='a-b'"),
+    ],
+)
+def test_a_lab_that_cannot_be_is_refused_by_name_and_value(shape, names):
+    with pytest.raises(InputError, match=names):
+        Lab(**shape)
+
+
+def test_more_than_the_cpu_carries_is_warned_of():
+    assert Blueprint(2, 16, "100mbit").warning() is None
+    assert "20 Gbit/s" in (Blueprint(2, 10, "1gbit").warning() or "")
+
+
+@pytest.mark.parametrize(
+    ("lacking", "says"),
+    [
+        ((os, "geteuid", lambda: 1000), "needs root: run this with sudo"),
+        ((sys, "platform", "darwin"), "needs Linux"),
+        ((kernel.shutil, "which", lambda tool: None), "iproute2: apt-get install iproute2"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_made(monkeypatch, name, lacking, says):
+    monkeypatch.setattr(*lacking)
+
+    with pytest.raises(LabError, match=says), Lab(name=name):
+        pytest.fail("the lab came up")
+    with pytest.raises(LabError, match=says):
+        Lab.named(name)
+
+    assert not registry.folder(name).exists()
+
+
+@needs_lab
+def test_a_kernel_without_token_buckets_is_named_before_anything_is_made(monkeypatch, name):
+    without = [*kernel._TRIALS[:2], ("sch_tbf", "CONFIG_NET_SCH_TBF", "tc", "qdisc add dev one root no_such_shaper")]
+    monkeypatch.setattr(kernel, "_TRIALS", without)
+
+    with pytest.raises(LabError, match="no sch_tbf: modprobe sch_tbf"), Lab(name=name):
+        pytest.fail("the lab came up")
+
+    assert not traces(name)
+
+
+@needs_lab
+def test_a_cable_carries_its_rate_and_no_more(lab):
+    rate = best_mbit(lab, [(0, 1)], 4_000_000, enough=0.97 * PAYLOAD_MBIT)
+
+    assert 0.95 * PAYLOAD_MBIT < rate < 1.02 * PAYLOAD_MBIT
+
+
+@needs_lab
+def test_hosts_of_a_rack_share_its_uplink(lab):
+    before = lab.counters()
+    rate = best_mbit(lab, [(0, 2), (1, 3)], 2_000_000, enough=0.95 * PAYLOAD_MBIT)
+    carried = {cable: after - before[cable] for cable, after in lab.counters().items()}
+
+    assert 0.9 * PAYLOAD_MBIT < rate < 1.02 * PAYLOAD_MBIT
+    assert carried["rack0"].sent_bytes == carried["rack1"].received_bytes > 4_000_000
+    assert carried["rack1"].sent_bytes == carried["h2"].sent_bytes + carried["h3"].sent_bytes
+
+
+@needs_lab
+def test_counters_are_exact(lab):
+    count, size_bytes, header_bytes = 50, 1000, 14 + 20 + 8
+    receive = (
+        "import socket, sys\n"
+        "end = socket.socket(type=socket.SOCK_DGRAM)\n"
+        f"end.bind((sys.argv[1], {PORT}))\n"
+        "print('listening', flush=True)\n"
+        f"print(sum(len(end.recv(2000)) for _ in range({count})), flush=True)\n"
+    )
+    send = (
+        "import socket, sys\n"
+        "end = socket.socket(type=socket.SOCK_DGRAM)\n"
+        f"for _ in range({count}): end.sendto(bytes({size_bytes}), (sys.argv[1], {PORT}))\n"
+    )
+    before = lab.counters()
+
+    target = lab.hosts[2].address
+    with program(lab, 2, receive, target, says="listening") as receiver, program(lab, 0, send, target):
+        assert line(receiver) == str(count * size_bytes)
+    carried = {cable: after - before[cable] for cable, after in lab.counters().items()}
+
+    total = count * (size_bytes + header_bytes)
+    there, back, nothing = Counters(sent_bytes=total), Counters(received_bytes=total), Counters()
+    assert carried == {"h0": there, "h1": nothing, "h2": back, "h3": nothing, "rack0": there, "rack1": back}
+
+
+@needs_lab
+def test_headers_of_every_frame_are_counted(lab):
+    before = lab.counters()
+    transfer_mbit(lab, [(0, 1)], 1_000_000)
+    sent_bytes = (lab.counters()["h0"] - before["h0"]).sent_bytes
+
+    # Frames that are not full, and the beginning and end of the connection, are the rest.
+    assert 1_000_000 / blueprint.wire_share() < sent_bytes < 1.01 * 1_000_000 / blueprint.wire_share()
+
+
+@needs_lab
+def test_a_command_sees_its_host(lab, capfd):
+    script = "hostname; echo $RACK $HOSTNAME; ls /sys/class/net; grep h3 /etc/hosts; ls -d /sys/fs/cgroup/*"
+
+    assert subprocess.run(lab.command(lab.hosts[2], ["sh", "-c", script]), check=False).returncode == 0
+
+    words = capfd.readouterr().out.split()
+    assert words[:7] == ["h2", "1", "h2", "eth0", "lo", "10.77.1.2", "h3"]
+    assert words[7:] == sorted(str(each) for each in Path("/sys/fs/cgroup").iterdir())
+    assert os.uname().nodename != "h2", "this machine keeps its name"
+
+
+@needs_lab
+def test_a_remote_shell_runs_commands_as_ssh_would(lab, tmp_path, capfd):
+    shell = tmp_path / "shell"
+    shell.write_text(lab.remote_shell())
+    shell.chmod(0o700)
+
+    codes = [subprocess.run([shell, "-x", host, "hostname;", "exit 3"]).returncode for host in ("h1", "10.77.1.1")]
+
+    assert codes == [3, 3]
+    assert capfd.readouterr().out.split() == ["h1", "h2"]
+    assert subprocess.run([shell, "h9", "true"], stderr=subprocess.DEVNULL).returncode == 1
+
+
+@needs_lab
+@pytest.mark.parametrize("cable", ["h3", "rack1"])
+def test_a_pulled_cable_is_silent_and_a_healed_one_goes_on_with_the_same_connection(lab, cable):
+    address = lab.hosts[3].address
+    with program(lab, 3, ECHO, address, PORT, says="listening"), program(lab, 0, ASK, address, PORT) as asking:
+        assert ask(asking, 10.0) == "1"
+
+        lab.fail(cable)
+        assert lab.silent() == {cable}
+        # Long enough to be sent again in vain.
+        assert ask(asking, 0.5) == "silence"
+
+        lab.heal(cable)
+        assert ask(asking, 30.0) == "1"
+
+    assert not lab.silent()
+    assert best_mbit(lab, [(1, 3)], 2_000_000, enough=0.9 * PAYLOAD_MBIT) < 1.1 * PAYLOAD_MBIT
+
+
+@needs_lab
+def test_a_killed_host_says_nothing_to_its_peers(lab):
+    address = lab.hosts[1].address
+    with (
+        program(lab, 1, ECHO, address, PORT, says="listening") as killed,
+        program(lab, 0, ASK, address, PORT) as asking,
+    ):
+        assert ask(asking, 10.0) == "1"
+
+        assert lab.fail("h1", kill=True) == 1
+        assert killed.wait(timeout=10) == -signal.SIGKILL
+
+        # A process that ends closes its connections; of a host without power nobody hears.
+        assert ask(asking, 0.3) == "silence"
+        assert asking.poll() is None
+    lab.heal("h1")
+
+
+@needs_lab
+def test_ranks_of_a_run_meet_across_racks(lab, capfd):
+    source = (
+        "import os, ripieno as rp\n"
+        "comm = rp.init()\n"
+        "where = comm.allgather((os.environ['RACK'], os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE']))\n"
+        "print(comm.rank, comm.allreduce(comm.rank + 1), comm.hosts, where)\n"
+    )
+
+    assert lab.run([sys.executable, "-c", source], ranks_per_host=2, timeout_s=60) == 0
+
+    said = sorted(capfd.readouterr().out.splitlines())
+    hosts = [host.name for host in lab.hosts for _ in range(2)]
+    places = [(str(host.rack), str(local), "2") for host in lab.hosts for local in range(2)]
+    assert said == [f"[{hosts[rank]} rank {rank}] {rank} 36 {hosts} {places}" for rank in range(8)]
+
+
+@needs_lab
+def test_a_run_on_some_hosts_has_only_these_and_one_rank_prints_unmarked(lab, capfd):
+    say = ["sh", "-c", "echo $(hostname) $RANK/$WORLD_SIZE $MASTER_ADDR $GREETING"]
+
+    assert lab.run(say, on=["h3", "h1"], environment={"GREETING": "hello"}) == 0
+    assert lab.run(say, first=1) == 0
+
+    said = capfd.readouterr().out.splitlines()
+    assert sorted(said[:2]) == ["[h1] h1 1/2 10.77.1.2 hello", "[h3] h3 0/2 10.77.1.2 hello"]
+    assert said[2:] == ["h0 0/1 10.77.0.1"]
+
+
+@needs_lab
+@pytest.mark.parametrize(
+    ("script", "code", "says"),
+    [
+        ("test $RANK != 2 || exit 7; sleep 60", 7, "rank 2 on h2 failed: its process exited with status 7"),
+        ("test $RANK != 1 || kill -KILL $$; sleep 60", 137, "rank 1 on h1 failed: killed by SIGKILL"),
+        ("exec no_such_program", 127, "no_such_program"),
+    ],
+)
+def test_a_rank_that_fails_ends_the_others_and_its_exit_code_comes_back(lab, capfd, script, code, says):
+    begin = time.monotonic()
+
+    assert lab.run(["sh", "-c", script]) == code
+
+    assert time.monotonic() - begin < 15
+    assert says in capfd.readouterr().err
+
+
+@needs_lab
+def test_ranks_may_go_on_when_one_fails(lab, capfd):
+    assert lab.run(["sh", "-c", "test $RANK != 0 || exit 4; sleep 2; echo done"], first=2, keep_going=True) == 4
+
+    assert "[h1] done" in capfd.readouterr().out
+
+
+@needs_lab
+def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd):
+    mark = f"77{os.getpid()}"
+
+    # The grandchild is in a session of its own, and nobody's child when its parent ends.
+    assert lab.run(["sh", "-c", f"setsid sleep {mark} & sleep {mark}"], timeout_s=0.5) == 124
+
+    assert "after 0.5 s these ranks still ran: 0 on h0, 1 on h1, 2 on h2, 3 on h3" in capfd.readouterr().err
+    assert not pids_of(mark)
+
+
+@needs_lab
+def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
+    try:
+        up = cli("up", "--racks", "2", "--hosts", "1", "--rate", "100mbit", "--uplink", "50mbit", "--name", name)
+        assert up.code == 0, up.err
+        assert "2 x 1 hosts, h0 to h1, cables 100 Mbit/s, uplinks 50 Mbit/s" in up.out
+
+        again = cli("up", "--name", name)
+        assert (again.code, again.out) == (1, "")
+        assert f"there is a lab '{name}' already: ripieno lab down --name {name}" in again.err
+
+        shout = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('h1', 9)); sys.exit(9)"
+        ran = cli("run", "--name", name, "--first", "1", sys.executable, "-c", shout)
+        assert (ran.code, ran.err) == (9, "ripieno: rank 0 on h0 failed: its process exited with status 9\n")
+        counters = json.loads(cli("counters", "--name", name, "--json").out)
+        assert set(counters) == {"h0", "h1", "rack0", "rack1"} and counters["h0"]["sent_bytes"] > 0
+        assert cli("counters", "--name", name, "--reset").code == 0
+        assert Lab.named(name).counters() == dict.fromkeys(counters, Counters())
+
+        assert cli("fail", "--name", name, "rack1").code == 0
+        hosts = json.loads(cli("hosts", "--name", name, "--json").out)
+        assert [host["pulled"] for host in hosts] == [[], ["rack1"]]
+        assert cli("hosts", "--name", name).out.splitlines()[2].split() == [
+            "h1",
+            "10.77.1.1",
+            "rack1",
+            "pulled:",
+            "rack1",
+        ]
+        assert cli("heal", "--name", name, "rack1").code == 0
+
+        leave = [*COMMAND, "exec", "--name", name, "h1", "--", "sh", "-c", "exit $(hostname | tr -d h)4"]
+        assert subprocess.run(leave).returncode == 14
+        assert cli("exec", "--name", name, "h7", "true")[::2] == (2, "ripieno: host='h7': this lab has h0 … h1\n")
+
+        words = [*COMMAND, "exec", "--name", name, "h0", "sh", "-c", "echo inside; exec sleep 60"]
+        inside = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert line(inside) == "inside"
+    finally:
+        down = cli("down", "--name", name)
+    assert down.out == f"{name}: down, 1 process killed\n", down.err
+    with inside:
+        assert inside.wait(timeout=10) == -signal.SIGKILL
+    assert not traces(name)
+    assert f"there is no lab '{name}'" in cli("down", "--name", name).err
+
+
+@needs_lab
+@pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
+def test_no_process_of_a_run_outlives_its_command(lab, ending, code):
+    mark = f"78{os.getpid()}"
+    words = [*COMMAND, "run", "--name", lab.name, "--", "sh", "-c", f"setsid sleep {mark} & echo up; wait"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+        assert sorted(line(running) for _ in lab.hosts) == [f"[{host.name}] up" for host in lab.hosts]
+        started = [pid for pid in pids_of(mark) if pid != running.pid]
+        assert len(started) >= 8
+
+        running.send_signal(getattr(signal, ending))
+
+        assert running.wait(timeout=10) == code
+    assert gone_within(5.0, started)
+
+
+@needs_lab
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
+def test_a_lab_goes_with_its_owner(name, ending):
+    source = (
+        "import subprocess, sys\n"
+        "from ripieno.lab import Lab\n"
+        f"with Lab(hosts=2, name={name!r}) as lab:\n"
+        "    subprocess.Popen(lab.command(lab.hosts[0], ['sleep', '60']), stdout=subprocess.DEVNULL)\n"
+        "    print('up', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", source], stdin=pipe, stdout=pipe, text=True) as owner:
+        assert line(owner) == "up"
+        assert traces(name)
+        owner.send_signal(ending)
+
+    assert vanishes(name)
+
+
+@needs_lab
+def test_a_lab_that_fails_halfway_leaves_nothing(monkeypatch, name):
+    monkeypatch.setattr(wiring, "_shaper", lambda device, *_: f"qdisc add dev {device} root no_such_shaper")
+
+    with pytest.raises(LabError, match="tc qdisc add dev up0 root no_such_shaper: "), Lab(hosts=2, name=name):
+        pytest.fail("the lab came up")
+    with pytest.raises(LabError, match="no_such_shaper"):
+        Lab(hosts=2, name=name).up()
+
+    assert not traces(name)
+
+
+@needs_lab
+def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
+    source = (
+        "import os, signal\n"
+        "from ripieno.lab import Lab, wiring\n"
+        "wiring._port_shapers = lambda shape: os.kill(os.getpid(), signal.SIGKILL)\n"
+        f"Lab(hosts=2, name={name!r}).up()\n"
+    )
+    killed = [sys.executable, "-c", source]
+
+    assert subprocess.run(killed).returncode == -signal.SIGKILL
+    assert traces(name)
+    with pytest.raises(LabError, match=f"only remains are left: ripieno lab down --name {name}"):
+        Lab.named(name)
+    with Lab(hosts=1, name=name) as lab:
+        assert lab.run(["true"]) == 0
+    assert not traces(name)
+
+    assert subprocess.run(killed).returncode == -signal.SIGKILL
+    # Those of other users of this machine are left alone.
+    monkeypatch.setattr(registry, "names", lambda: [name])
+    with Lab(hosts=1, name=f"other{os.getpid()}"):
+        assert not traces(name)
+
+
+@needs_lab
+def test_remains_without_a_record_are_taken_down(cli, name):
+    subprocess.run(["ip", "netns", "add", f"{registry.prefix(name)}h0"], check=True)
+
+    assert cli("down", "--name", name).out == f"{name}: down\n"
+
+    assert not traces(name)
+
+
+@needs_lab
+def test_all_labs_are_taken_down_but_those_in_use(monkeypatch, cli, lab, name):
+    Lab(hosts=1, name=name).up()
+    monkeypatch.setattr(registry, "names", lambda: [lab.name, name])
+
+    assert cli("down", "--all").out.splitlines() == [
+        f"{lab.name}: left alone, for process {os.getpid()} is using it; --name {lab.name} takes it down",
+        f"{name}: down",
+    ]
+    assert not traces(name) and traces(lab.name)
