@@ -12,6 +12,8 @@ class Communicator:
     rank: int
     world_size: int
     hosts: list[str]
+    nodes: list[int]
+    racks: list[str | None]
 
     @staticmethod
     def connect(
@@ -23,6 +25,7 @@ class Communicator:
         tcp_store: tuple[str, int] | None = None,
         directory: str | None = None,
         bind_host: str | None = None,
+        rack: str | None = None,
         ports: tuple[int, int] | None = None,
         rendezvous_timeout_s: float = 60.0,
         heartbeat_timeout_s: float = 10.0,

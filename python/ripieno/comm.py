@@ -53,6 +53,10 @@ class Communicator:
         How many ranks there are.
     hosts : list of str
         The host of every rank.
+    nodes : list of int
+        The node of every rank: ranks of equal number can share memory.
+    racks : list of str or None
+        The rack of every rank; None where nobody said, see `ripieno.launch.racks`.
     threads : int
         How many threads this rank should compute with, so that the ranks of a host share its cores.
 
@@ -80,6 +84,8 @@ class Communicator:
         self.rank: int = native.rank
         self.world_size: int = native.world_size
         self.hosts: list[str] = list(native.hosts)
+        self.nodes: list[int] = list(native.nodes)
+        self.racks: list[str | None] = list(native.racks)
         self.threads = threads
 
     def __repr__(self) -> str:

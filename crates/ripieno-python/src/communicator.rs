@@ -26,6 +26,10 @@ pub struct Communicator {
     world_size: usize,
     #[pyo3(get)]
     hosts: Vec<String>,
+    #[pyo3(get)]
+    nodes: Vec<usize>,
+    #[pyo3(get)]
+    racks: Vec<Option<String>>,
 }
 
 #[pymethods]
@@ -33,7 +37,7 @@ impl Communicator {
     /// Meets the other ranks, over `exchange`, a TCP store or a shared directory.
     #[staticmethod]
     #[pyo3(signature = (rank, world_size, exchange=None, *, token, tcp_store=None, directory=None, bind_host=None,
-        ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto"))]
+        rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto"))]
     #[allow(clippy::too_many_arguments)]
     fn connect(
         py: Python<'_>,
@@ -44,6 +48,7 @@ impl Communicator {
         tcp_store: Option<(String, u16)>,
         directory: Option<PathBuf>,
         bind_host: Option<String>,
+        rack: Option<String>,
         ports: Option<(u16, u16)>,
         rendezvous_timeout_s: f64,
         heartbeat_timeout_s: f64,
@@ -51,6 +56,7 @@ impl Communicator {
     ) -> PyResult<Communicator> {
         let mut config = Config::new(rank, world_size, Token::from_secret(token));
         config.host = bind_host;
+        config.rack = rack;
         config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
         config.links = parse_links(links)?;
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
@@ -58,10 +64,12 @@ impl Communicator {
         let supplier = Supplier::parse(exchange, tcp_store, directory)?;
         let endpoint = supplier.meet(py, config)?;
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
+        let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
         let mut inner = ripieno::Communicator::new(Box::new(endpoint));
+        let nodes = inner.topology().nodes();
         let interruption = Interruption::default();
         inner.set_interrupt(interruption.clone().check());
-        Ok(Communicator { inner: Mutex::new(Some(inner)), interruption, rank, world_size, hosts })
+        Ok(Communicator { inner: Mutex::new(Some(inner)), interruption, rank, world_size, hosts, nodes, racks })
     }
 
     /// Every rank's array becomes the root's.

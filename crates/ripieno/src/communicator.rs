@@ -6,7 +6,7 @@
 
 use crate::error::Error;
 use crate::schedules::Schedules;
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, choose};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, choose};
 use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, Schedule};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -79,6 +79,11 @@ impl Communicator {
     /// How many ranks.
     pub fn world_size(&self) -> usize {
         self.group.size()
+    }
+
+    /// Where the ranks stand.
+    pub fn topology(&self) -> &Topology {
+        self.group.topology()
     }
 
     /// What was done so far.

@@ -42,7 +42,7 @@ def launch(
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
-        ``ports``.
+        ``ports``; ``racks``, a file or a dict that says which hosts stand in which rack, see `ripieno.launch.racks`.
 
     Returns
     -------

@@ -26,11 +26,22 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 @click.option(
     "--threads", type=click.IntRange(min=1), metavar="COUNT", help="Threads per rank; by default an even share."
 )
+@click.option(
+    "--racks",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A TOML file that says which hosts stand in which rack.",
+)
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_command(
-    workers: int | None, module: bool, threads: int | None, prefix: bool, script: str, arguments: tuple[str, ...]
+    workers: int | None,
+    module: bool,
+    threads: int | None,
+    racks: str | None,
+    prefix: bool,
+    script: str,
+    arguments: tuple[str, ...],
 ) -> None:
     """Run SCRIPT as several ranks on this machine; in it, ripieno.init() returns the communicator.
 
@@ -43,7 +54,7 @@ def run_command(
         raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
-    what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads)
+    what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads, racks=racks)
     if run.under_launcher():
         run.run_here(what)
     try:

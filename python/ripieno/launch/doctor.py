@@ -13,6 +13,7 @@ import numpy as np
 
 from ripieno.comm import Communicator
 from ripieno.launch import machine
+from ripieno.launch.racks import rack_of_this_host
 
 LINKS = ("shared-memory", "tcp")
 PACKAGES = ("numpy", "scikit-learn", "scikit-image", "pyarrow")
@@ -124,6 +125,8 @@ def _network() -> Iterator[Finding]:
     report = _native.doctor(1)
     for check in report["checks"]:
         yield Finding(check["name"], check["found"], check["outcome"], check["advice"])
+    rack = rack_of_this_host()
+    yield Finding("rack", rack or "not told: one rack is assumed, which RACK or RIPIENO_RACKS would change")
     rejected = report["addresses"]["rejected"]
     if rejected:
         reasons = (f"{each['owner']} {each['address']} ({each['cause']})" for each in rejected)

@@ -7,6 +7,8 @@
 | RIPIENO_DIRECTORY | instead of these: a new, empty directory that all ranks share |
 | RIPIENO_TOKEN | the job's secret, the same on every rank |
 | LOCAL_WORLD_SIZE | how many ranks share this host and its cores (optional) |
+| RACK | the name of the rack that this host stands in (optional) |
+| RIPIENO_RACKS | instead of that: a file of racks and their hosts, see `ripieno.launch.racks` (optional) |
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from ripieno.comm import Communicator, describe
 from ripieno.errors import RendezvousError
 from ripieno.launch.inline import alone
 from ripieno.launch.machine import usable_cores
+from ripieno.launch.racks import rack_of_this_host
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
 
@@ -40,7 +43,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     threads : int, optional
         Threads that this rank should compute with; by default its even share of the host's cores.
     **options
-        ``bind_host``, ``ports``, ``links``, ``rendezvous_timeout_s``, ``heartbeat_timeout_s``.
+        ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``, ``heartbeat_timeout_s``.
 
     Raises
     ------
@@ -78,6 +81,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
         options["directory"] = present["RIPIENO_DIRECTORY"]
     else:
         options["tcp_store"] = (present["MASTER_ADDR"], _number(present, "MASTER_PORT"))
+    options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     rank, world_size = _number(present, "RANK"), _number(present, "WORLD_SIZE")
     if not 0 <= rank < world_size:
         raise RendezvousError(f"RANK={rank}: expected 0 … {world_size - 1}, for WORLD_SIZE={world_size}")

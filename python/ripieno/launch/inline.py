@@ -8,6 +8,7 @@ from typing import Any
 
 from ripieno.comm import Communicator, describe
 from ripieno.launch.job import EventListener, Job
+from ripieno.launch.racks import rack_of_this_host
 
 
 class InlineJob(Job):
@@ -33,6 +34,7 @@ def alone(*, threads: int, on_event: EventListener | None = None, **options: Any
     """A communicator of one rank."""
     from ripieno import _native
 
+    options["rack"] = rack_of_this_host(options.pop("racks", None))
     native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
     listener = None if on_event is None else lambda event: on_event({"rank": 0, **event})
     return Communicator(native, threads=threads, on_event=listener)

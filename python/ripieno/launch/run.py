@@ -40,6 +40,8 @@ class Script:
         Whether to mark lines of output with their rank.
     threads
         For the libraries under NumPy, and `Communicator.threads`.
+    racks
+        A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
     """
 
     target: str
@@ -47,6 +49,12 @@ class Script:
     module: bool = False
     prefix: bool = True
     threads: int = 1
+    racks: str | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its ranks find in the environment, whoever starts them."""
+        return {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks)}
 
 
 @dataclass
@@ -75,7 +83,7 @@ def run_here(script: Script) -> None:
     """Become the script: this process is a rank already."""
     sys.stdout.flush()
     target = ["-m", script.target] if script.module else [script.target]
-    os.execv(sys.executable, [sys.executable, *target, *script.arguments])
+    os.execve(sys.executable, [sys.executable, *target, *script.arguments], {**os.environ, **script.environment})
 
 
 def run(script: Script, world_size: int) -> int:
@@ -106,6 +114,7 @@ def _run_once(script: Script, world_size: int) -> _Rank | None:
             "MASTER_PORT": str(reservation.getsockname()[1]),
             "RIPIENO_TOKEN": secrets.token_hex(32),
             **process.thread_environment(script.threads),
+            **script.environment,
         }
         try:
             for rank in range(world_size):

@@ -16,6 +16,7 @@ from ripieno.comm import Communicator
 from ripieno.errors import SerializationError
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, inherited
+from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.report import Report
 
 
@@ -85,6 +86,7 @@ def _meet(channel: Channel, rank: int, threads: int, options: dict[str, Any]) ->
         assert kind == "exchange", "the launcher answers an exchange before anything else"
         return texts
 
+    options["rack"] = rack_of_this_host(options.pop("racks", None))
     native = _native.Communicator.connect(rank, options.pop("world_size"), exchange, **options)
     return Communicator(native, threads=threads, on_event=lambda event: channel.send("event", event))
 

@@ -1,0 +1,64 @@
+"""Racks: which rack this host stands in, from a small TOML file or the environment.
+
+```toml
+[racks]
+north = ["node1", "node2"]
+south = ["node3", "gpu-*"]
+```
+
+Host names may hold ``*``, ``?`` and ``[…]``. A rank looks, in this order, at what it was given (``racks=``), at the
+variable RACK (the rack's name), and at the file that the variable RIPIENO_RACKS names; without any of them nobody knows
+of racks.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tomllib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from ripieno.errors import InputError
+
+Racks = Mapping[str, Sequence[str]] | str | os.PathLike[str]
+
+
+def rack_of_this_host(racks: Racks | None = None, variables: Mapping[str, str] = os.environ) -> str | None:
+    """The name of the rack that this host stands in; None if nothing tells of racks.
+
+    Raises
+    ------
+    InputError
+        If there is a file or mapping, but it is no such thing, or this host stands in none or several of its racks.
+    """
+    if racks is None and variables.get("RACK"):
+        return variables["RACK"]
+    racks = racks or variables.get("RIPIENO_RACKS")
+    if not racks:
+        return None
+    host = socket.gethostname()
+    return _rack_of(host, racks, "racks") if isinstance(racks, Mapping) else _rack_of(host, read(racks), str(racks))
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """The racks of a file: host names and patterns by the rack's name."""
+    try:
+        with open(path, "rb") as file:
+            racks = tomllib.load(file).get("racks")
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"racks={os.fspath(path)!r} cannot be read: {error}") from None
+    if not isinstance(racks, dict) or not racks:
+        raise InputError(f'racks={os.fspath(path)!r}: expected a table [racks] with entries like north = ["host1"]')
+    return racks
+
+
+def _rack_of(host: str, racks: Mapping[str, Sequence[str]], where: str) -> str:
+    for rack, patterns in racks.items():
+        if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise InputError(f"{where}: rack {rack}={patterns!r}: expected a list of host names")
+    found = [rack for rack, patterns in racks.items() if any(fnmatchcase(host, pattern) for pattern in patterns)]
+    if len(found) != 1:
+        standing = f"in {' and '.join(found)}" if found else f"in none of {', '.join(racks)}"
+        raise InputError(f"{where}: host {host} stands {standing}; expected exactly one rack")
+    return found[0]

@@ -1,0 +1,70 @@
+"""Racks: told by a file, a dict or the environment, known on every rank."""
+
+import socket
+
+import pytest
+import ripieno as rp
+from click.testing import CliRunner
+from ripieno.errors import InputError
+from ripieno.launch.cli import run_command
+from ripieno.launch.racks import rack_of_this_host, read
+
+HOST = socket.gethostname()
+
+
+def _write(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_file_names_racks_by_host_or_pattern(tmp_path):
+    file = _write(tmp_path / "racks.toml", f'[racks]\nnorth = ["other-*"]\nsouth = ["x", "{HOST[:2]}*"]\n')
+
+    assert read(file) == {"north": ["other-*"], "south": ["x", f"{HOST[:2]}*"]}
+    assert rack_of_this_host(file, {}) == "south"
+    assert rack_of_this_host(None, {"RIPIENO_RACKS": file}) == "south"
+
+
+def test_an_argument_is_stronger_than_the_variable_and_that_than_the_file_of_the_environment():
+    variables = {"RACK": "east", "RIPIENO_RACKS": "/no/such/file"}
+
+    assert rack_of_this_host({"west": [HOST]}, variables) == "west"
+    assert rack_of_this_host(None, variables) == "east"
+    assert rack_of_this_host(None, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("[racks]\n", "expected a table"),
+        ("racks = 3\n", "expected a table"),
+        ("[racks\n", "cannot be read"),
+        ('[racks]\nnorth = "host"\n', "expected a list of host names"),
+        ('[racks]\nnorth = ["other"]\n', "in none of north"),
+        ('[racks]\nnorth = ["*"]\nsouth = ["*"]\n', "in north and south"),
+    ],
+)
+def test_a_file_that_cannot_be_right_is_told(tmp_path, text, told):
+    file = _write(tmp_path / "racks.toml", text)
+
+    with pytest.raises(InputError, match=told) as raised:
+        rack_of_this_host(file, {})
+    assert file in str(raised.value)
+
+
+def test_every_rank_knows_nodes_and_racks():
+    with rp.launch(workers=3, threads=1, racks={"north": [HOST], "south": ["other"]}) as job:
+        assert job.run(lambda comm: (comm.nodes, comm.racks)) == [([0, 0, 0], ["north"] * 3)] * 3
+    with rp.launch(workers=1) as job:
+        assert job.run(lambda comm: (comm.nodes, comm.racks)) == [([0], [None])]
+
+
+def test_ripieno_run_passes_a_file_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _write(tmp_path / "racks.toml", '[racks]\nnorth = ["*"]\n')
+    script = _write(tmp_path / "script.py", "import ripieno as rp\nprint(rp.init().racks)\n")
+
+    result = CliRunner().invoke(run_command, ["-n", "2", "--racks", "racks.toml", script])
+
+    assert result.exit_code == 0, result.output
+    assert result.output.count("['north', 'north']") == 2
