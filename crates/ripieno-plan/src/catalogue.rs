@@ -7,6 +7,7 @@ use crate::algorithms::{
     allgather, allreduce, alltoall, barrier, broadcast, exscan, gather, neighbour_exchange, point_to_point, reduce,
     reduce_scatter, rotate, scan, scatter,
 };
+use crate::order::in_order;
 use crate::request::{Collective, PeerSpan, Request};
 use crate::{Group, Op, Plan, Span};
 use alloc::vec::Vec;
@@ -44,6 +45,8 @@ pub struct Algorithm {
     pub source: &'static str,
     /// How to make its plans.
     pub planner: Planner,
+    /// Whether its ranks stand in the group's [`Order`](crate::Order): chains, rings, and trees over them.
+    pub is_ordered: bool,
 }
 
 impl Algorithm {
@@ -90,6 +93,13 @@ impl Algorithm {
 
     /// This rank's plan for `request`, which asks for this algorithm's collective.
     pub fn plan(&self, group: &Group, request: &Request) -> Plan {
+        match self.is_ordered {
+            true => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
+            false => self.plan_by_rank(group, request),
+        }
+    }
+
+    fn plan_by_rank(&self, group: &Group, request: &Request) -> Plan {
         match (self.planner, *request) {
             (Planner::Broadcast(plan), Request::Broadcast { root, vector }) => plan(group, root, vector),
             (Planner::Reduce(plan), Request::Reduce { root, vector, op }) => plan(group, root, vector, op),
@@ -121,7 +131,13 @@ const BLELLOCH: &str = "Blelloch, \"Prefix sums and their applications\", CMU-CS
 const BARRIER: &str = "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988";
 
 const fn entry(name: &'static str, index: u8, planner: Planner, cost: &'static str, source: &'static str) -> Algorithm {
-    Algorithm { name, index, cost, source, planner }
+    Algorithm { name, index, cost, source, planner, is_ordered: false }
+}
+
+/// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of them
+/// no more than that each rank has one.
+const fn ordered(algorithm: Algorithm) -> Algorithm {
+    Algorithm { is_ordered: true, ..algorithm }
 }
 
 /// Every algorithm, ordered by collective and index. New ones are added with the next free index.
@@ -130,22 +146,23 @@ pub static ALGORITHMS: &[Algorithm] = {
     use Planner::*;
     &[
         entry("flat", 0, Broadcast(broadcast::flat::plan), "(p-1)·(alpha + n·beta)", TWISTER),
-        entry("binomial", 1, Broadcast(broadcast::binomial::plan), "ceil(log2 p)·(alpha + n·beta)", TWISTER),
-        entry("scatter-allgather", 2, Broadcast(broadcast::scatter_allgather::plan),
-            "(ceil(log2 p) + p-1)·alpha + 2(p-1)/p·n·beta", TWISTER),
-        entry("chain", 3, Broadcast(broadcast::chain::plan), "(p-2+k)·(alpha + n/k·beta), k segments", TWISTER),
-        entry("binomial", 0, Reduce(reduce::binomial::plan), "ceil(log2 p)·(alpha + n·beta + n·gamma)", MPICH),
-        entry("chain", 1, Reduce(reduce::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", TWISTER),
-        entry("bidirectional-exchange", 0, Allreduce(allreduce::bidirectional_exchange::plan),
-            "log2 p·(alpha + n·beta + n·gamma)", HARP),
+        ordered(entry("binomial", 1, Broadcast(broadcast::binomial::plan), "ceil(log2 p)·(alpha + n·beta)", TWISTER)),
+        ordered(entry("scatter-allgather", 2, Broadcast(broadcast::scatter_allgather::plan),
+            "(ceil(log2 p) + p-1)·alpha + 2(p-1)/p·n·beta", TWISTER)),
+        ordered(entry("chain", 3, Broadcast(broadcast::chain::plan), "(p-2+k)·(alpha + n/k·beta), k segments", TWISTER)),
+        ordered(entry("binomial", 0, Reduce(reduce::binomial::plan), "ceil(log2 p)·(alpha + n·beta + n·gamma)", MPICH)),
+        ordered(entry("chain", 1, Reduce(reduce::chain::plan),
+            "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", TWISTER)),
+        ordered(entry("bidirectional-exchange", 0, Allreduce(allreduce::bidirectional_exchange::plan),
+            "log2 p·(alpha + n·beta + n·gamma)", HARP)),
         entry("regroup-allgather", 1, Allreduce(allreduce::regroup_allgather::plan),
             "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
-        entry("ring", 2, Allreduce(allreduce::ring::plan),
-            "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", RING),
-        entry("ring", 0, Allgather(allgather::ring::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
+        ordered(entry("ring", 2, Allreduce(allreduce::ring::plan),
+            "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", RING)),
+        ordered(entry("ring", 0, Allgather(allgather::ring::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP)),
         entry("direct", 1, Allgather(allgather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
-        entry("ring", 0, ReduceScatter(reduce_scatter::ring::plan),
-            "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", RING),
+        ordered(entry("ring", 0, ReduceScatter(reduce_scatter::ring::plan),
+            "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", RING)),
         entry("direct", 1, ReduceScatter(reduce_scatter::direct::plan),
             "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
         entry("direct", 0, Gather(gather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", MPICH),

@@ -115,6 +115,17 @@ pub enum Request<'a> {
 }
 
 impl Request<'_> {
+    /// The root, where there is one.
+    pub fn root(&self) -> Option<usize> {
+        match *self {
+            Request::Broadcast { root, .. }
+            | Request::Reduce { root, .. }
+            | Request::Gather { root, .. }
+            | Request::Scatter { root, .. } => Some(root),
+            _ => None,
+        }
+    }
+
     /// Which collective is asked for.
     pub fn collective(&self) -> Collective {
         match self {

@@ -1,9 +1,10 @@
 //! Layouts and requests for tests: every collective, of any sizes.
 #![allow(dead_code)] // Every test binary uses its own part.
 
-use std::collections::BTreeSet;
+pub mod topologies;
 
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, PeerSpan, Plan, Request, Span};
+use std::collections::BTreeSet;
 
 /// Bytes of an element.
 pub const ELEMENT_BYTES: usize = 4;
