@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::worlds;
+use common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Group, Op, Plan, Span};
-use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule};
+use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule, Traffic};
+use std::sync::{Arc, OnceLock};
 
 fn call(collective: Collective, element_count: usize) -> Call {
     Call {
@@ -34,7 +35,7 @@ fn run(
                 let (plan, calls) = (&plan, &calls);
                 scope.spawn(move || {
                     let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_ne_bytes()).collect();
-                    let schedule = Schedule::new(&plan(Group::new(world.rank, p)));
+                    let schedule = Arc::new(Schedule::new(&plan(Group::new(world.rank, p))));
                     let header = Header { sequence: 4, call: calls(world.rank) };
                     let mut executor = Executor::default();
                     executor.run(&mut world, header, &schedule, &mut [Memory::Write(&mut bytes)])?;
@@ -175,8 +176,12 @@ fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     worlds[1].report(failure.clone());
     let mut plan = Plan::new();
     plan.send(1, whole);
-    let result =
-        Executor::default().run(&mut worlds[0], header, &Schedule::new(&plan), &mut [Memory::Write(&mut [0; 16])]);
+    let result = Executor::default().run(
+        &mut worlds[0],
+        header,
+        &Arc::new(Schedule::new(&plan)),
+        &mut [Memory::Write(&mut [0; 16])],
+    );
     assert_eq!(result, Err(RunError::Failed(failure)));
     let link = worlds[1].link(0).unwrap().unwrap();
     assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
@@ -201,4 +206,76 @@ fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_comes_round() {
     };
     let results = run(64, vec![vec![7, 0, 0, 0, 0], vec![0; 5]], |_| call(Collective::Alltoall, 5), plan);
     assert_eq!(results[0].as_ref().unwrap(), &[7; 5]);
+}
+
+/// A message of one element from rank `from` to rank `to`, as `rank` plans it, and its header.
+fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<Schedule>) {
+    let whole = Span::whole(Buffer::MAIN, 1, 4);
+    let mut plan = Plan::new();
+    if rank == from {
+        plan.send(to, whole);
+    } else {
+        plan.receive(from, whole);
+    }
+    let header = Header { sequence, call: call(Collective::PointToPoint, 1) };
+    (header, Arc::new(Schedule::new(&plan)))
+}
+
+/// Begins a run on memory that is leaked; the cell tells how it ended.
+fn submit(executor: &mut Executor, world: &mut World, run: (Header, Arc<Schedule>)) -> Ended {
+    let ended = Ended::default();
+    let noted = ended.clone();
+    let memory = vec![Memory::Write(vec![0; 4].leak())];
+    let end = Box::new(move |result| noted.set(result).unwrap());
+    executor.submit(world, run.0, run.1, memory, end).unwrap();
+    ended
+}
+
+type Ended = Arc<OnceLock<Result<Traffic, RunError>>>;
+
+#[test]
+fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those() {
+    let mut worlds = worlds(3, 200, 64);
+    let mut executors: Vec<Executor> = (0..3).map(|_| Executor::default()).collect();
+    let first = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 0));
+    let behind = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 1));
+    let beside = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));
+
+    submit(&mut executors[2], &mut worlds[2], message(2, 2, 0, 0));
+    executors[2].advance(&mut worlds[2]);
+    executors[0].advance(&mut worlds[0]);
+    assert_eq!([&first, &behind, &beside].map(|ended| ended.get().is_some()), [false, false, true]);
+
+    submit(&mut executors[1], &mut worlds[1], message(1, 1, 0, 0));
+    submit(&mut executors[1], &mut worlds[1], message(1, 1, 0, 1));
+    executors[1].advance(&mut worlds[1]);
+    executors[0].advance(&mut worlds[0]);
+    assert!(matches!([first.get(), behind.get()], [Some(Ok(_)), Some(Ok(_))]));
+    assert!(executors.iter().all(Executor::is_idle));
+}
+
+#[test]
+fn a_mismatch_in_one_run_ends_all_that_are_in_flight() {
+    let mut worlds = worlds(3, 64, 64);
+    let mut executors: Vec<Executor> = (0..3).map(|_| Executor::default()).collect();
+    let beside = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));
+    let other = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 7));
+    submit(&mut executors[1], &mut worlds[1], message(1, 1, 0, 8));
+    executors[1].advance(&mut worlds[1]);
+    executors[0].advance(&mut worlds[0]);
+    for ended in [beside, other] {
+        let Some(Err(RunError::Failed(Failure::Mismatch { description }))) = ended.get() else { panic!("{ended:?}") };
+        assert!(description.contains("message 7") && description.contains("message 8"), "{description}");
+    }
+    assert!(executors[0].is_idle());
+}
+
+#[test]
+fn an_end_that_is_never_told_is_dropped_with_the_executor() {
+    let mut worlds = worlds(2, 64, 64);
+    let mut executor = Executor::default();
+    let ended = submit(&mut executor, &mut worlds[0], message(0, 1, 0, 0));
+    assert_eq!(Arc::strong_count(&ended), 2);
+    drop(executor);
+    assert_eq!((Arc::strong_count(&ended), ended.get()), (1, None));
 }

@@ -5,6 +5,7 @@
 //! the catalogue, `None` leaves the choice to [`choose`].
 
 use crate::error::Error;
+use crate::pool::BufferPool;
 use crate::schedules::Schedules;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, choose};
 use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, Schedule};
@@ -15,12 +16,17 @@ use std::time::Duration;
 /// Up to here a call takes less than looking at the clock twice would add, unless it waits.
 const CLOCKED_ELEMENT_COUNT: usize = 1024;
 
+/// What takes the place of a buffer that a collective does not have.
+const NO_MEMORY: Memory<'static> = Memory::Read(&[]);
+
 /// One rank's end of a world of ranks.
 pub struct Communicator {
     fabric: Box<dyn Fabric>,
     group: Group,
     executor: Executor,
     schedules: Schedules,
+    /// Memory lent to plans that need some beside the caller's.
+    scratch: BufferPool,
     sequence: u64,
     /// Messages so far, by sender and receiver.
     messages: BTreeMap<(usize, usize), u64>,
@@ -60,6 +66,7 @@ impl Communicator {
             group,
             executor: Executor::default(),
             schedules: Schedules::default(),
+            scratch: BufferPool::default(),
             sequence: 0,
             messages: BTreeMap::new(),
             statistics: Statistics::default(),
@@ -102,7 +109,7 @@ impl Communicator {
         self.check_rank("root", root)?;
         let whole = whole(&vector, element)?;
         let ask = Ask { root, ..ask(Collective::Broadcast, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Broadcast { root, vector: whole })
         })
     }
@@ -120,7 +127,7 @@ impl Communicator {
         let vector = Memory::Write(vector);
         let whole = whole(&vector, element)?;
         let ask = Ask { root, op: Some(op), ..ask(Collective::Reduce, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Reduce { root, vector: whole, op })
         })
     }
@@ -136,7 +143,7 @@ impl Communicator {
         let vector = Memory::Write(vector);
         let whole = whole(&vector, element)?;
         let ask = Ask { op: Some(op), ..ask(Collective::Allreduce, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Allreduce { vector: whole, op })
         })
     }
@@ -152,7 +159,7 @@ impl Communicator {
         let vector = Memory::Write(vector);
         let whole = self.cut(&vector, element, counts)?;
         let ask = Ask { counts, ..ask(Collective::Allgather, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Allgather { chunks: &whole.split(counts) })
         })
     }
@@ -170,7 +177,7 @@ impl Communicator {
         let vector = Memory::Write(vector);
         let whole = self.cut(&vector, element, counts)?;
         let ask = Ask { counts, op: Some(op), ..ask(Collective::ReduceScatter, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::ReduceScatter { chunks: &whole.split(counts), op })
         })
     }
@@ -189,7 +196,7 @@ impl Communicator {
         let vector = Memory::Write(vector);
         let whole = self.cut(&vector, element, counts)?;
         let ask = Ask { counts, root, ..ask(Collective::Gather, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Gather { root, chunks: &whole.split(counts) })
         })
     }
@@ -207,7 +214,7 @@ impl Communicator {
         self.check_rank("root", root)?;
         let whole = self.cut(&vector, element, counts)?;
         let ask = Ask { counts, root, ..ask(Collective::Scatter, element, whole, algorithm) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Scatter { root, chunks: &whole.split(counts) })
         })
     }
@@ -228,7 +235,7 @@ impl Communicator {
         let in_whole = Span { buffer: Buffer::OUTPUT, ..self.cut(&into, element, in_counts)? };
         let counts = [out_counts, in_counts].concat();
         let ask = Ask { counts: &counts, ..ask(Collective::Alltoall, element, out_whole, algorithm) };
-        self.run(&ask, &mut [out, into], |algorithm, group| {
+        self.run(&ask, [out, into], |algorithm, group| {
             let (out_chunks, in_chunks) = (&out_whole.split(out_counts), &in_whole.split(in_counts));
             algorithm.plan(group, &Request::Alltoall { out_chunks, in_chunks })
         })
@@ -239,7 +246,7 @@ impl Communicator {
         let mut token = [0];
         let whole = Span::whole(Buffer::MAIN, 1, 1);
         let ask = Ask { op: Some(Op::Or), ..ask(Collective::Barrier, Element::U8, whole, algorithm) };
-        self.run(&ask, &mut [Memory::Write(&mut token)], |algorithm, group| {
+        self.run(&ask, [Memory::Write(&mut token), NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::Barrier { token: whole })
         })
     }
@@ -274,7 +281,7 @@ impl Communicator {
         }
         let whole = whole(&vector, element)?;
         let ask = Ask { root: to, counts: &[from], ..ask(Collective::PointToPoint, element, whole, None) };
-        self.run(&ask, &mut [vector], |algorithm, group| {
+        self.run(&ask, [vector, NO_MEMORY], |algorithm, group| {
             algorithm.plan(group, &Request::PointToPoint { from, to, vector: whole })
         })
     }
@@ -283,7 +290,7 @@ impl Communicator {
     fn run(
         &mut self,
         ask: &Ask<'_>,
-        memory: &mut [Memory<'_>],
+        [main, output]: [Memory<'_>; 2],
         plan: impl FnOnce(&Algorithm, &Group) -> Plan,
     ) -> Result<(), Error> {
         let algorithm = self.algorithm(ask)?;
@@ -292,6 +299,12 @@ impl Communicator {
         let schedule = self.schedules.get(call, ask.counts, || Schedule::new(&plan(algorithm, group)));
         let header = Header { sequence: *self.sequence_of(ask), call };
         let start = (ask.element_count > CLOCKED_ELEMENT_COUNT).then(|| self.fabric.now());
+        let mut scratch = match schedule.scratch_bytes() {
+            0 => None,
+            length_bytes => Some(self.scratch.take(length_bytes)),
+        };
+        let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
+        let memory = &mut [main, output, scratch];
         let traffic = self.executor.run(&mut *self.fabric, header, &schedule, memory)?;
         *self.sequence_of(ask) += 1;
         self.statistics.call_count += 1;

@@ -2,8 +2,9 @@
 
 use super::memory::{self, Memory};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
+use super::run::Cursor;
 use super::schedule::Schedule;
-use super::{Cursor, SEGMENT_BYTES, Traffic};
+use super::{SEGMENT_BYTES, Traffic};
 use crate::link::{Link, LinkError};
 use crate::reduction::Combine;
 use ripieno_plan::{Operation, Span};

@@ -39,6 +39,22 @@ impl Memory<'_> {
     }
 }
 
+/// The same buffers, for as long as the caller says.
+///
+/// # Safety
+/// What is returned is not used once the memory of `buffers` is gone, nor `buffers` while it is.
+pub(super) unsafe fn prolonged(buffers: &mut [Memory<'_>]) -> Vec<Memory<'static>> {
+    let prolong = |buffer: &mut Memory<'_>| match buffer {
+        // SAFETY: a slice that is known to be good for as long as the caller promises.
+        Memory::Read(bytes) => Memory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }),
+        Memory::Write(bytes) => {
+            // SAFETY: as above, and nobody else uses it meanwhile.
+            Memory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
+        }
+    };
+    buffers.iter_mut().map(prolong).collect()
+}
+
 /// The bytes `from..to` of `span`, as a range of its buffer.
 pub(super) fn range(span: Span, from: usize, to: usize) -> Range<usize> {
     span.start_bytes + from..span.start_bytes + to

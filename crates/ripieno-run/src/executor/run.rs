@@ -1,10 +1,11 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
+use super::idle::Work;
 use super::lane::{Lane, LaneError, Moved, limit};
 use super::memory::{self, Memory};
 use super::preamble::Preamble;
 use super::schedule::{Schedule, Stream};
-use super::{Cursor, RunError, SEGMENT_BYTES, Traffic};
+use super::{RELAY_UNIT_BYTES, RunError, SEGMENT_BYTES, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
@@ -12,26 +13,60 @@ use crate::membership::describe;
 use crate::reduction::Combine;
 use ripieno_plan::Operation;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+/// How far a run is. Kept by the executor for the next run.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes that each step has passed.
+    passed: Vec<usize>,
+    /// Per lane: how far it is.
+    pub cursors: Vec<Cursor>,
+    pub traffic: Traffic,
+    /// What a relay has at least before it sends on.
+    pub relay_unit_bytes: usize,
+}
+
+/// How far a lane is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    /// Index into the lane's steps.
+    pub next: usize,
+    /// Bytes of the preamble that have left or come.
+    pub preamble_bytes: usize,
+    /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
+    pub on_stream: bool,
+    /// A lane of an earlier run still has the stream.
+    pub is_queued: bool,
+}
+
+impl Progress {
+    /// Makes ready for a run of `schedule`.
+    pub fn reset(&mut self, schedule: &Schedule) {
+        self.passed.clear();
+        self.passed.resize(schedule.steps.len(), 0);
+        self.cursors.clear();
+        self.cursors.resize(schedule.lanes.len(), Cursor::default());
+        self.traffic = Traffic::default();
+        self.relay_unit_bytes = RELAY_UNIT_BYTES;
+    }
+}
+
+/// One run of a schedule, for as long as somebody moves it on.
 pub(super) struct Run<'a, 'b> {
     pub fabric: &'a mut dyn Fabric,
     pub header: Header,
     pub schedule: &'a Schedule,
     pub buffers: &'a mut [Memory<'b>],
     pub combine: Combine,
-    pub passed: &'a mut Vec<usize>,
-    pub cursors: &'a mut Vec<Cursor>,
-    pub traffic: Traffic,
-    /// What a relay has at least before it sends on.
-    pub relay_unit_bytes: usize,
+    pub progress: &'a mut Progress,
 }
 
-impl Run<'_, '_> {
-    /// Moves what can be moved now; whether anything did.
-    pub fn progress(&mut self) -> Result<bool, RunError> {
+impl Work for Run<'_, '_> {
+    fn progress(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         for lane in 0..self.schedule.lanes.len() {
-            if self.cursors[lane].next == self.schedule.lanes[lane].steps.len() {
+            if self.rests(lane) {
                 continue;
             }
             moved |= match self.schedule.lanes[lane].stream {
@@ -44,30 +79,23 @@ impl Run<'_, '_> {
     }
 
     /// Whether every step has passed all its bytes.
-    pub fn is_complete(&self) -> bool {
-        let mut lanes = self.cursors.iter().zip(&self.schedule.lanes);
+    fn is_over(&self) -> bool {
+        let mut lanes = self.progress.cursors.iter().zip(&self.schedule.lanes);
         lanes.all(|(cursor, lane)| cursor.next == lane.steps.len())
     }
 
-    /// Which links could move a lane on.
-    pub fn wants(&self, wants: &mut Vec<Want>) {
-        wants.clear();
-        for (cursor, lane) in self.cursors.iter().zip(&self.schedule.lanes) {
-            if cursor.next == lane.steps.len() || !cursor.on_stream {
-                continue;
-            }
-            match lane.stream {
-                Stream::To(peer) => wants.push(Want { peer, readable: false, writable: true }),
-                Stream::From(peer) => wants.push(Want { peer, readable: true, writable: false }),
-                Stream::Local => {}
-            }
-        }
+    fn fabric(&mut self) -> &mut dyn Fabric {
+        self.fabric
     }
 
-    /// Whether news can come through memory alone: no lane waits for a link that needs the system, or has none yet.
-    pub fn waits_on_memory(&mut self) -> Result<bool, RunError> {
+    fn wants(&mut self, wants: &mut Vec<Want>) {
+        wants.clear();
+        self.add_wants(wants);
+    }
+
+    fn waits_on_memory(&mut self) -> Result<bool, RunError> {
         for lane in 0..self.schedule.lanes.len() {
-            if self.cursors[lane].next == self.schedule.lanes[lane].steps.len() {
+            if self.rests(lane) {
                 continue;
             }
             let (Stream::To(peer) | Stream::From(peer)) = self.schedule.lanes[lane].stream else { continue };
@@ -82,13 +110,22 @@ impl Run<'_, '_> {
         Ok(true)
     }
 
-    /// Why the job has failed.
-    pub fn failure(&self) -> Failure {
-        self.fabric.failure().expect("a fabric that has failed knows how")
+    fn waits_since(&mut self, now: Duration) {
+        self.progress.traffic.waiting_since.get_or_insert(now);
     }
 
-    /// Tells the other ranks that this one goes no further.
-    pub fn interrupt(&mut self) {
+    fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
+        self.progress.relay_unit_bytes = change(self.progress.relay_unit_bytes);
+    }
+
+    fn ask(&mut self) {
+        let mut wants = Vec::new();
+        self.add_wants(&mut wants);
+        let peers: Vec<usize> = wants.iter().map(|want| want.peer).collect();
+        self.fabric.stalled(self.header, &peers);
+    }
+
+    fn interrupt(&mut self) -> RunError {
         let rank = self.fabric.rank();
         self.fabric.report(Failure::RankFailed {
             rank,
@@ -96,6 +133,29 @@ impl Run<'_, '_> {
             cause: format!("interrupted in {}", self.header),
             traceback: String::new(),
         });
+        RunError::Interrupted
+    }
+}
+
+impl Run<'_, '_> {
+    /// Adds the links that could move a lane on.
+    pub fn add_wants(&self, wants: &mut Vec<Want>) {
+        for (lane, cursor) in self.progress.cursors.iter().enumerate() {
+            if self.rests(lane) || !cursor.on_stream {
+                continue;
+            }
+            match self.schedule.lanes[lane].stream {
+                Stream::To(peer) => wants.push(Want { peer, readable: false, writable: true }),
+                Stream::From(peer) => wants.push(Want { peer, readable: true, writable: false }),
+                Stream::Local => {}
+            }
+        }
+    }
+
+    /// Whether a lane has nothing to do: it has ended, or its turn has not come.
+    fn rests(&self, lane: usize) -> bool {
+        let cursor = &self.progress.cursors[lane];
+        cursor.next == self.schedule.lanes[lane].steps.len() || cursor.is_queued
     }
 
     fn on_link(
@@ -107,7 +167,7 @@ impl Run<'_, '_> {
         let link = match self.fabric.link(peer) {
             Ok(Some(link)) => link,
             Ok(None) => {
-                self.cursors[lane].on_stream = true;
+                self.progress.cursors[lane].on_stream = true;
                 return Ok(false);
             }
             Err(error) => return Err(self.closed(peer, error)),
@@ -116,13 +176,13 @@ impl Run<'_, '_> {
             link,
             schedule: self.schedule,
             steps: &self.schedule.lanes[lane].steps,
-            cursor: &mut self.cursors[lane],
-            passed: self.passed,
+            cursor: &mut self.progress.cursors[lane],
+            passed: &mut self.progress.passed,
             buffers: self.buffers,
             preamble: Preamble::new(self.header, self.schedule.lanes[lane].length_bytes),
             combine: self.combine,
-            traffic: &mut self.traffic,
-            relay_unit_bytes: self.relay_unit_bytes,
+            traffic: &mut self.progress.traffic,
+            relay_unit_bytes: self.progress.relay_unit_bytes,
         };
         let moved = visit(&mut visited).and_then(|moved| {
             if moved == Moved::Something {
@@ -142,10 +202,10 @@ impl Run<'_, '_> {
     fn local(&mut self, lane: usize) -> bool {
         let (schedule, mut moved) = (self.schedule, false);
         let steps = &schedule.lanes[lane].steps;
-        for &index in &steps[self.cursors[lane].next..] {
-            let done = self.passed[index];
-            let end = limit(schedule, self.passed, index).min(done + SEGMENT_BYTES);
-            self.passed[index] = match schedule.steps[index].operation {
+        for &index in &steps[self.progress.cursors[lane].next..] {
+            let done = self.progress.passed[index];
+            let end = limit(schedule, &self.progress.passed, index).min(done + SEGMENT_BYTES);
+            self.progress.passed[index] = match schedule.steps[index].operation {
                 Operation::Copy { from, to } if end > done => {
                     memory::copy(self.buffers, from, to, done, end);
                     end
@@ -157,11 +217,11 @@ impl Run<'_, '_> {
                 }
                 _ => done,
             };
-            moved |= self.passed[index] > done;
+            moved |= self.progress.passed[index] > done;
         }
-        let is_done = |&&index: &&usize| self.passed[index] == schedule.steps[index].length_bytes;
-        let done_count = steps[self.cursors[lane].next..].iter().take_while(is_done).count();
-        self.cursors[lane].next += done_count;
+        let is_done = |&&index: &&usize| self.progress.passed[index] == schedule.steps[index].length_bytes;
+        let done_count = steps[self.progress.cursors[lane].next..].iter().take_while(is_done).count();
+        self.progress.cursors[lane].next += done_count;
         moved || done_count > 0
     }
 
@@ -185,6 +245,6 @@ impl Run<'_, '_> {
             Some(header) => format!("rank {rank} called {mine}; rank {peer} called {header}"),
         };
         self.fabric.report(Failure::Mismatch { description });
-        self.failure().into()
+        self.fabric.failure().expect("a fabric knows what was reported to it").into()
     }
 }

@@ -1,0 +1,198 @@
+//! Runs in flight: several at once over the same links, each ending by itself.
+//!
+//! A link is a byte stream, so per direction the lanes of the runs queue in the order in which the runs began: a lane
+//! begins when the one before it has ended. Ranks that begin the same runs in the same order thus never wait for a later
+//! run in an earlier one, and everything that does not share a stream overlaps.
+
+use super::idle::Work;
+use super::memory::Memory;
+use super::run::{Progress, Run};
+use super::schedule::{Schedule, Stream};
+use super::{RunError, Traffic};
+use crate::call::Header;
+use crate::fabric::{Fabric, Want};
+use crate::reduction::Combine;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Told once how a run ended; dropped untold if the executor is.
+pub type End = Box<dyn FnOnce(Result<Traffic, RunError>) + Send>;
+
+/// One run in flight. The buffers come before the end, which may own the memory: fields are dropped in this order.
+struct Flight {
+    header: Header,
+    schedule: Arc<Schedule>,
+    buffers: Vec<Memory<'static>>,
+    combine: Combine,
+    progress: Progress,
+    end: End,
+}
+
+/// The runs in flight, by number: smaller ones began earlier.
+#[derive(Default)]
+pub(super) struct Flights {
+    flights: BTreeMap<u64, Flight>,
+    next_number: u64,
+    /// Whose lanes use a stream, the first now, the others after it.
+    streams: BTreeMap<Stream, VecDeque<Turn>>,
+    spare: Vec<Progress>,
+}
+
+/// A lane of a run.
+#[derive(Clone, Copy)]
+struct Turn {
+    number: u64,
+    lane: usize,
+}
+
+impl Flights {
+    pub fn is_empty(&self) -> bool {
+        self.flights.is_empty()
+    }
+
+    /// Adds a run behind all others.
+    pub fn add(
+        &mut self,
+        header: Header,
+        schedule: Arc<Schedule>,
+        buffers: Vec<Memory<'static>>,
+        combine: Combine,
+        end: End,
+    ) {
+        let number = self.next_number;
+        self.next_number += 1;
+        let mut progress = self.spare.pop().unwrap_or_default();
+        progress.reset(&schedule);
+        for (lane, known) in schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local) {
+            let queue = self.streams.entry(known.stream).or_default();
+            progress.cursors[lane].is_queued = !queue.is_empty();
+            queue.push_back(Turn { number, lane });
+        }
+        self.flights.insert(number, Flight { header, schedule, buffers, combine, progress, end });
+    }
+
+    /// Gives the streams of lanes that have ended to those that queue for them.
+    fn pass_streams_on(&mut self, number: u64) {
+        let schedule = self.flights[&number].schedule.clone();
+        for (lane, known) in schedule.lanes.iter().enumerate() {
+            let cursor = self.flights[&number].progress.cursors[lane];
+            let Some(queue) = self.streams.get_mut(&known.stream) else { continue };
+            if cursor.next < known.steps.len() || queue.front().is_none_or(|turn| turn.number != number) {
+                continue;
+            }
+            queue.pop_front();
+            if let Some(&turn) = queue.front() {
+                let next = self.flights.get_mut(&turn.number).expect("a run ends after its lanes");
+                next.progress.cursors[turn.lane].is_queued = false;
+            }
+        }
+    }
+
+    /// Takes a run that is over out, and tells its end.
+    fn complete(&mut self, number: u64) {
+        let Some(flight) = self.flights.remove(&number) else { return };
+        let traffic = flight.progress.traffic;
+        drop(flight.buffers);
+        self.spare.push(flight.progress);
+        (flight.end)(Ok(traffic));
+    }
+
+    /// Ends all runs by `error`.
+    pub fn fail(&mut self, error: &RunError) {
+        let flights = std::mem::take(&mut self.flights);
+        self.abandon();
+        for flight in flights.into_values() {
+            drop(flight.buffers);
+            (flight.end)(Err(error.clone()));
+        }
+    }
+
+    /// Ends all runs without telling their ends.
+    pub fn abandon(&mut self) {
+        self.flights.clear();
+        self.streams.clear();
+    }
+}
+
+impl Flight {
+    fn run<'a>(&'a mut self, fabric: &'a mut dyn Fabric) -> Run<'a, 'static> {
+        Run {
+            fabric,
+            header: self.header,
+            schedule: &self.schedule,
+            buffers: &mut self.buffers,
+            combine: self.combine,
+            progress: &mut self.progress,
+        }
+    }
+}
+
+/// All runs in flight, as long as somebody moves them on.
+pub(super) struct Everyone<'a> {
+    pub fabric: &'a mut dyn Fabric,
+    pub flights: &'a mut Flights,
+    /// Whether nobody wants to move them on any longer.
+    pub until: &'a dyn Fn() -> bool,
+}
+
+impl Work for Everyone<'_> {
+    fn progress(&mut self) -> Result<bool, RunError> {
+        let mut moved = false;
+        let mut next = 0;
+        while let Some((&number, flight)) = self.flights.flights.range_mut(next..).next() {
+            next = number + 1;
+            let mut run = flight.run(self.fabric);
+            let (run_moved, is_over) = (run.progress()?, run.is_over());
+            moved |= run_moved;
+            if run_moved || is_over {
+                self.flights.pass_streams_on(number);
+            }
+            if is_over {
+                self.flights.complete(number);
+            }
+        }
+        Ok(moved)
+    }
+
+    fn is_over(&self) -> bool {
+        self.flights.is_empty() || (self.until)()
+    }
+
+    fn fabric(&mut self) -> &mut dyn Fabric {
+        self.fabric
+    }
+
+    fn wants(&mut self, wants: &mut Vec<Want>) {
+        wants.clear();
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).add_wants(wants));
+    }
+
+    fn waits_on_memory(&mut self) -> Result<bool, RunError> {
+        for flight in self.flights.flights.values_mut() {
+            if !flight.run(self.fabric).waits_on_memory()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn waits_since(&mut self, now: Duration) {
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).waits_since(now));
+    }
+
+    fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).set_relay_unit_bytes(change));
+    }
+
+    fn ask(&mut self) {
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).ask());
+    }
+
+    fn interrupt(&mut self) -> RunError {
+        match self.flights.flights.values_mut().next_back() {
+            Some(latest) => latest.run(self.fabric).interrupt(),
+            None => RunError::Interrupted,
+        }
+    }
+}
