@@ -185,10 +185,10 @@ def pids_of(name: str) -> list[int]:
 LINKS_BEFORE = {link.name for link in Path("/sys/class/net").iterdir()} if Path("/sys/class/net").is_dir() else set()
 
 
-def vanishes(name: str, within_s: float = 10.0) -> bool:
-    """Whether nothing is left of a lab before the time is up; whoever takes it down is no child of this process."""
+def vanishes(name: str, but: list[str], within_s: float = 10.0) -> bool:
+    """Whether no other traces of a lab are left before the time is up; no child of this process takes it down."""
     deadline = time.monotonic() + within_s
-    while traces(name):
+    while traces(name) != but:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
@@ -465,6 +465,16 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd)
 
 
 @needs_lab
+def test_a_run_ends_when_nobody_reads_what_it_prints(lab):
+    with subprocess.Popen([*COMMAND, "run", "--name", lab.name, "yes"], stdout=subprocess.PIPE, text=True) as running:
+        assert line(running).endswith(" y")
+        assert running.stdout is not None
+        running.stdout.close()
+
+        assert running.wait(timeout=20) == 128 + signal.SIGPIPE
+
+
+@needs_lab
 def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
     try:
         up = cli("up", "--racks", "2", "--hosts", "1", "--rate", "100mbit", "--uplink", "50mbit", "--name", name)
@@ -531,20 +541,25 @@ def test_no_process_of_a_run_outlives_its_command(lab, ending, code):
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
 def test_a_lab_goes_with_its_owner(name, ending):
     source = (
-        "import subprocess, sys\n"
+        "import os, signal, subprocess, sys\n"
         "from ripieno.lab import Lab\n"
         f"with Lab(hosts=2, name={name!r}) as lab:\n"
         "    subprocess.Popen(lab.command(lab.hosts[0], ['sleep', '60']), stdout=subprocess.DEVNULL)\n"
-        "    print('up', flush=True)\n"
+        # It holds whatever the owner holds, and outlives it.
+        "    child = os.fork() or signal.pause()\n"
+        "    print(child, flush=True)\n"
         "    sys.stdin.read()\n"
     )
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", source], stdin=pipe, stdout=pipe, text=True) as owner:
-        assert line(owner) == "up"
+        child = int(line(owner))
         assert traces(name)
         owner.send_signal(ending)
-
-    assert vanishes(name)
+        owner.wait(timeout=10)
+        try:
+            assert vanishes(name, but=[f"process {child}"])
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 @needs_lab

@@ -6,6 +6,7 @@ imports from the package, because every rank starts through it and the package t
 
 import ctypes
 import os
+import signal
 import sys
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
@@ -37,7 +38,9 @@ def become(command: list[str]) -> int:
     """Execute `command` in this process; returns, with an exit code, only if that fails."""
     # Commands of the environment that this Python belongs to are found, whatever sudo made of the path.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
-    sys.stdout.flush()
+    # Python ignores them, and what is ignored stays so in the command.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvp(command[0], command)
     except FileNotFoundError:

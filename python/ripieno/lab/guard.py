@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from types import TracebackType
@@ -16,7 +17,9 @@ class Guard:
     def __init__(self, name: str) -> None:
         # A session of its own: what the terminal sends to everyone must not reach it.
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ripieno.lab.watch", name], stdin=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-P", "-m", "ripieno.lab.watch", name, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
         )
 
     def __enter__(self) -> Guard:

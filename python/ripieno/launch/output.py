@@ -36,11 +36,16 @@ class LinePump:
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        while self._selector.get_map():
-            for key, _ in self._selector.select():
-                if not key.data.forward():
-                    self._selector.unregister(key.fileobj)
-                    key.data.pipe.close()
+        try:
+            while self._selector.get_map():
+                for key, _ in self._selector.select():
+                    if not key.data.forward():
+                        self._selector.unregister(key.fileobj)
+                        key.data.pipe.close()
+        except BrokenPipeError:
+            # Whoever read this process's output has gone: workers that print are told so, as if they wrote to it.
+            for key in list(self._selector.get_map().values()):
+                key.data.pipe.close()
         self._selector.close()
 
 
