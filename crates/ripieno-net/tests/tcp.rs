@@ -1,10 +1,15 @@
 //! What TCP links keep beyond the laws of all links.
 
-use ripieno_net::links::TcpLink;
+use ripieno_net::links::{Doorbell, TcpLink, Watch};
 use ripieno_run::{Link, LinkError};
 use rustix::net::sockopt;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
 fn a_reset_connection_is_closed_with_the_systems_words() {
@@ -37,6 +42,42 @@ fn messages_leave_at_once_and_socket_buffers_are_left_to_grow() {
     let after = sockopt::socket_send_buffer_size(&same).unwrap();
     assert!(after >= 128 << 10 || grows_to >= 128 << 10);
     assert!(after == before || grows_to < 128 << 10, "a buffer that can grow is not fixed: {before} became {after}");
+}
+
+#[test]
+fn a_socket_that_had_nothing_is_left_alone_until_a_sleep_shows_that_it_has() {
+    let (here, mut there) = connection();
+    let mut link = TcpLink::new(here).unwrap();
+    assert_eq!(link.receive(&mut [0; 8]), Ok(0));
+    there.write_all(&[1; 8]).unwrap();
+    assert_eq!(link.receive(&mut [0; 8]), Ok(0));
+
+    link.note_ready(true, false);
+
+    let mut into = [0; 8];
+    assert_eq!(link.receive(&mut into), Ok(8));
+    assert_eq!(into, [1; 8]);
+}
+
+#[test]
+fn a_sleeper_is_woken_for_all_that_it_expects_or_the_end() {
+    let (here, mut there) = connection();
+    let mut link = TcpLink::new(here).unwrap();
+    let mut doorbell = Doorbell::new().unwrap();
+    let mut woken = |link: &mut TcpLink, timeout| {
+        link.prepare_sleep();
+        doorbell.wait([Watch { fd: link.as_fd(), readable: true, writable: false }], timeout).unwrap()
+    };
+    link.expect(16 << 10);
+    there.write_all(&[0; 8 << 10]).unwrap();
+    assert!(!woken(&mut link, SHORT));
+    there.write_all(&[0; 8 << 10]).unwrap();
+    assert!(woken(&mut link, LONG));
+
+    link.expect(24 << 10);
+    assert!(!woken(&mut link, SHORT));
+    drop(there);
+    assert!(woken(&mut link, LONG));
 }
 
 fn connection() -> (TcpStream, TcpStream) {

@@ -33,6 +33,10 @@ pub trait Link: Send {
     /// Takes the first `count` bytes that the last `peek` showed.
     fn consume(&mut self, count: usize);
 
+    /// Says that `bytes` more, at least 1, are sure to come without anything from this rank, and that it has no use for
+    /// fewer: a rank that sleeps on this link need not be woken earlier. Holds for the next sleep.
+    fn expect(&mut self, bytes: usize);
+
     /// Whether looking for news costs a memory access, not a system call, so that spinning on the link is worthwhile.
     fn is_memory(&self) -> bool;
 }

@@ -94,6 +94,11 @@ impl Fabric for Endpoint {
     }
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
+        for want in wants.iter().filter(|want| want.readable) {
+            if let Slot::Tcp(link) = &mut self.slots[want.peer] {
+                link.prepare_sleep();
+            }
+        }
         let watches = wants.iter().filter_map(|want| match &self.slots[want.peer] {
             Slot::Tcp(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
             _ => None,

@@ -195,6 +195,8 @@ impl Link for RingLink {
         self.released |= count > 0;
     }
 
+    fn expect(&mut self, _bytes: usize) {}
+
     fn is_memory(&self) -> bool {
         true
     }

@@ -8,7 +8,7 @@ use ripieno_run::{Link, LinkError};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Socket buffers are at least so large, once they are needed.
 const MIN_SOCKET_BUFFER_BYTES: usize = 128 << 10;
@@ -26,6 +26,12 @@ const MAX_PARTS: usize = 16;
 /// sleep, because other links keep it busy, thus looks at this one once in a while.
 const REST_COUNT: u32 = 16;
 
+/// A sleeper waits for so many bytes at most, which must be well below a socket buffer.
+const MAX_LOW_WATER_BYTES: usize = 32 << 10;
+
+/// Fewer bytes than these come in one packet or two, so that waiting for all of them saves nothing.
+const MIN_LOW_WATER_BYTES: usize = 4 << 10;
+
 /// One end of a link over a TCP connection.
 pub struct TcpLink {
     stream: TcpStream,
@@ -35,6 +41,10 @@ pub struct TcpLink {
     end: usize,
     incoming: Rest,
     outgoing: Rest,
+    /// Bytes that are sure to come.
+    expected: usize,
+    /// Bytes that the socket holds before it wakes a sleeper.
+    low_water: usize,
     /// Why nothing more will arrive.
     ended: Option<String>,
 }
@@ -58,8 +68,20 @@ impl TcpLink {
             end: 0,
             incoming: Rest::default(),
             outgoing: Rest::default(),
+            expected: 1,
+            low_water: 1,
             ended: None,
         })
+    }
+
+    /// Has the socket wake this rank only for what it expects; called before a sleep until there is something to read.
+    pub fn prepare_sleep(&mut self) {
+        let missing = self.expected.saturating_sub(self.staged()).min(MAX_LOW_WATER_BYTES);
+        let low_water = if missing < MIN_LOW_WATER_BYTES { 1 } else { missing };
+        // A socket that refuses keeps what it has, so one that wakes early or late is told again before the next sleep.
+        if low_water != self.low_water && set_low_water(&self.stream, low_water).is_ok() {
+            self.low_water = low_water;
+        }
     }
 
     /// Notes what a sleep has shown: that bytes, or the end, can be read; that bytes can be written.
@@ -140,6 +162,10 @@ impl Link for TcpLink {
         self.start += count;
     }
 
+    fn expect(&mut self, bytes: usize) {
+        self.expected = bytes;
+    }
+
     fn is_memory(&self) -> bool {
         false
     }
@@ -149,6 +175,18 @@ impl AsFd for TcpLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
+}
+
+/// Sets how many bytes a socket holds before it wakes a sleeper.
+fn set_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
+    let bytes = bytes as libc::c_int;
+    // SAFETY: the option is an int, which the call reads before it returns.
+    let outcome = unsafe {
+        let value = (&raw const bytes).cast();
+        let length = size_of_val(&bytes) as libc::socklen_t;
+        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value, length)
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The size up to which the kernel lets a socket buffer grow by itself.

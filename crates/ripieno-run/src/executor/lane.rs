@@ -106,6 +106,7 @@ impl Lane<'_, '_> {
             }
             if self.cursor.preamble_bytes == 0 && !self.take_preamble()? {
                 self.cursor.on_stream = true;
+                self.link.expect(1);
                 break;
             }
             let taken = match self.schedule.steps[index].operation {
@@ -125,6 +126,7 @@ impl Lane<'_, '_> {
                 moved = Moved::Something;
             } else if done + taken < limit {
                 self.cursor.on_stream = true;
+                self.link.expect(self.relay_unit_bytes.min(limit - done - taken));
                 break;
             }
             if taken_bytes >= SEGMENT_BYTES {

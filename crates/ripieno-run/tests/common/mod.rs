@@ -7,13 +7,21 @@ use std::time::{Duration, Instant};
 
 type Pipe = Arc<Mutex<VecDeque<u8>>>;
 
-/// A link that holds at most `capacity` bytes and takes at most `at_once`.
+/// A link that holds at most `capacity` bytes, takes at most `at_once`, and gives nothing before all that is expected
+/// has come, as if its owner slept until then.
 pub struct Narrow {
     out: Pipe,
     incoming: Pipe,
     seen: Vec<u8>,
     capacity: usize,
     at_once: usize,
+    expected: usize,
+}
+
+impl Narrow {
+    fn is_asleep(&self) -> bool {
+        self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
+    }
 }
 
 impl Link for Narrow {
@@ -28,6 +36,10 @@ impl Link for Narrow {
         Ok(())
     }
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        if self.is_asleep() {
+            return Ok(0);
+        }
+        self.expected = 0;
         let mut incoming = self.incoming.lock().unwrap();
         let count = incoming.len().min(into.len());
         for (place, byte) in into.iter_mut().zip(incoming.drain(..count)) {
@@ -36,11 +48,18 @@ impl Link for Narrow {
         Ok(count)
     }
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+        if self.is_asleep() {
+            return Ok(&[]);
+        }
+        self.expected = 0;
         self.seen = self.incoming.lock().unwrap().iter().take(least.max(self.at_once)).copied().collect();
         Ok(&self.seen)
     }
     fn consume(&mut self, count: usize) {
         self.incoming.lock().unwrap().drain(..count);
+    }
+    fn expect(&mut self, bytes: usize) {
+        self.expected = bytes;
     }
     fn is_memory(&self) -> bool {
         true
@@ -114,6 +133,7 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<World> {
         seen: Vec::new(),
         capacity,
         at_once,
+        expected: 0,
     };
     let links = |rank: usize| (0..p).map(|peer| (peer != rank).then(|| link(rank, peer))).collect();
     (0..p)
