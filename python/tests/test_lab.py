@@ -344,7 +344,7 @@ def test_a_command_sees_its_host(lab, capfd):
     assert subprocess.run(lab.command(lab.hosts[2], ["sh", "-c", script]), check=False).returncode == 0
 
     words = capfd.readouterr().out.split()
-    assert words[:7] == ["h2", "1", "h2", "eth0", "lo", "10.77.1.2", "h3"]
+    assert words[:7] == ["h2", "rack1", "h2", "eth0", "lo", "10.77.1.2", "h3"]
     assert words[7:] == sorted(str(each) for each in Path("/sys/fs/cgroup").iterdir())
     assert os.uname().nodename != "h2", "this machine keeps its name"
 
@@ -405,15 +405,16 @@ def test_ranks_of_a_run_meet_across_racks(lab, capfd):
         "import os, ripieno as rp\n"
         "comm = rp.init()\n"
         "where = comm.allgather((os.environ['RACK'], os.environ['LOCAL_RANK'], os.environ['LOCAL_WORLD_SIZE']))\n"
-        "print(comm.rank, comm.allreduce(comm.rank + 1), comm.hosts, where)\n"
+        "print(comm.rank, comm.allreduce(comm.rank + 1), comm.hosts, comm.nodes, comm.racks, where)\n"
     )
 
     assert lab.run([sys.executable, "-c", source], ranks_per_host=2, timeout_s=60) == 0
 
     said = sorted(capfd.readouterr().out.splitlines())
     hosts = [host.name for host in lab.hosts for _ in range(2)]
-    places = [(str(host.rack), str(local), "2") for host in lab.hosts for local in range(2)]
-    assert said == [f"[{hosts[rank]} rank {rank}] {rank} 36 {hosts} {places}" for rank in range(8)]
+    nodes, racks = [rank // 2 for rank in range(8)], [f"rack{rank // 4}" for rank in range(8)]
+    places = [(f"rack{host.rack}", str(local), "2") for host in lab.hosts for local in range(2)]
+    assert said == [f"[{hosts[rank]} rank {rank}] {rank} 36 {hosts} {nodes} {racks} {places}" for rank in range(8)]
 
 
 @needs_lab

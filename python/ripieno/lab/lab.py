@@ -123,7 +123,8 @@ class Lab:
         namespace = kernel.NAMESPACES / f"{self._prefix}{host.name}"
         hosts_file = registry.hosts_file(self.name)
         start = [sys.executable, "-I", "-S", str(Path(enter.__file__).resolve())]
-        return [*start, str(namespace), host.name, str(host.rack), str(hosts_file), *command]
+        rack = self.blueprint.rack_names[host.rack]
+        return [*start, str(namespace), host.name, rack, str(hosts_file), *command]
 
     def run(
         self,
