@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -473,6 +474,18 @@ def test_a_run_ends_when_nobody_reads_what_it_prints(lab):
         running.stdout.close()
 
         assert running.wait(timeout=20) == 128 + signal.SIGPIPE
+
+
+@needs_lab
+def test_the_example_of_the_documentation_runs(capfd):
+    page = Path(__file__).resolve().parents[2] / "docs" / "lab.md"
+    (example,) = re.findall(r"^```py\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+    assert subprocess.run([sys.executable, "-c", example], timeout=60).returncode == 0
+
+    said = capfd.readouterr().out
+    assert said.count("6 ['h0', 'h1', 'h2', 'h3'] ['rack0', 'rack0', 'rack1', 'rack1']") == 4
+    assert re.search(r"^0 \d{4,}$", said, re.MULTILINE)
 
 
 @needs_lab
