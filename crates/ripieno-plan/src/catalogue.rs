@@ -66,7 +66,7 @@ impl Algorithm {
     }
 
     /// Which collective it performs.
-    pub fn collective(&self) -> Collective {
+    pub const fn collective(&self) -> Collective {
         match self.planner {
             Planner::Broadcast(_) => Collective::Broadcast,
             Planner::Reduce(_) => Collective::Reduce,
@@ -130,6 +130,9 @@ const RING: &str = "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithm
 const BLELLOCH: &str = "Blelloch, \"Prefix sums and their applications\", CMU-CS-90-190, 1990";
 const BARRIER: &str = "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988";
 
+const SPIDAL: &str = "Ekanayake et al., \"Java thread and process performance for parallel machine learning on \
+                      multicore HPC clusters\", IEEE Big Data 2016, section III.C";
+
 const fn entry(name: &'static str, index: u8, planner: Planner, cost: &'static str, source: &'static str) -> Algorithm {
     Algorithm { name, index, cost, source, planner, is_ordered: false }
 }
@@ -140,7 +143,12 @@ const fn ordered(algorithm: Algorithm) -> Algorithm {
     Algorithm { is_ordered: true, ..algorithm }
 }
 
-/// Every algorithm, ordered by collective and index. New ones are added with the next free index.
+/// The index of "two-level" in every collective that has it.
+const TWO_LEVEL: u8 = 31;
+/// It is as good as what it is made of.
+const OF_BOTH_LEVELS: &str = "inside a node + between nodes, each as chosen";
+
+/// Every algorithm. New ones are added with the next free index.
 #[rustfmt::skip]
 pub static ALGORITHMS: &[Algorithm] = {
     use Planner::*;
@@ -150,27 +158,33 @@ pub static ALGORITHMS: &[Algorithm] = {
         ordered(entry("scatter-allgather", 2, Broadcast(broadcast::scatter_allgather::plan),
             "(ceil(log2 p) + p-1)·alpha + 2(p-1)/p·n·beta", TWISTER)),
         ordered(entry("chain", 3, Broadcast(broadcast::chain::plan), "(p-2+k)·(alpha + n/k·beta), k segments", TWISTER)),
+        entry("two-level", TWO_LEVEL, Broadcast(broadcast::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         ordered(entry("binomial", 0, Reduce(reduce::binomial::plan), "ceil(log2 p)·(alpha + n·beta + n·gamma)", MPICH)),
         ordered(entry("chain", 1, Reduce(reduce::chain::plan),
             "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", TWISTER)),
+        entry("two-level", TWO_LEVEL, Reduce(reduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         ordered(entry("bidirectional-exchange", 0, Allreduce(allreduce::bidirectional_exchange::plan),
             "log2 p·(alpha + n·beta + n·gamma)", HARP)),
         entry("regroup-allgather", 1, Allreduce(allreduce::regroup_allgather::plan),
             "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
         ordered(entry("ring", 2, Allreduce(allreduce::ring::plan),
             "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", RING)),
+        entry("two-level", TWO_LEVEL, Allreduce(allreduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         ordered(entry("ring", 0, Allgather(allgather::ring::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP)),
         entry("direct", 1, Allgather(allgather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
+        entry("two-level", TWO_LEVEL, Allgather(allgather::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         ordered(entry("ring", 0, ReduceScatter(reduce_scatter::ring::plan),
             "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", RING)),
         entry("direct", 1, ReduceScatter(reduce_scatter::direct::plan),
             "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
+        entry("two-level", TWO_LEVEL, ReduceScatter(reduce_scatter::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         entry("direct", 0, Gather(gather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", MPICH),
         entry("binomial", 1, Gather(gather::binomial::plan), "ceil(log2 p)·alpha + (p-1)/p·n·beta", MPICH),
         entry("direct", 0, Scatter(scatter::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", MPICH),
         entry("binomial", 1, Scatter(scatter::binomial::plan), "ceil(log2 p)·alpha + (p-1)/p·n·beta", MPICH),
         entry("direct", 0, Alltoall(alltoall::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
-        entry("dissemination", 0, Barrier(barrier::plan), "ceil(log2 p)·alpha", BARRIER),
+        entry("dissemination", 0, Barrier(barrier::dissemination::plan), "ceil(log2 p)·alpha", BARRIER),
+        entry("two-level", TWO_LEVEL, Barrier(barrier::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         entry("direct", 0, PointToPoint(point_to_point::plan), "alpha + n·beta", HARP),
         entry("chain", 0, Scan(scan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),
         entry("chain", 0, Exscan(exscan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),

@@ -1,53 +1,190 @@
 //! The choice: which algorithm runs when the caller names none.
 //!
-//! A rule of thumb: few rounds while messages are small, few bytes per rank once they are large. Every rank makes the
-//! same choice, because it depends on nothing but the arguments.
+//! Two tables, one for ranks that share a node's memory and one for ranks of different nodes, say which algorithm takes
+//! up to how many ranks and bytes: few rounds while messages are short, few bytes per rank once they are long. Groups with
+//! both kinds of neighbours work in two levels, each of which is looked up in its own table. Every rank makes the same
+//! choice, because it depends on nothing but the arguments.
+//!
+//! To calibrate: run `ripieno bench` over 8 B … 64 MiB and 2 … 32 ranks with every algorithm of a collective, in shared
+//! memory for [`NODE`] and in the lab with one rank per host for [`NETWORK`], on an otherwise idle machine. Where the
+//! choice is more than 15 % behind the best, move the limit of its row or put a row before it: the first that fits wins.
+//! For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
-use crate::catalogue::Algorithm;
+use crate::catalogue::{ALGORITHMS, Algorithm};
 use crate::group::Group;
 use crate::request::Collective;
+use Collective::*;
+use Limit::{Any, Bytes, PerRank};
 
-/// Up to here the number of rounds decides, beyond the number of bytes.
-const SMALL_BYTES: usize = 16 << 10;
-/// Two ranks exchange as many bytes by either algorithm, so one round wins until the halved reduction counts.
-const PAIR_BYTES: usize = 256 << 10;
-/// Up to this world size a link between every two ranks is cheap, and direct sending has the fewest hops.
-const FULL_MESH_SIZE: usize = 8;
-/// A chain is worth its fill time once every rank has a few segments' worth of bytes to forward.
-const CHAIN_BYTES_PER_RANK: usize = 32 << 10;
+/// Up to here a two-level allreduce goes through one rank of each node; from here on bytes count more than messages.
+pub(crate) const ONE_LEADER_BYTES: usize = 16 * KIB;
+
+/// Ranks that share memory. From measurements with 2 to 8 ranks on 2 cores.
+static NODE: &[Table] = &[
+    Table(Broadcast, &rows(Broadcast, TREE_OR_CHAIN)),
+    // A tree of whole vectors combines no less than a chain, but in parallel.
+    Table(Reduce, &rows(Reduce, [row(MANY, PerRank(32 * KIB), "binomial"), row(MANY, Any, "chain")])),
+    Table(
+        Allreduce,
+        &rows(
+            Allreduce,
+            [
+                // Two ranks exchange as many bytes either way: one round wins until the halved reduction counts.
+                row(2, Bytes(256 * KIB), "bidirectional-exchange"),
+                row(MANY, Bytes(16 * KIB), "bidirectional-exchange"),
+                row(FEW, Any, "regroup-allgather"),
+                row(MANY, Any, "ring"),
+            ],
+        ),
+    ),
+    Table(Allgather, &rows(Allgather, DIRECT_OR_RING)),
+    Table(ReduceScatter, &rows(ReduceScatter, DIRECT_OR_RING)),
+];
+
+/// Ranks of different nodes. From the costs in the catalogue, for 100 Mbit/s to 10 Gbit/s and 30 to 100 µs a message.
+static NETWORK: &[Table] = &[
+    Table(Broadcast, &rows(Broadcast, TREE_OR_CHAIN)),
+    Table(Reduce, &rows(Reduce, [row(MANY, PerRank(32 * KIB), "binomial"), row(MANY, Any, "chain")])),
+    Table(
+        Allreduce,
+        &rows(
+            Allreduce,
+            [
+                row(2, Bytes(256 * KIB), "bidirectional-exchange"),
+                row(MANY, Bytes(16 * KIB), "bidirectional-exchange"),
+                // Two hops, but everybody sends to everybody at once, which switches like less than a ring.
+                row(FEW, Bytes(256 * KIB), "regroup-allgather"),
+                row(MANY, Any, "ring"),
+            ],
+        ),
+    ),
+    Table(Allgather, &rows(Allgather, DIRECT_OR_RING)),
+    Table(ReduceScatter, &rows(ReduceScatter, DIRECT_OR_RING)),
+];
+
+/// Collectives to which it makes no difference where the ranks are.
+static ANYWHERE: &[Table] = &[
+    Table(Gather, &rows(Gather, TREE_OR_DIRECT)),
+    Table(Scatter, &rows(Scatter, TREE_OR_DIRECT)),
+    Table(Alltoall, &rows(Alltoall, [row(MANY, Any, "direct")])),
+    Table(Barrier, &rows(Barrier, [row(MANY, Any, "dissemination")])),
+    Table(PointToPoint, &rows(PointToPoint, [row(MANY, Any, "direct")])),
+    Table(Scan, &rows(Scan, [row(MANY, Any, "chain")])),
+    Table(Exscan, &rows(Exscan, [row(MANY, Any, "chain")])),
+    Table(Rotate, &rows(Rotate, [row(MANY, Any, "direct")])),
+    Table(NeighbourExchange, &rows(NeighbourExchange, [row(MANY, Any, "direct")])),
+];
+
+/// A chain is worth its fill time once every rank has a segment to forward.
+const TREE_OR_CHAIN: [Named; 3] = [
+    row(MANY, Bytes(16 * KIB), "binomial"),
+    row(MANY, PerRank(32 * KIB), "scatter-allgather"),
+    row(MANY, Any, "chain"),
+];
+const DIRECT_OR_RING: [Named; 3] =
+    [row(FEW, Any, "direct"), row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
+const TREE_OR_DIRECT: [Named; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];
+
+/// Up to this number of ranks a link between every two is cheap, and direct sending has the fewest hops.
+const FEW: usize = 8;
+const MANY: usize = usize::MAX;
+const KIB: usize = 1 << 10;
 
 /// The default algorithm of `collective` for `group` and a vector (all chunks together) of `bytes`.
-///
-/// | collective | up to 16 KiB | beyond |
-/// |---|---|---|
-/// | broadcast | binomial | chain from 32 KiB per rank, scatter-allgather below |
-/// | reduce | binomial | chain from 32 KiB per rank, binomial below |
-/// | allreduce | bidirectional-exchange | for p = 2 the same up to 256 KiB; regroup-allgather for p ≤ 8, else ring |
-/// | allgather, reduce-scatter | direct | direct for p ≤ 8, else ring |
-/// | gather, scatter | binomial | direct |
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
-    let p = group.size();
-    let small = bytes <= SMALL_BYTES;
-    let full_mesh = p <= FULL_MESH_SIZE;
-    let long_chain = bytes >= p * CHAIN_BYTES_PER_RANK;
-    let name = match collective {
-        Collective::Broadcast if small => "binomial",
-        Collective::Broadcast if long_chain => "chain",
-        Collective::Broadcast => "scatter-allgather",
-        Collective::Reduce if small || !long_chain => "binomial",
-        Collective::Reduce => "chain",
-        Collective::Allreduce if small || (p == 2 && bytes <= PAIR_BYTES) => "bidirectional-exchange",
-        Collective::Allreduce if full_mesh => "regroup-allgather",
-        Collective::Allreduce => "ring",
-        Collective::Allgather | Collective::ReduceScatter if small || full_mesh => "direct",
-        Collective::Allgather | Collective::ReduceScatter => "ring",
-        Collective::Gather | Collective::Scatter if small => "binomial",
-        Collective::Gather | Collective::Scatter => "direct",
-        Collective::Alltoall | Collective::PointToPoint | Collective::Rotate | Collective::NeighbourExchange => {
-            "direct"
+    let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
+    match Algorithm::by_name(collective, "two-level") {
+        Some(two_level) if is_mixed => two_level,
+        _ => first(collective, group, bytes, |_| true),
+    }
+}
+
+/// The same for chunks that do not lie one after the other.
+pub(crate) fn choose_for_scattered(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
+    first(collective, group, bytes, |algorithm| algorithm.is_ordered || algorithm.name == "direct")
+}
+
+/// The algorithm of the first row that fits.
+fn first(
+    collective: Collective,
+    group: &Group,
+    bytes: usize,
+    is_able: impl Fn(&Algorithm) -> bool,
+) -> &'static Algorithm {
+    let level = if group.topology().node_count() == 1 { NODE } else { NETWORK };
+    let Table(_, rows) =
+        level.iter().chain(ANYWHERE).find(|table| table.0 == collective).expect("every collective has one");
+    let fits = |row: &&Row| row.fits(group.size(), bytes) && is_able(row.algorithm);
+    rows.iter().find(fits).expect("the last row of a table fits always").algorithm
+}
+
+/// The rows of one collective.
+struct Table(Collective, &'static [Row]);
+
+/// Up to so many ranks and bytes, this algorithm is taken.
+struct Row {
+    ranks: usize,
+    limit: Limit,
+    algorithm: &'static Algorithm,
+}
+
+/// Up to how many bytes a row is for.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// So many in all.
+    Bytes(usize),
+    /// So many times the number of ranks.
+    PerRank(usize),
+    /// However many.
+    Any,
+}
+
+impl Row {
+    fn fits(&self, ranks: usize, bytes: usize) -> bool {
+        let limit_bytes = match self.limit {
+            Bytes(limit) => limit,
+            PerRank(limit) => limit.saturating_mul(ranks),
+            Any => usize::MAX,
+        };
+        ranks <= self.ranks && bytes <= limit_bytes
+    }
+}
+
+/// A row that still has to find its algorithm.
+type Named = (usize, Limit, &'static str);
+
+const fn row(ranks: usize, limit: Limit, name: &'static str) -> Named {
+    (ranks, limit, name)
+}
+
+/// The rows with their algorithms of `collective`; that they exist is checked when this is compiled.
+const fn rows<const N: usize>(collective: Collective, named: [Named; N]) -> [Row; N] {
+    let mut rows = [const { Row { ranks: 0, limit: Any, algorithm: &ALGORITHMS[0] } }; N];
+    let mut index = 0;
+    while index < N {
+        let (ranks, limit, name) = named[index];
+        rows[index] = Row { ranks, limit, algorithm: algorithm(collective, name) };
+        index += 1;
+    }
+    rows
+}
+
+const fn algorithm(collective: Collective, name: &str) -> &'static Algorithm {
+    let mut index = 0;
+    while index < ALGORITHMS.len() {
+        let algorithm = &ALGORITHMS[index];
+        if algorithm.collective() as u8 == collective as u8 && is_equal(algorithm.name.as_bytes(), name.as_bytes()) {
+            return algorithm;
         }
-        Collective::Scan | Collective::Exscan => "chain",
-        Collective::Barrier => "dissemination",
-    };
-    Algorithm::by_name(collective, name).expect("the rule names algorithms of the catalogue")
+        index += 1;
+    }
+    panic!("a row names an algorithm that the catalogue does not have")
+}
+
+const fn is_equal(left: &[u8], right: &[u8]) -> bool {
+    let mut index = 0;
+    while index < left.len() && index < right.len() && left[index] == right[index] {
+        index += 1;
+    }
+    index == left.len() && index == right.len()
 }

@@ -126,6 +126,27 @@ impl Request<'_> {
         }
     }
 
+    /// Bytes of the vector, or of all chunks together.
+    pub fn length_bytes(&self) -> usize {
+        let sum = |spans: &[Span]| spans.iter().map(|span| span.length_bytes).sum();
+        match *self {
+            Request::Broadcast { vector, .. }
+            | Request::Reduce { vector, .. }
+            | Request::Allreduce { vector, .. }
+            | Request::PointToPoint { vector, .. }
+            | Request::Scan { vector, .. }
+            | Request::Exscan { vector, .. } => vector.length_bytes,
+            Request::Allgather { chunks }
+            | Request::ReduceScatter { chunks, .. }
+            | Request::Gather { chunks, .. }
+            | Request::Scatter { chunks, .. } => sum(chunks),
+            Request::Alltoall { out_chunks, .. } => sum(out_chunks),
+            Request::Barrier { token } => token.length_bytes,
+            Request::Rotate { out, .. } => out.length_bytes,
+            Request::NeighbourExchange { out, .. } => out.iter().map(|(_, span)| span.length_bytes).sum(),
+        }
+    }
+
     /// Which collective is asked for.
     pub fn collective(&self) -> Collective {
         match self {

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::Layout;
+use common::{Layout, topologies};
 use ripieno_plan::table::table;
-use ripieno_plan::{Algorithm, Collective};
+use ripieno_plan::{Algorithm, Collective, Op, Order, Topology};
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 #[test]
 fn every_algorithm_has_its_textbook_table() {
@@ -26,7 +27,17 @@ fn every_algorithm_has_its_textbook_table() {
 fn tables_of(algorithm: &Algorithm) -> String {
     let mut text = String::new();
     for p in 3..=5 {
-        let rows = table(&Layout::even(p, 2 * p).plans(algorithm, 1)).unwrap();
+        let layout = Layout::even(p, 2 * p);
+        let plans = match algorithm.name {
+            // Two ranks to a node.
+            "two-level" => {
+                let nodes = (0..p).map(|rank| rank / 2).collect();
+                let requests = layout.requests(algorithm.collective(), 1, 0, Op::Sum);
+                topologies::plans(algorithm, &Arc::new(Topology::new(nodes, vec![0; p])), Order::Racks, &requests)
+            }
+            _ => layout.plans(algorithm, 1),
+        };
+        let rows = table(&plans).unwrap();
         writeln!(text, "{} {}, p = {p}\n{rows}", algorithm.collective().name(), algorithm.name).unwrap();
     }
     text

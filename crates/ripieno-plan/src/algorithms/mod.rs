@@ -10,6 +10,7 @@ pub mod barrier;
 pub mod broadcast;
 pub mod exscan;
 pub mod gather;
+mod levels;
 pub mod neighbour_exchange;
 pub mod point_to_point;
 pub mod reduce;

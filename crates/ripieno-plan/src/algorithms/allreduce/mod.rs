@@ -3,3 +3,4 @@
 pub mod bidirectional_exchange;
 pub mod regroup_allgather;
 pub mod ring;
+pub mod two_level;

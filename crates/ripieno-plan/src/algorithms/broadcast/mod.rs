@@ -4,3 +4,4 @@ pub mod binomial;
 pub mod chain;
 pub mod flat;
 pub mod scatter_allgather;
+pub mod two_level;

@@ -2,3 +2,4 @@
 
 pub mod binomial;
 pub mod chain;
+pub mod two_level;

@@ -1,0 +1,21 @@
+//! Two-level barrier: no rank goes on before all have come.
+//!
+//! The ranks of every node come to one of them, these meet, and tell their nodes.
+//!
+//! Cost: that of a reduce inside a node, a barrier between the nodes and a broadcast inside a node, of one byte.
+//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
+//! IEEE Big Data 2016, section III.C.
+
+use crate::algorithms::levels::Levels;
+use crate::request::Request;
+use crate::{Group, Op, Plan, Span};
+
+/// This rank's part in a two-level barrier; `token` is one byte of scratch.
+pub fn plan(group: &Group, token: Span) -> Plan {
+    let levels = Levels::of(group);
+    let locals = levels.locals();
+    levels
+        .among(locals, &Request::Reduce { root: 0, vector: token, op: Op::Or })
+        .then(levels.among(&levels.leaders(0), &Request::Barrier { token }))
+        .then(levels.among(locals, &Request::Broadcast { root: 0, vector: token }))
+}

@@ -1,0 +1,105 @@
+//! A group in two levels: the ranks of every node, and between the nodes one rank of each or several.
+//!
+//! The local ranks of a node are numbered in the order of their ranks. There are as many *lanes* as the smallest node has
+//! ranks; lane `j` is made of the `j`-th local rank of every node. A part of a plan that some ranks run among themselves
+//! is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
+
+use crate::catalogue::Algorithm;
+use crate::choice::{choose, choose_for_scattered};
+use crate::plan::Plan;
+use crate::request::Request;
+use crate::{Group, Span};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// The two levels of a group, seen from one rank.
+pub(crate) struct Levels<'a> {
+    group: &'a Group,
+    members: Vec<Vec<usize>>,
+    /// This rank's node, and its number there.
+    pub(crate) node: usize,
+    pub(crate) place: usize,
+}
+
+impl Levels<'_> {
+    /// The levels of `group`.
+    pub(crate) fn of(group: &Group) -> Levels<'_> {
+        let members = group.topology().members();
+        let node = group.topology().node(group.rank());
+        let place = members[node].partition_point(|&rank| rank < group.rank());
+        Levels { group, members, node, place }
+    }
+
+    /// The ranks of every node, ascending.
+    pub(crate) fn members(&self) -> &[Vec<usize>] {
+        &self.members
+    }
+
+    /// The ranks of this rank's node.
+    pub(crate) fn locals(&self) -> &[usize] {
+        &self.members[self.node]
+    }
+
+    /// How many lanes there are.
+    pub(crate) fn lane_count(&self) -> usize {
+        self.members.iter().map(Vec::len).min().unwrap_or(0)
+    }
+
+    /// The lane of this rank, if it is in one.
+    pub(crate) fn lane(&self) -> Option<Vec<usize>> {
+        (self.place < self.lane_count()).then(|| self.members.iter().map(|locals| locals[self.place]).collect())
+    }
+
+    /// One rank of every node: `root` of its own, the first of the others.
+    pub(crate) fn leaders(&self, root: usize) -> Vec<usize> {
+        let mut leaders: Vec<usize> = self.members.iter().map(|locals| locals[0]).collect();
+        leaders[self.group.topology().node(root)] = root;
+        leaders
+    }
+
+    /// What this rank does for `request` of `ranks`, of which it is one. The request names ranks by their place in
+    /// `ranks`, and its chunks are consecutive.
+    pub(crate) fn among(&self, ranks: &[usize], request: &Request) -> Plan {
+        self.planned(ranks, request, choose)
+    }
+
+    /// The same for chunks that lie anywhere.
+    pub(crate) fn among_scattered(&self, ranks: &[usize], request: &Request) -> Plan {
+        self.planned(ranks, request, choose_for_scattered)
+    }
+
+    fn planned(
+        &self,
+        ranks: &[usize],
+        request: &Request,
+        choose: fn(crate::Collective, &Group, usize) -> &'static Algorithm,
+    ) -> Plan {
+        let Some(place) = ranks.iter().position(|&rank| rank == self.group.rank()) else {
+            return Plan::new();
+        };
+        let topology = Arc::new(self.group.topology().of(ranks));
+        let group = Group::with_topology(place, topology).in_order(self.group.order());
+        let algorithm = choose(request.collective(), &group, request.length_bytes());
+        algorithm.plan(&group, request).with_peers(|place| ranks[place])
+    }
+
+    /// Round `round` of the lanes over `chunks`, one per rank: of every lane of `node` the chunk of the local rank that
+    /// stands `round` times the number of lanes behind, none where there is no such rank.
+    pub(crate) fn lane_chunks(&self, node: usize, round: usize, chunks: &[Span]) -> Vec<Span> {
+        let rank = |lane: usize| self.members[node].get(lane + round * self.lane_count());
+        (0..self.lane_count()).map(|lane| rank(lane).map_or(chunks[0].elements(0, 0), |&rank| chunks[rank])).collect()
+    }
+
+    /// How many rounds bring every rank of every node into some lane's hands.
+    pub(crate) fn round_count(&self) -> usize {
+        let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
+        largest.div_ceil(self.lane_count())
+    }
+
+    /// One span for every local rank: those of the lanes, and nothing for the others.
+    pub(crate) fn for_locals(&self, mut of_lanes: Vec<Span>) -> Vec<Span> {
+        let last = of_lanes[of_lanes.len() - 1];
+        of_lanes.resize(self.locals().len(), last.elements(last.element_count(), 0));
+        of_lanes
+    }
+}

@@ -1,0 +1,166 @@
+//! The laws of two levels: promises are kept on any grid of ranks per node, and nodes carry no more than one rank would.
+
+mod common;
+
+use common::{ELEMENT_BYTES, Layout, roots, topologies};
+use ripieno_plan::checker::check;
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, Plan, Request, Span, Topology, choose, promises};
+use std::sync::Arc;
+
+const COLLECTIVES: [Collective; 6] = [
+    Collective::Broadcast,
+    Collective::Reduce,
+    Collective::Allreduce,
+    Collective::Allgather,
+    Collective::ReduceScatter,
+    Collective::Barrier,
+];
+
+/// A vector this long is combined by all lanes of a node, a short one by one leader.
+const LONG: usize = 1 << 20;
+
+fn two_level(collective: Collective) -> &'static Algorithm {
+    Algorithm::by_name(collective, "two-level").unwrap()
+}
+
+/// Plans for a layout, whose promises have been checked.
+fn kept(topology: &Arc<Topology>, order: Order, layout: &Layout, collective: Collective, root: usize) -> Vec<Plan> {
+    let requests = layout.requests(collective, root, 0, Op::Sum);
+    let plans = topologies::plans(two_level(collective), topology, order, &requests);
+    if let Err(fault) = check(&plans, &promises(&requests)) {
+        panic!("{}, root {root}, {topology:?}: {fault}", collective.name());
+    }
+    plans
+}
+
+#[test]
+fn every_promise_is_kept_on_any_nodes_for_every_root() {
+    for topology in topologies::random(120, 24) {
+        let p = topology.size();
+        let layouts =
+            [Layout::even(p, 2 * p + 3), Layout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1)];
+        for (layout, order) in layouts.iter().zip([Order::Racks, Order::Random(5)]) {
+            for collective in COLLECTIVES {
+                for root in roots(collective, p) {
+                    kept(&topology, order, layout, collective, root);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_promise_is_kept_for_long_vectors_of_several_leaders() {
+    for topology in topologies::random(60, 24) {
+        for collective in COLLECTIVES {
+            kept(&topology, Order::Racks, &Layout::even(topology.size(), LONG), collective, 0);
+        }
+    }
+}
+
+#[test]
+fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
+    let one_node = |p: usize| Arc::new(Topology::new(vec![0; p], vec![0; p]));
+    for p in 1..=17 {
+        for (topology, element_count) in [one_node(p), Arc::new(Topology::flat(p))]
+            .into_iter()
+            .flat_map(|topology| [(topology.clone(), 40), (topology, LONG)])
+        {
+            let layout = Layout::even(p, element_count);
+            for collective in [Collective::Broadcast, Collective::Reduce, Collective::Allgather] {
+                let requests = layout.requests(collective, p - 1, 0, Op::Sum);
+                let chosen = choose(collective, &Group::with_topology(0, topology.clone()), layout.vector.length_bytes);
+                assert_ne!(chosen.name, "two-level");
+                assert_eq!(
+                    topologies::plans(two_level(collective), &topology, Order::Racks, &requests),
+                    topologies::plans(chosen, &topology, Order::Racks, &requests),
+                    "{} {topology:?}",
+                    collective.name()
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_group_with_both_kinds_of_neighbours_works_in_two_levels() {
+    for collective in COLLECTIVES {
+        assert_eq!(choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "two-level");
+    }
+    assert_eq!(choose(Collective::Gather, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "binomial");
+}
+
+/// Bytes that leave and enter the busiest node.
+fn busiest(plans: &[Plan], topology: &Topology) -> (usize, usize) {
+    let crossings = topologies::crossings(plans, |rank| topology.node(rank));
+    let sum = |node: usize, end: fn(&(usize, usize)) -> usize| {
+        crossings.iter().filter(|(pair, _)| end(pair) == node).map(|(_, bytes)| bytes).sum::<usize>()
+    };
+    let most = |end: fn(&(usize, usize)) -> usize| (0..topology.node_count()).map(|node| sum(node, end)).max().unwrap();
+    (most(|pair| pair.0), most(|pair| pair.1))
+}
+
+/// Grids of nodes and ranks per node whose sizes divide a vector evenly, so that theory is exact.
+fn grids() -> impl Iterator<Item = (usize, usize)> {
+    (2..=6).flat_map(|nodes| (2..=4).map(move |locals| (nodes, locals)))
+}
+
+#[test]
+fn a_node_carries_as_much_as_one_rank_would() {
+    for (nodes, locals) in grids() {
+        let topology = topologies::grid(nodes, locals);
+        let layout = Layout::even(nodes * locals, 72_000 * nodes * locals);
+        let n = layout.vector.length_bytes;
+        let share = (nodes - 1) * n / nodes;
+        for (collective, expected) in [
+            (Collective::Allreduce, (2 * share, 2 * share)),
+            (Collective::Allgather, (share, share)),
+            (Collective::ReduceScatter, (share, share)),
+        ] {
+            let plans = kept(&topology, Order::Racks, &layout, collective, 0);
+            assert_eq!(busiest(&plans, &topology), expected, "{} {nodes} x {locals}", collective.name());
+        }
+        for root in [0, nodes * locals - 1] {
+            let plans = kept(&topology, Order::Racks, &Layout::even(nodes * locals, LONG), Collective::Broadcast, root);
+            assert_eq!(busiest(&plans, &topology), (LONG * ELEMENT_BYTES, LONG * ELEMENT_BYTES), "{nodes} x {locals}");
+            let plans = kept(&topology, Order::Racks, &Layout::even(nodes * locals, LONG), Collective::Reduce, root);
+            assert_eq!(busiest(&plans, &topology), (LONG * ELEMENT_BYTES, LONG * ELEMENT_BYTES), "{nodes} x {locals}");
+        }
+    }
+}
+
+/// However the ranks are dealt to nodes: a chunk enters every other node once, and leaves its own no more often than a
+/// ring or direct sending asks.
+#[test]
+fn a_chunk_enters_a_node_once() {
+    for topology in topologies::random(60, 24) {
+        let layout = Layout::even(topology.size(), 6 * topology.size());
+        let plans = kept(&topology, Order::Racks, &layout, Collective::Allgather, 0);
+        let crossings = topologies::crossings(&plans, |rank| topology.node(rank));
+        for node in 0..topology.node_count() {
+            let own = topology.members()[node].len() * layout.chunks[0].length_bytes;
+            let entered: usize = crossings.iter().filter(|(pair, _)| pair.1 == node).map(|(_, bytes)| bytes).sum();
+            assert_eq!(entered, layout.vector.length_bytes - own, "{topology:?}");
+        }
+    }
+}
+
+#[test]
+fn every_lane_of_a_node_takes_an_equal_part_of_a_long_allreduce() {
+    let topology = topologies::grid(4, 3);
+    let vector = Span::whole(Buffer::MAIN, 72_000 * 12, ELEMENT_BYTES);
+    let requests = [Request::Allreduce { vector, op: Op::Sum }; 12];
+    let plans = topologies::plans(two_level(Collective::Allreduce), &topology, Order::Racks, &requests);
+    // Between ranks, seen as if each were a node, only what leaves the real node counts.
+    let between = topologies::crossings(&plans, |rank| rank);
+    let sent = |rank: usize| -> usize {
+        between
+            .iter()
+            .filter(|((from, to), _)| *from == rank && topology.node(*from) != topology.node(*to))
+            .map(|(_, bytes)| bytes)
+            .sum()
+    };
+    for rank in 0..12 {
+        assert_eq!(sent(rank), 2 * 3 * vector.length_bytes / 4 / 3, "rank {rank}");
+    }
+}
