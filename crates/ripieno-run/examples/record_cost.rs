@@ -25,10 +25,10 @@ fn main() {
 }
 
 fn record(recorder: &mut Recorder, header: &mut Header, sequence: u64, clock: Option<Instant>) {
-    let now = || clock.map(|start| start.elapsed());
+    let now = || clock.expect("only who has a clock looks at it").elapsed();
     header.sequence = sequence;
-    let ticket = recorder.begin(black_box(header), 8, 1, now());
-    recorder.end(ticket, Outcome::Done, now());
+    let ticket = recorder.begin(black_box(header), 8, 1, clock.map(|_| now()));
+    recorder.end(ticket, Outcome::Done, now);
 }
 
 fn header() -> Header {

@@ -13,9 +13,6 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-/// Up to here a call takes less than looking at the clock twice would add, unless it waits.
-const CLOCKED_ELEMENT_COUNT: usize = 1024;
-
 /// What takes the place of a buffer that a collective does not have.
 const NO_MEMORY: Memory<'static> = Memory::Read(&[]);
 
@@ -298,7 +295,6 @@ impl Communicator {
         let group = &self.group;
         let schedule = self.schedules.get(call, ask.counts, || Schedule::new(&plan(algorithm, group)));
         let header = Header { sequence: *self.sequence_of(ask), call };
-        let start = (ask.element_count > CLOCKED_ELEMENT_COUNT).then(|| self.fabric.now());
         let mut scratch = match schedule.scratch_bytes() {
             0 => None,
             length_bytes => Some(self.scratch.take(length_bytes)),
@@ -308,9 +304,7 @@ impl Communicator {
         let traffic = self.executor.run(&mut *self.fabric, header, &schedule, memory)?;
         *self.sequence_of(ask) += 1;
         self.statistics.call_count += 1;
-        if let Some(start) = start.or(traffic.waiting_since) {
-            self.statistics.communicating += self.fabric.now() - start;
-        }
+        self.statistics.communicating += traffic.elapsed.unwrap_or_default();
         self.statistics.sent_bytes += traffic.sent_bytes;
         self.statistics.received_bytes += traffic.received_bytes;
         Ok(())

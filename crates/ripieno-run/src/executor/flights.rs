@@ -11,6 +11,7 @@ use super::schedule::{Schedule, Stream};
 use super::{RunError, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Want};
+use crate::recorder::{Recorder, Ticket};
 use crate::reduction::Combine;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -59,11 +60,12 @@ impl Flights {
         buffers: Vec<Memory<'static>>,
         combine: Combine,
         end: End,
+        ticket: Ticket,
     ) {
         let number = self.next_number;
         self.next_number += 1;
         let mut progress = self.spare.pop().unwrap_or_default();
-        progress.reset(&schedule);
+        progress.reset(&schedule, ticket);
         for (lane, known) in schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local) {
             let queue = self.streams.entry(known.stream).or_default();
             progress.cursors[lane].is_queued = !queue.is_empty();
@@ -90,21 +92,22 @@ impl Flights {
     }
 
     /// Takes a run that is over out, and tells its end.
-    fn complete(&mut self, number: u64) {
-        let Some(flight) = self.flights.remove(&number) else { return };
-        let traffic = flight.progress.traffic;
+    fn complete(&mut self, number: u64, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
+        let Some(mut flight) = self.flights.remove(&number) else { return };
+        let ended = flight.run(fabric, recorder).end(Ok(()));
         drop(flight.buffers);
         self.spare.push(flight.progress);
-        (flight.end)(Ok(traffic));
+        (flight.end)(ended);
     }
 
     /// Ends all runs by `error`.
-    pub fn fail(&mut self, error: &RunError) {
+    pub fn fail(&mut self, error: &RunError, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
         let flights = std::mem::take(&mut self.flights);
         self.abandon();
-        for flight in flights.into_values() {
+        for mut flight in flights.into_values() {
+            let ended = flight.run(fabric, recorder).end(Err(error.clone()));
             drop(flight.buffers);
-            (flight.end)(Err(error.clone()));
+            (flight.end)(ended);
         }
     }
 
@@ -116,13 +119,14 @@ impl Flights {
 }
 
 impl Flight {
-    fn run<'a>(&'a mut self, fabric: &'a mut dyn Fabric) -> Run<'a, 'static> {
+    fn run<'a>(&'a mut self, fabric: &'a mut dyn Fabric, recorder: &'a mut Recorder) -> Run<'a, 'static> {
         Run {
             fabric,
             header: self.header,
             schedule: &self.schedule,
             buffers: &mut self.buffers,
             combine: self.combine,
+            recorder,
             progress: &mut self.progress,
         }
     }
@@ -131,6 +135,7 @@ impl Flight {
 /// All runs in flight, as long as somebody moves them on.
 pub(super) struct Everyone<'a> {
     pub fabric: &'a mut dyn Fabric,
+    pub recorder: &'a mut Recorder,
     pub flights: &'a mut Flights,
     /// Whether nobody wants to move them on any longer.
     pub until: &'a dyn Fn() -> bool,
@@ -142,14 +147,14 @@ impl Work for Everyone<'_> {
         let mut next = 0;
         while let Some((&number, flight)) = self.flights.flights.range_mut(next..).next() {
             next = number + 1;
-            let mut run = flight.run(self.fabric);
+            let mut run = flight.run(self.fabric, self.recorder);
             let (run_moved, is_over) = (run.progress()?, run.is_over());
             moved |= run_moved;
             if run_moved || is_over {
                 self.flights.pass_streams_on(number);
             }
             if is_over {
-                self.flights.complete(number);
+                self.flights.complete(number, self.recorder, self.fabric);
             }
         }
         Ok(moved)
@@ -165,12 +170,12 @@ impl Work for Everyone<'_> {
 
     fn wants(&mut self, wants: &mut Vec<Want>) {
         wants.clear();
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).add_wants(wants));
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric, self.recorder).add_wants(wants));
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
         for flight in self.flights.flights.values_mut() {
-            if !flight.run(self.fabric).waits_on_memory()? {
+            if !flight.run(self.fabric, self.recorder).waits_on_memory()? {
                 return Ok(false);
             }
         }
@@ -178,20 +183,23 @@ impl Work for Everyone<'_> {
     }
 
     fn waits_since(&mut self, now: Duration) {
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).waits_since(now));
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric, self.recorder).waits_since(now));
     }
 
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).set_relay_unit_bytes(change));
+        self.flights
+            .flights
+            .values_mut()
+            .for_each(|flight| flight.run(self.fabric, self.recorder).set_relay_unit_bytes(change));
     }
 
     fn ask(&mut self) {
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric).ask());
+        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric, self.recorder).ask());
     }
 
     fn interrupt(&mut self) -> RunError {
         match self.flights.flights.values_mut().next_back() {
-            Some(latest) => latest.run(self.fabric).interrupt(),
+            Some(latest) => latest.run(self.fabric, self.recorder).interrupt(),
             None => RunError::Interrupted,
         }
     }

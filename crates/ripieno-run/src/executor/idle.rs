@@ -6,7 +6,7 @@ use crate::fabric::{Fabric, Want};
 use std::time::Duration;
 
 /// How long a rank with a core of its own spins on memory before it yields.
-const SPIN: Duration = Duration::from_micros(2);
+pub(super) const SPIN: Duration = Duration::from_micros(2);
 /// How long it then offers its core to others before it parks.
 const YIELD: Duration = Duration::from_micros(50);
 /// How long a rank parks before it looks around once more.

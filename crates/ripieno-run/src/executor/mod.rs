@@ -16,6 +16,7 @@ mod memory;
 mod preamble;
 mod run;
 mod schedule;
+mod waiting;
 
 pub use flights::End;
 pub use memory::Memory;
@@ -23,6 +24,7 @@ pub use schedule::Schedule;
 
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
+use crate::recorder::{Recorder, Ticket};
 use crate::reduction::{self, Combine, UnsupportedOp};
 use flights::{Everyone, Flights};
 use idle::Work;
@@ -34,6 +36,9 @@ use std::time::Duration;
 pub const RELAY_UNIT_BYTES: usize = 32 << 10;
 /// A step moves at most so many bytes before the other lanes get their turn: what fits the first-level caches.
 pub const SEGMENT_BYTES: usize = 64 << 10;
+
+/// Up to so many bytes a call takes less than looking at the clock twice would add, unless it waits.
+const CLOCKED_BYTES: u64 = 8 << 10;
 
 /// Why a plan did not run to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,8 +61,8 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// Payload bytes that reached this rank.
     pub received_bytes: u64,
-    /// When this rank first looked at the clock because it had nothing to do.
-    pub waiting_since: Option<Duration>,
+    /// How long it took; of a short call, since it first waited, and `None` if it never did.
+    pub elapsed: Option<Duration>,
 }
 
 /// Asked by a rank each time it has slept: whether the user does not want to wait any longer.
@@ -68,6 +73,8 @@ pub type Interrupt = Box<dyn FnMut() -> bool + Send>;
 pub struct Executor {
     /// Asked after each sleep of a caller that waits, if there is one.
     pub interrupt: Option<Interrupt>,
+    /// What this rank's last runs were.
+    pub recorder: Recorder,
     /// Of the run that is alone.
     progress: Progress,
     flights: Flights,
@@ -88,10 +95,12 @@ impl Executor {
         if !self.flights.is_empty() {
             return self.run_among_others(fabric, header, schedule, buffers, combine);
         }
-        self.progress.reset(schedule);
-        let mut run = Run { fabric, header, schedule, buffers, combine, progress: &mut self.progress };
-        idle::finish(&mut run, &mut self.wants, &mut self.interrupt)?;
-        Ok(run.progress.traffic)
+        let ticket = record(&mut self.recorder, fabric, header, schedule);
+        self.progress.reset(schedule, ticket);
+        let recorder = &mut self.recorder;
+        let mut run = Run { fabric, header, schedule, buffers, combine, recorder, progress: &mut self.progress };
+        let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
+        run.end(finished)
     }
 
     /// Begins a run that goes on whenever [`Executor::run`] or [`Executor::drive`] is called, and calls `end` when it is
@@ -105,7 +114,8 @@ impl Executor {
         end: End,
     ) -> Result<(), RunError> {
         let combine = begin(fabric, header, &schedule, &buffers)?;
-        self.flights.add(header, schedule, buffers, combine, end);
+        let ticket = record(&mut self.recorder, fabric, header, &schedule);
+        self.flights.add(header, schedule, buffers, combine, end, ticket);
         Ok(())
     }
 
@@ -116,9 +126,11 @@ impl Executor {
 
     /// Moves all runs in flight on once, without waiting. When one fails all have failed, and their ends know why.
     pub fn advance(&mut self, fabric: &mut dyn Fabric) {
-        let moved = Everyone { fabric, flights: &mut self.flights, until: &|| false }.progress();
+        let recorder = &mut self.recorder;
+        let moved =
+            Everyone { fabric: &mut *fabric, recorder, flights: &mut self.flights, until: &|| false }.progress();
         if let Err(error) = moved {
-            self.flights.fail(&error);
+            self.flights.fail(&error, &mut self.recorder, fabric);
         }
     }
 
@@ -132,12 +144,13 @@ impl Executor {
     ) -> Result<(), RunError> {
         let mut nobody = None;
         let interrupt = if is_interruptible { &mut self.interrupt } else { &mut nobody };
-        let mut everyone = Everyone { fabric: &mut *fabric, flights: &mut self.flights, until };
+        let recorder = &mut self.recorder;
+        let mut everyone = Everyone { fabric: &mut *fabric, recorder, flights: &mut self.flights, until };
         let finished = idle::finish(&mut everyone, &mut self.wants, interrupt);
         if let Err(error) = &finished {
             // Whoever was interrupted is told that; the others that the job has failed.
             let failure = fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
-            self.flights.fail(&failure);
+            self.flights.fail(&failure, &mut self.recorder, fabric);
         }
         finished
     }
@@ -159,7 +172,8 @@ impl Executor {
         // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if anything
         // panics before, the guard lets go of all runs.
         let buffers = unsafe { memory::prolonged(buffers) };
-        guard.0.flights.add(header, schedule.clone(), buffers, combine, end);
+        let ticket = record(&mut guard.0.recorder, fabric, header, schedule);
+        guard.0.flights.add(header, schedule.clone(), buffers, combine, end, ticket);
         let driven = guard.0.drive(fabric, true, &|| ended.get().is_some());
         std::mem::forget(guard);
         driven?;
@@ -189,6 +203,16 @@ fn begin(
         fabric.enter(header);
     }
     Ok(combine)
+}
+
+/// Notes in the recorder that a run begins.
+fn record(recorder: &mut Recorder, fabric: &dyn Fabric, header: Header, schedule: &Schedule) -> Ticket {
+    let bytes = match header.call.element_count {
+        0 => schedule.buffer_bytes.first().copied().unwrap_or(0) as u64,
+        count => count * header.call.element.size_bytes() as u64,
+    };
+    let start = (recorder.is_clocked || bytes > CLOCKED_BYTES).then(|| fabric.now());
+    recorder.begin(&header, bytes, schedule.peer_count, start)
 }
 
 /// Ends every run when it is dropped.

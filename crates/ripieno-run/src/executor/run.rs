@@ -5,11 +5,13 @@ use super::lane::{Lane, LaneError, Moved, limit};
 use super::memory::{self, Memory};
 use super::preamble::Preamble;
 use super::schedule::{Schedule, Stream};
+use super::waiting::Waiting;
 use super::{RELAY_UNIT_BYTES, RunError, SEGMENT_BYTES, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
 use crate::membership::describe;
+use crate::recorder::{Recorder, Ticket};
 use crate::reduction::Combine;
 use ripieno_plan::Operation;
 use std::collections::BTreeMap;
@@ -25,6 +27,11 @@ pub(super) struct Progress {
     pub traffic: Traffic,
     /// What a relay has at least before it sends on.
     pub relay_unit_bytes: usize,
+    /// Its record.
+    pub ticket: Ticket,
+    pub waiting: Option<Waiting>,
+    /// Memory for the wants of a wait.
+    pub wants: Vec<Want>,
 }
 
 /// How far a lane is.
@@ -42,13 +49,15 @@ pub(super) struct Cursor {
 
 impl Progress {
     /// Makes ready for a run of `schedule`.
-    pub fn reset(&mut self, schedule: &Schedule) {
+    pub fn reset(&mut self, schedule: &Schedule, ticket: Ticket) {
         self.passed.clear();
         self.passed.resize(schedule.steps.len(), 0);
         self.cursors.clear();
         self.cursors.resize(schedule.lanes.len(), Cursor::default());
         self.traffic = Traffic::default();
         self.relay_unit_bytes = RELAY_UNIT_BYTES;
+        self.ticket = ticket;
+        self.waiting = None;
     }
 }
 
@@ -59,6 +68,7 @@ pub(super) struct Run<'a, 'b> {
     pub schedule: &'a Schedule,
     pub buffers: &'a mut [Memory<'b>],
     pub combine: Combine,
+    pub recorder: &'a mut Recorder,
     pub progress: &'a mut Progress,
 }
 
@@ -74,6 +84,9 @@ impl Work for Run<'_, '_> {
                 Stream::From(peer) => self.on_link(lane, peer, |lane| lane.take())?,
                 Stream::Local => self.local(lane),
             };
+        }
+        if moved {
+            self.end_wait();
         }
         Ok(moved)
     }
@@ -111,7 +124,7 @@ impl Work for Run<'_, '_> {
     }
 
     fn waits_since(&mut self, now: Duration) {
-        self.progress.traffic.waiting_since.get_or_insert(now);
+        self.begin_wait(now);
     }
 
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {

@@ -3,6 +3,7 @@
 //! Made once per plan and kept; a run changes nothing in it.
 
 use ripieno_plan::{Buffer, Op, Operation, Plan, Span};
+use std::collections::BTreeSet;
 
 /// One rank's plan, ready to run any number of times.
 #[derive(Clone, Debug)]
@@ -13,6 +14,8 @@ pub struct Schedule {
     /// Bytes that each buffer must have at least, by number; a run takes as many buffers.
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
+    /// How many ranks this one exchanges bytes with.
+    pub(super) peer_count: u16,
 }
 
 /// An operation and where its dependencies stand.
@@ -59,6 +62,7 @@ impl Schedule {
             lanes: Vec::new(),
             buffer_bytes: Vec::new(),
             op: None,
+            peer_count: 0,
         };
         for (index, operation) in operations.iter().enumerate() {
             let first = schedule.dependencies.len();
@@ -74,12 +78,21 @@ impl Schedule {
                 schedule.op = Some(*op);
             }
         }
+        schedule.peer_count = schedule.peers().len() as u16;
         schedule
     }
 
     /// Bytes of [`Buffer::SCRATCH`] that a run needs.
     pub fn scratch_bytes(&self) -> usize {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
+    }
+
+    fn peers(&self) -> BTreeSet<usize> {
+        let peer = |lane: &Lane| match lane.stream {
+            Stream::To(peer) | Stream::From(peer) => Some(peer),
+            Stream::Local => None,
+        };
+        self.lanes.iter().filter_map(peer).collect()
     }
 
     fn enqueue(&mut self, index: usize, operation: &Operation) {

@@ -75,13 +75,16 @@ impl Recorder {
         }
     }
 
-    /// Notes how a collective ended, and when if that is known.
+    /// Notes how a collective ended, and returns how long it took; if nobody has looked at the clock before and it ended
+    /// well, nobody does now.
     #[inline]
-    pub fn end(&mut self, ticket: Ticket, outcome: Outcome, end: Option<Duration>) {
-        self.record(ticket).ended(outcome, end);
-        if self.waits.has_accounts() {
-            self.close(ticket, end);
+    pub fn end(&mut self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> Duration) -> Option<Duration> {
+        let record = self.record(ticket);
+        record.outcome = outcome;
+        if !record.has_start() && outcome == Outcome::Done && !self.waits.has_accounts() {
+            return None;
         }
+        self.close(ticket, now)
     }
 
     /// The latest records, at most `count`, oldest first, each with its number among all that this rank began. What is in
@@ -94,7 +97,7 @@ impl Recorder {
                 if let Some((since, longest)) = self.waits.so_far(Ticket(number), now) {
                     record.waited(longest, since, now);
                 }
-                record.ended(Outcome::InFlight, Some(now));
+                record.ended(now);
             }
             (number, record)
         })
@@ -110,11 +113,15 @@ impl Recorder {
         self.waits.by_peer()
     }
 
-    fn close(&mut self, ticket: Ticket, end: Option<Duration>) {
-        if let Some(end) = end {
+    fn close(&mut self, ticket: Ticket, now: impl FnOnce() -> Duration) -> Option<Duration> {
+        let record = self.record(ticket);
+        if record.has_start() || record.outcome != Outcome::Done {
+            let end = now();
             self.end_wait(ticket, end);
+            self.record(ticket).ended(end);
         }
         self.waits.forget(ticket);
+        self.record(ticket).elapsed()
     }
 
     fn record(&mut self, Ticket(number): Ticket) -> &mut Record {

@@ -103,22 +103,20 @@ impl Record {
 
     pub(super) fn waited(&mut self, longest: Option<usize>, since: Duration, until: Duration) {
         self.waiting_ns += nanoseconds(until.saturating_sub(since));
-        self.waited_for = longest.map_or(self.waited_for, |peer| peer as u32);
+        if self.waiting_ns > 0 {
+            self.waited_for = longest.map_or(self.waited_for, |peer| peer as u32);
+        }
         self.start_ns = self.start_ns.min(nanoseconds(since));
         self.end_ns = nanoseconds(until);
     }
 
-    #[inline]
-    pub(super) fn ended(&mut self, outcome: Outcome, end: Option<Duration>) {
-        self.outcome = outcome;
-        if let Some(end) = end {
-            self.end_ns = nanoseconds(end);
-        }
+    pub(super) fn ended(&mut self, end: Duration) {
+        self.end_ns = nanoseconds(end);
     }
 
     #[inline]
-    pub(super) fn has_waited(&self) -> bool {
-        self.waited_for != NO_PEER
+    pub(super) fn has_start(&self) -> bool {
+        self.start_ns != UNKNOWN_NS
     }
 
     /// The name of the algorithm.
@@ -136,6 +134,11 @@ impl Record {
         known(self.end_ns)
     }
 
+    /// How long it took; `None` where times are not known.
+    pub fn elapsed(&self) -> Option<Duration> {
+        Some(self.end()?.saturating_sub(self.start()?))
+    }
+
     /// How long nothing moved.
     pub fn waiting(&self) -> Duration {
         Duration::from_nanos(self.waiting_ns)
@@ -143,12 +146,12 @@ impl Record {
 
     /// How long it took besides; `None` where times are not known.
     pub fn moving(&self) -> Option<Duration> {
-        Some(self.end()?.saturating_sub(self.start()?).saturating_sub(self.waiting()))
+        Some(self.elapsed()?.saturating_sub(self.waiting()))
     }
 
     /// The peer that it waited for longest, if it waited.
     pub fn waited_for(&self) -> Option<usize> {
-        self.has_waited().then_some(self.waited_for as usize)
+        (self.waited_for != NO_PEER).then_some(self.waited_for as usize)
     }
 
     fn element_count(&self) -> u64 {
@@ -183,8 +186,8 @@ impl fmt::Display for Record {
             Outcome::Done => {}
         }
         self.describe(f)?;
-        if let (Outcome::Done, Some(start), Some(end)) = (self.outcome, self.start(), self.end()) {
-            write!(f, ", {}", Seconds(end.saturating_sub(start)))?;
+        if let (Outcome::Done, Some(elapsed)) = (self.outcome, self.elapsed()) {
+            write!(f, ", {}", Seconds(elapsed))?;
         }
         match self.waited_for() {
             Some(peer) => write!(f, ", waiting {} for rank {peer}", Seconds(self.waiting())),

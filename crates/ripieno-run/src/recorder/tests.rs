@@ -47,7 +47,7 @@ fn the_latest_records_stay_and_the_oldest_go() {
 
     for sequence in 0..11 {
         let ticket = begin(&mut recorder, sequence);
-        recorder.end(ticket, Outcome::Done, None);
+        recorder.end(ticket, Outcome::Done, || panic!("nobody looks"));
     }
 
     let kept =
@@ -60,7 +60,7 @@ fn the_latest_records_stay_and_the_oldest_go() {
 fn a_call_that_never_waited_and_was_not_clocked_has_no_times() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 3);
-    recorder.end(ticket, Outcome::Done, None);
+    recorder.end(ticket, Outcome::Done, || panic!("nobody looks"));
 
     let record = only(&recorder);
     assert_eq!((record.start(), record.end(), record.moving(), record.waited_for()), (None, None, None, None));
@@ -75,7 +75,7 @@ fn the_peer_that_was_awaited_longest_is_named() {
     wait(&mut recorder, ticket, &[from(1), from(2)], ms(2), ms(6));
     wait(&mut recorder, ticket, &[from(2)], ms(7), ms(10));
     wait(&mut recorder, ticket, &[from(3)], ms(11), ms(15));
-    recorder.end(ticket, Outcome::Done, Some(ms(20)));
+    recorder.end(ticket, Outcome::Done, || ms(20));
 
     let record = only(&recorder);
     assert_eq!(record.waited_for(), Some(2));
@@ -100,7 +100,7 @@ fn collectives_in_flight_keep_their_accounts_apart() {
     wait(&mut recorder, first, &[from(1)], ms(0), ms(3));
     wait(&mut recorder, second, &[from(2)], ms(0), ms(3));
     wait(&mut recorder, first, &[from(2)], ms(3), ms(5));
-    recorder.end(second, Outcome::Failed, Some(ms(6)));
+    recorder.end(second, Outcome::Failed, || ms(6));
 
     let records: Vec<Record> = recorder.latest(2, ms(9)).map(|(_, record)| record).collect();
     assert_eq!((records[0].outcome, records[0].waited_for()), (Outcome::InFlight, Some(1)));
@@ -133,7 +133,7 @@ fn what_is_in_flight_says_for_whom_it_waits_now() {
     let record = only(&recorder);
     assert_eq!((record.waiting(), record.waited_for(), record.end()), (ms(98), Some(3), Some(ms(100))));
 
-    recorder.end(ticket, Outcome::Failed, Some(ms(1004)));
+    recorder.end(ticket, Outcome::Failed, || ms(1004));
     let text = "in allreduce #5 (ring, sum of float32 × 10), waiting 1.0 s for rank 3";
     assert_eq!(only(&recorder).to_string(), text);
     assert_eq!(recorder.waited_for(), [ms(0), ms(2), ms(0), ms(1000)]);

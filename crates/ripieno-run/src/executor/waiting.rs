@@ -1,0 +1,61 @@
+//! What the recorder learns of a run: when nothing of it moved, and how it ended.
+
+use super::idle::{SPIN, Work};
+use super::run::Run;
+use super::{RunError, Traffic};
+use crate::recorder::Outcome;
+use std::time::Duration;
+
+/// A time in which nothing of a run moves.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    since: Duration,
+    /// The last look at the clock.
+    seen: Duration,
+    /// Whether the recorder knows.
+    is_noted: bool,
+}
+
+impl Run<'_, '_> {
+    /// Notes that nothing moves now.
+    pub fn begin_wait(&mut self, now: Duration) {
+        match &mut self.progress.waiting {
+            Some(waiting) => waiting.seen = now,
+            none => {
+                *none = Some(Waiting { since: now, seen: now, is_noted: false });
+                // What ends before the second look was short, unless others have had the core meanwhile.
+                if self.fabric.has_core_per_rank() {
+                    return;
+                }
+            }
+        }
+        let Some(waiting) = self.progress.waiting.as_mut().filter(|waiting| !waiting.is_noted) else { return };
+        waiting.is_noted = true;
+        let since = waiting.since;
+        let mut wants = std::mem::take(&mut self.progress.wants);
+        self.wants(&mut wants);
+        self.recorder.begin_wait(self.progress.ticket, &wants, since);
+        self.progress.wants = wants;
+    }
+
+    /// Notes that something moves again.
+    pub fn end_wait(&mut self) {
+        let Some(waiting) = self.progress.waiting.take().filter(|waiting| waiting.is_noted) else { return };
+        // A rank that spins has just looked at the clock; later anything may have had its core.
+        let has_spun = self.fabric.has_core_per_rank() && waiting.seen - waiting.since < SPIN;
+        let until = if has_spun { waiting.seen } else { self.fabric.now() };
+        self.recorder.end_wait(self.progress.ticket, until);
+    }
+
+    /// Notes how the run ended, and returns what it cost.
+    pub fn end(&mut self, ended: Result<(), RunError>) -> Result<Traffic, RunError> {
+        let outcome = match ended {
+            Ok(()) => Outcome::Done,
+            Err(RunError::Interrupted) => Outcome::Interrupted,
+            Err(_) => Outcome::Failed,
+        };
+        let Run { fabric, recorder, progress, .. } = self;
+        progress.traffic.elapsed = recorder.end(progress.ticket, outcome, || fabric.now());
+        ended.map(|()| progress.traffic)
+    }
+}
