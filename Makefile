@@ -45,7 +45,7 @@ format: setup ## Format all sources
 	cargo fmt --all
 	$(PYTHON) -m ruff format python examples benches
 
-bench: $(VENV)/.bench ## Measure, each figure beside its peer and its limit
+bench: $(VENV)/.bench ## Measure everything, each figure beside its peer and its limit
 	$(PYTHON) benches/run.py
 
 lock: setup ## Resolve requirements*.lock anew

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import measure
 import numpy as np
-from measure import Figure, Report, Samples, Skipped
 from numpy.typing import NDArray
+from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.toolchain import Skipped
+from ripieno.launch.machine import usable_cores
 
 SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
 QUICK_SHAPE, QUICK_CLUSTER_COUNTS, QUICK_RUN_COUNT = (2_000, 32), (20,), 1
@@ -58,20 +59,14 @@ class Outcome:
 Contender = Callable[[Problem], Outcome]
 
 
-def measured(*, quick: bool, data: Path | None = None) -> Report:
+def measured(report: Report, *, quick: bool, data: Path | None = None) -> None:
     """One case per number of clusters."""
-    report = Report("kmeans")
     rows = (
         hog_like(*(QUICK_SHAPE if quick else SHAPE)) if data is None else np.load(data).astype(np.float32, copy=False)
     )
     for cluster_count in QUICK_CLUSTER_COUNTS if quick else CLUSTER_COUNTS:
         problem = Problem(rows, _distinct_rows(rows, cluster_count))
-        try:
-            report.figures += _figures(problem, report, quick=quick)
-        except ImportError as error:
-            report.remarks.append(f"{error}: install Ripieno first, make setup")
-            break
-    return report
+        report.figures += _figures(problem, report, quick=quick)
 
 
 def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
@@ -138,7 +133,7 @@ def _after_a_pause(contender: Contender, problem: Problem) -> Outcome:
 def _kernel(problem: Problem) -> Outcome:
     from ripieno import kernels
 
-    centroids, threads = problem.start.copy(), measure.core_count()
+    centroids, threads = problem.start.copy(), usable_cores()
     labels = np.empty(len(problem.rows), np.int32)
     begin = time.perf_counter()
     for _ in range(PASS_COUNT):
@@ -171,7 +166,7 @@ def _sklearn(problem: Problem) -> Outcome:
 def _faiss(problem: Problem) -> Outcome:
     import faiss
 
-    faiss.omp_set_num_threads(measure.core_count())
+    faiss.omp_set_num_threads(usable_cores())
     n, d = problem.rows.shape
     limits = {"max_points_per_centroid": n, "min_points_per_centroid": 1}
     model = faiss.Kmeans(d, len(problem.start), niter=PASS_COUNT, **limits)
@@ -197,7 +192,7 @@ def _inertia(rows: Rows, centroids: NDArray[Any]) -> float:
 
     labels = np.empty(len(rows), np.int32)
     centroids = np.ascontiguousarray(centroids, np.float32)
-    return kernels.assign_accumulate(rows, centroids, None, labels, None, threads=measure.core_count())[2]
+    return kernels.assign_accumulate(rows, centroids, None, labels, None, threads=usable_cores())[2]
 
 
 def _plain_inertia(rows: Rows, centroids: NDArray[Any]) -> float:

@@ -65,6 +65,22 @@ def doctor(
 ) -> dict[str, Any]: ...
 def simd_level() -> str: ...
 
+# Measuring; see `ripieno.bench`. Times are seconds.
+
+def measure(
+    communicator: Communicator,
+    collective: str,
+    array: NDArray[Any],
+    into: NDArray[Any] | None = None,
+    *,
+    budget_s: float,
+    apart: bool = False,
+    algorithm: str | None = None,
+) -> list[float]: ...
+def choice(communicator: Communicator, collective: str, size_bytes: int) -> str: ...
+def line_s() -> float: ...
+def memory_pass(thread_count: int, size_bytes: int, budget_s: float) -> tuple[float, float]: ...
+
 # The kernels; see `ripieno.kernels` for shapes and meaning.
 
 def assign_accumulate(

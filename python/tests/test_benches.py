@@ -3,133 +3,69 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from ripieno.lab import why_not
 
 BENCHES = Path(__file__).resolve().parents[2] / "benches"
-sys.path.insert(0, str(BENCHES))
-
-import rack  # noqa: E402
-
-needs_cargo = pytest.mark.skipif(shutil.which("cargo") is None, reason="native programs need a Rust toolchain")
-cannot_emulate = rack.why_not()
-needs_rack = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
+cannot_emulate = why_not()
+needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
 
-def figures_of(name: str, tmp_path: Path) -> list[dict]:
+def reports_of(name: str, tmp_path: Path, *options: str) -> dict:
     """Run a benchmark as its user does, and read what it wrote."""
     target = tmp_path / "figures.json"
-    command = [sys.executable, str(BENCHES / "run.py"), name, "--quick", "--json", str(target)]
+    command = [sys.executable, str(BENCHES / "run.py"), name, "--quick", "--json", str(target), *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     (report,) = json.loads(target.read_text())["reports"]
-    return report["figures"]
+    return report
 
 
-@needs_cargo
-def test_allreduce_is_timed_between_native_programs_and_between_python_programs(tmp_path):
-    figures = figures_of("allreduce", tmp_path)
+def test_collectives_of_one_host_are_timed_between_native_and_between_python_programs(tmp_path):
+    figures = reports_of("host", tmp_path)["figures"]
 
-    assert {figure["case"].split(", ")[1] for figure in figures} == {"native", "Python"}
-    assert all(figure["ours"]["seconds"] and figure["limit_s"] > 0 for figure in figures)
+    cases = {figure["case"] for figure in figures}
+    assert {f"{name}, {ranks} ranks, {how}" for name in ("allreduce", "barrier") for ranks in (2, 4)
+            for how in ("native", "python")} <= cases  # fmt: skip
+    assert all(figure["ours"]["seconds"] and figure["limit_s"] is not None for figure in figures)
 
 
 def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
-    figures = figures_of("kmeans", tmp_path)
+    figures = reports_of("kmeans", tmp_path)["figures"]
 
     assert [figure["row"] for figure in figures] == ["kernel", "KMeans, 2 workers"]
     assert all("scikit-learn" in figure["peers"] for figure in figures)
 
 
-@needs_cargo
-@needs_rack
-def test_a_chain_broadcast_is_timed_on_an_emulated_rack(tmp_path):
-    (figure,) = figures_of("chain", tmp_path)
+def test_memory_is_counted_beside_what_it_is_to_be_at_most(tmp_path):
+    counts = reports_of("memory", tmp_path, "--case", "auto")["counts"]
 
-    assert figure["ours"]["seconds"][0] > 0.9 * figure["limit_s"], "a cable carries no more than its rate"
-
-
-@needs_rack
-def test_a_rack_holds_its_cables_to_their_rate_and_counts_what_they_carry():
-    with rack.Rack(hosts=2, rate="80mbit") as emulated:
-        before = emulated.sent_bytes()
-        elapsed_s = time_of_transfer(emulated, 1_000_000)
-        sent = [after - first for after, first in zip(emulated.sent_bytes(), before, strict=True)]
-
-    assert elapsed_s > 0.09, "1 MB at 10 MB/s"
-    assert 1_000_000 < sent[0] < 1_200_000
-    assert sent[1] < 200_000, "only acknowledgements go back"
+    assert {count["row"] for count in counts} == {"allocations a call", "memory beside the vector"}
+    assert all(count["value"] >= 0 for count in counts)
+    chain = next(count for count in counts if "chain" in count["case"] and count["unit"] == "MiB")
+    assert chain["value"] > 0, "a chain does not run without a link"
 
 
-@needs_rack
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_of_a_rack_is_left_when_its_owner_is_killed(ending):
-    program = (
-        "import rack, sys, time\n"
-        "with rack.Rack(hosts=2) as emulated:\n"
-        "    import subprocess\n"
-        "    subprocess.Popen(emulated.command(emulated.hosts[0], ['sleep', '60']))\n"
-        "    print('up', flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    owner = subprocess.Popen([sys.executable, "-c", program], cwd=BENCHES, stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None and owner.stdout.readline() == "up\n"
-    owner.send_signal(ending)
-    owner.wait(timeout=20)
-    owner.stdout.close()
+@needs_lab
+def test_every_case_of_the_emulated_cluster_runs(tmp_path):
+    figures = reports_of("cluster", tmp_path)["figures"]
 
-    # A kill leaves no time to tidy up; the next rack does it.
-    with rack.Rack(hosts=1):
-        assert not namespaces_of(owner.pid)
+    assert {figure["case"].split(",")[0] for figure in figures} == {
+        "broadcast", "broadcast=chain", "allreduce", "allgather", "alltoall",
+    }  # fmt: skip
+    assert {figure["row"] for figure in figures} == {"128 KiB", "1 KiB"}
+    assert sum("racks" in figure["case"] or "against" in figure["case"] for figure in figures) == 2
+    # A token bucket lets a burst pass, so small messages may be a little faster than the rate.
+    assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in figures)
 
 
-@needs_rack
-def test_a_rack_that_fails_halfway_is_taken_down():
-    with pytest.raises(RuntimeError, match="halfway"), rack.Rack(hosts=2) as emulated:
-        assert namespaces_of(os.getpid())
-        raise RuntimeError("halfway")
+def test_a_case_that_does_not_exist_is_told_with_those_that_do():
+    command = [sys.executable, str(BENCHES / "run.py"), "host", "--case", "native-3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
-    assert not namespaces_of(os.getpid())
-    assert emulated.hosts[1].address == "10.77.0.2"
-
-
-def test_rates_are_read_as_tc_reads_them():
-    assert [rack.bits_per_s(text) for text in ("100mbit", "1gbit", "64kbit")] == [10**8, 10**9, 64_000]
-    with pytest.raises(ValueError, match="rate='fast'"):
-        rack.bits_per_s("fast")
-
-
-def namespaces_of(owner: int) -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    return [line for line in listed.splitlines() if line.startswith(f"{rack.PREFIX}-{owner}-")]
-
-
-def time_of_transfer(emulated: rack.Rack, size_bytes: int) -> float:
-    """Seconds from a connection to the last byte, from the first host to the second."""
-    source, target = emulated.hosts
-    listen = (
-        "import socket\n"
-        f"with socket.create_server(('{target.address}', 5000)) as server:\n"
-        "    print('listening', flush=True)\n"
-        "    connection = server.accept()[0]\n"
-        "    while connection.recv(65536): pass\n"
-    )
-    send = (
-        "import socket\n"
-        f"with socket.create_connection(('{target.address}', 5000)) as connection:\n"
-        f"    connection.sendall(bytes({size_bytes}))\n"
-    )
-    listening = [sys.executable, "-c", listen]
-    with subprocess.Popen(emulated.command(target, listening), stdout=subprocess.PIPE, text=True) as receiver:
-        assert receiver.stdout is not None and receiver.stdout.readline() == "listening\n"
-        begin = time.monotonic()
-        subprocess.run(emulated.command(source, [sys.executable, "-c", send]), check=True)
-        receiver.wait(timeout=20)
-    return time.monotonic() - begin
+    assert done.returncode == 2
+    assert "native-3: expected one of native-2, python-2, native-4, python-4" in done.stderr

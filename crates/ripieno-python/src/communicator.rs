@@ -214,11 +214,11 @@ impl Communicator {
 
 impl Communicator {
     /// Calls `collective` with the interpreter released.
-    fn call(
+    pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
-        collective: impl FnOnce(&mut ripieno::Communicator) -> Result<(), Error> + Send,
-    ) -> PyResult<()> {
+        collective: impl FnOnce(&mut ripieno::Communicator) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
         let done = py.detach(|| self.lock().as_mut().map(collective)).ok_or_else(errors::closed)?;
         done.map_err(|error| self.interruption.take().unwrap_or_else(|| errors::from_collective(error)))
     }
@@ -231,12 +231,7 @@ impl Communicator {
 /// The names of the algorithms of a collective, in the order of their numbers.
 #[pyfunction]
 pub fn algorithms(collective: &str) -> PyResult<Vec<&'static str>> {
-    let known = Collective::ALL.into_iter().find(|known| known.name() == collective.replace('_', "-"));
-    let known = known.ok_or_else(|| {
-        let names = Collective::ALL.map(Collective::name).join(", ");
-        errors::input(format!("collective={collective:?}: expected one of {names}"))
-    })?;
-    Ok(Algorithm::of(known).map(|algorithm| algorithm.name).collect())
+    Ok(Algorithm::of(parse_collective(collective)?).map(|algorithm| algorithm.name).collect())
 }
 
 /// What this machine offers to ranks, and what is wrong with it.
@@ -256,6 +251,15 @@ pub fn doctor<'py>(
     py.import("json")?.call_method1("loads", (text,))
 }
 
+/// The collective of this name, with hyphens or underscores.
+pub(crate) fn parse_collective(name: &str) -> PyResult<Collective> {
+    let known = Collective::ALL.into_iter().find(|known| known.name() == name.replace('_', "-"));
+    known.ok_or_else(|| {
+        let names = Collective::ALL.map(Collective::name).join(", ");
+        errors::input(format!("collective={name:?}: expected one of {names}"))
+    })
+}
+
 fn parse_op(name: &str) -> PyResult<Op> {
     let op = Op::ALL.into_iter().find(|op| op.name() == name);
     op.ok_or_else(|| errors::input(format!("op={name:?}: expected one of {}", Op::ALL.map(Op::name).join(", "))))
@@ -270,7 +274,7 @@ fn parse_links(name: &str) -> PyResult<Links> {
     }
 }
 
-fn seconds(name: &str, value: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(name: &str, value: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(value)
         .map_err(|_| errors::input(format!("{name}={value}: expected a positive number of seconds")))
 }

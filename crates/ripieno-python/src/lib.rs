@@ -5,6 +5,7 @@ mod communicator;
 mod errors;
 mod interruption;
 mod kernels;
+mod measuring;
 mod memory;
 mod supplier;
 
@@ -18,5 +19,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::doctor, module)?)?;
+    measuring::register(module)?;
     kernels::register(module)
 }

@@ -90,6 +90,12 @@ impl Communicator {
         self.group.topology()
     }
 
+    /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
+    /// `size_bytes`.
+    pub fn choice(&self, collective: Collective, size_bytes: usize) -> &'static Algorithm {
+        choose(collective, &self.group, size_bytes)
+    }
+
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
@@ -320,7 +326,7 @@ impl Communicator {
 
     fn algorithm(&self, ask: &Ask<'_>) -> Result<&'static Algorithm, Error> {
         let Some(name) = ask.algorithm else {
-            return Ok(choose(ask.collective, &self.group, ask.element_count * ask.element.size_bytes()));
+            return Ok(self.choice(ask.collective, ask.element_count * ask.element.size_bytes()));
         };
         Algorithm::by_name(ask.collective, name).ok_or_else(|| {
             let names: Vec<&str> = Algorithm::of(ask.collective).map(|algorithm| algorithm.name).collect();

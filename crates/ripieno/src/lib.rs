@@ -4,6 +4,7 @@
 
 mod communicator;
 mod error;
+pub mod measuring;
 mod pool;
 mod schedules;
 

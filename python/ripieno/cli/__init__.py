@@ -19,6 +19,7 @@ SIGNAL_BASE = 128
 
 #: Where each command lives. Commands are imported when they are called for: some bring large libraries with them.
 COMMANDS = {
+    "bench": "ripieno.cli.bench:bench_command",
     "demo": "ripieno.cli.demo:demo_command",
     "doctor": "ripieno.launch.cli:doctor_command",
     "features": "ripieno.cli.features:features_command",

@@ -17,7 +17,9 @@ from ripieno.algorithms.clock import Iteration
 
 #: Colours that stand in for the page's while matplotlib draws; each becomes a CSS variable.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
+THIRD, FOURTH, FIFTH = "#060606", "#070707", "#080808"
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second"}
+VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
 
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
@@ -70,7 +72,7 @@ def inertia_chart(iterations: Sequence[Iteration]) -> str:
             axes.set_xlim(0.5, len(numbers) + 0.5)
             _label(axes, "iteration", "")
         first, last = inertia[0], inertia[-1]
-        return _svg(figure, "inertia", f"Inertia falls from {first:.6g} to {last:.6g} in {len(inertia)} iterations.")
+        return svg_of(figure, "inertia", f"Inertia falls from {first:.6g} to {last:.6g} in {len(inertia)} iterations.")
 
 
 def time_chart(iterations: Sequence[Iteration]) -> str:
@@ -89,7 +91,7 @@ def time_chart(iterations: Sequence[Iteration]) -> str:
         _label(panels[-1], "iteration", "")
         figure.supylabel("seconds", fontsize=10, color=MUTED)
         share = communication.sum() / max(compute.sum() + communication.sum(), 1e-12)
-        return _svg(
+        return svg_of(
             figure, "time", f"Seconds per iteration and rank; {share:.1%} of all time is communication and waiting."
         )
 
@@ -107,7 +109,7 @@ def size_chart(sizes: NDArray[np.int64]) -> str:
         axes.set_ylim(0, max(ordered[0], 1) * 1.08)
         axes.yaxis.set_major_formatter(FuncFormatter(_short))
         _label(axes, "cluster, largest first", "rows")
-        return _svg(
+        return svg_of(
             figure,
             "sizes",
             f"The largest of {len(ordered)} clusters has {ordered[0]} rows, the median one {np.median(ordered):.0f}.",
@@ -139,7 +141,8 @@ def _short(value: float, _: object) -> str:
     return f"{value:g}"
 
 
-def _svg(figure: Figure, name: str, description: str) -> str:
+def svg_of(figure: Figure, name: str, description: str) -> str:
+    """A figure as SVG in the colours of the page; `name` keeps its parts apart from those of other figures."""
     out = io.StringIO()
     figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
     svg = out.getvalue()

@@ -1,0 +1,234 @@
+"""An emulated cluster: Ripieno beside Open MPI as it chooses, Open MPI at its best forced, and Gloo.
+
+Times stand beside what the bytes alone take on a host's cable; TCP's headers leave 1.046 of that. Polling is taken out
+of Open MPI in its favour: real hosts do not share cores.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ripieno.bench import contestants
+from ripieno.bench.cases import Case
+from ripieno.bench.contest import contest
+from ripieno.bench.contestants import Contestant, Place
+from ripieno.bench.figures import Report
+from ripieno.bench.limits import WireLimit, bits_per_s
+from ripieno.bench.toolchain import Skipped
+from ripieno.lab import Lab, why_not
+
+KIB, MIB = 1 << 10, 1 << 20
+REPETITION_COUNT, BUDGET_S, TIMEOUT_S = 5, 0.25, 300.0
+QUICK_HOST_COUNT, QUICK_RATE, QUICK_BYTES, QUICK_BUDGET_S, QUICK_TIMEOUT_S = 3, "400mbit", 128 * KIB, 0.01, 60.0
+# The emulated hosts' own ports: nobody else's.
+PORT = 29500
+FORCED = {
+    "coll_tuned_use_dynamic_rules": "1",
+    "coll_tuned_bcast_algorithm": "3",  # pipeline
+    "coll_tuned_bcast_algorithm_segmentsize": str(32 * KIB),
+    "coll_tuned_allreduce_algorithm": "4",  # ring
+}
+RACK_COUNT, RACK_HOST_COUNT = 4, 8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The hosts of a lab of one rack."""
+
+    host_count: int
+    rate: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Parameters
+    ----------
+    case
+        What is measured.
+    targets
+        Ours at most: of the "limit", of the best "peer", or "seconds".
+    default
+        Whether Open MPI as it chooses takes part; it may take minutes.
+    forced, gloo
+        Whether these take part.
+    """
+
+    case: Case
+    targets: Mapping[str, float] = field(default_factory=dict)
+    default: bool = True
+    forced: bool = True
+    gloo: bool = False
+
+
+ROWS: dict[Shape, list[Row]] = {
+    Shape(8, "200mbit"): [Row(Case("broadcast", 32 * MIB), {"limit": 1.06})],
+    Shape(8, "100mbit"): [
+        Row(Case("allreduce", 16 * MIB), {"limit": 1.06}, gloo=True),
+        Row(Case("allreduce", MIB), {"limit": 1.08}, gloo=True),
+        Row(Case("allreduce", KIB), {"seconds": 0.30e-3}, forced=False, gloo=True),
+        Row(Case("allgather", 512 * KIB), {"limit": 1.08}, forced=False, gloo=True),
+        Row(Case("alltoall", 8 * MIB), {"limit": 1.10}, forced=False),
+    ],
+    Shape(16, "100mbit"): [
+        Row(Case("broadcast", 8 * MIB), {"limit": 1.12}),
+        Row(Case("broadcast", 64 * MIB, "chain"), {"limit": 1.07}, default=False),
+    ],
+    Shape(32, "100mbit"): [
+        Row(Case("broadcast", 8 * MIB), {"limit": 1.22, "peer": 0.82}),
+        Row(Case("broadcast", 32 * MIB), {"limit": 1.11}, default=False),
+        Row(Case("allreduce", 16 * MIB), {"limit": 1.075}),
+        Row(Case("allreduce", KIB), {"seconds": 2.0e-3}, forced=False),
+        Row(Case("allgather", 512 * KIB), {"limit": 1.10}, forced=False),
+        Row(Case("alltoall", 8 * MIB), {"limit": 1.2}, forced=False),
+    ],
+}
+
+
+def cases() -> dict[str, Callable[[Report, bool], None]]:
+    """What can be measured alone, by name: every row, the scaling and the racks; ``8x100mbit`` is all of a shape."""
+    found: dict[str, Callable[[Report, bool], None]] = {}
+    for shape, rows in ROWS.items():
+        name = f"{shape.host_count}x{shape.rate}"
+        found[name] = _measured(shape, rows)
+        for row in rows:
+            found[f"{row.case.name}-{row.case.size_bytes // KIB}KiB-{name}"] = _measured(shape, [row])
+    return found | {"scaling": _scaling, "racks": _racks}
+
+
+#: All of the table, each shape at once.
+WHOLE = (*(f"{shape.host_count}x{shape.rate}" for shape in ROWS), "scaling", "racks")
+
+
+def quick(report: Report) -> None:
+    """The quick form of everything, all rows in one lab."""
+    rows = {_small(row.case): row for rows in ROWS.values() for row in rows}
+    for measured in (_measured(Shape(QUICK_HOST_COUNT, QUICK_RATE), list(rows.values())), _scaling, _racks):
+        measured(report, True)
+
+
+def _measured(shape: Shape, rows: Sequence[Row]) -> Callable[[Report, bool], None]:
+    def measured(report: Report, quick: bool) -> None:
+        if not _can(report):
+            return
+        real = Shape(QUICK_HOST_COUNT, QUICK_RATE) if quick else shape
+        asked = [replace(row, case=_small(row.case)) for row in rows] if quick else rows
+        with ExitStack() as stack:
+            lab = stack.enter_context(Lab(hosts=real.host_count, rate=real.rate))
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            place = _place(lab, folder)
+            targets = {row.case: row.targets for row in asked}
+            _contest(
+                [contestants.ripieno(place), *_peers(place, asked, report)], list(targets), real, report, quick, targets
+            )
+
+    return measured
+
+
+def _scaling(report: Report, quick: bool) -> None:
+    """One broadcast to 32 hosts against the same to 8 of them: what more hosts cost."""
+    if not _can(report):
+        return
+    few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if quick else (8, 32, "100mbit")
+    case = _small(Case("broadcast", 32 * MIB)) if quick else Case("broadcast", 32 * MIB)
+    with Lab(hosts=many, rate=rate) as lab, tempfile.TemporaryDirectory() as folder:
+        all_hosts = contestants.ripieno(_place(lab, Path(folder)))
+        some = replace(contestants.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
+        title = f"hosts x {rate}, against {few} hosts"
+        _contest([all_hosts, some], [case], Shape(many, rate), report, quick, {case: {"peer": 1.06}}, title=title)
+
+
+def _racks(report: Report, quick: bool) -> None:
+    """A broadcast through racks with narrow uplinks: in the order of the racks, and in one rack."""
+    if not _can(report):
+        return
+    racks, hosts, rate = (2, 2, QUICK_RATE) if quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
+    case = _small(Case("broadcast", 16 * MIB)) if quick else Case("broadcast", 16 * MIB)
+    shape = Shape(racks * hosts, rate)
+    with (
+        Lab(racks=racks, hosts=hosts, rate=rate, uplink=rate) as narrow,
+        Lab(hosts=racks * hosts, rate=rate) as one,
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        place = _place(narrow, Path(folder))
+        ours = contestants.ripieno(place)
+        in_one = replace(contestants.ripieno(_place(one, Path(folder))), name="one rack")
+        title = f"hosts x {rate} in {racks} racks, uplinks {rate}"
+        _contest([ours, in_one], [case], shape, report, quick, {case: {"peer": 1.1}}, title=f"{title}, one rack")
+
+
+def _contest(
+    who: Sequence[Contestant],
+    cases: Sequence[Case],
+    shape: Shape,
+    report: Report,
+    quick: bool,
+    targets: Mapping[Case, Mapping[str, float]],
+    *,
+    title: str | None = None,
+) -> None:
+    contest(
+        who,
+        cases,
+        WireLimit(shape.host_count, bits_per_s(shape.rate)),
+        report,
+        title=lambda case: f"{case.name}, {shape.host_count} {title or f'hosts x {shape.rate}'}",
+        repetitions=1 if quick else REPETITION_COUNT,
+        budget_s=QUICK_BUDGET_S if quick else BUDGET_S,
+        timeout_s=QUICK_TIMEOUT_S if quick else TIMEOUT_S,
+        targets=lambda case: targets[case],
+    )
+
+
+def _peers(place: Place, rows: Sequence[Row], report: Report) -> list[Contestant]:
+    """The peers that have a part in some row."""
+
+    def taking(contestant: Contestant, cases: set[Case]) -> Contestant:
+        return replace(contestant, takes=lambda case: case in cases or case.collective == "barrier")
+
+    makers = {
+        "default": lambda: contestants.open_mpi(place, name="Open MPI default", tamed=True),
+        "forced": lambda: contestants.open_mpi(place, name="Open MPI forced", settings=FORCED, tamed=True),
+        "gloo": lambda: contestants.gloo(place),
+    }
+    found = []
+    for name, make in makers.items():
+        taken = {row.case for row in rows if getattr(row, name)}
+        try:
+            if taken:
+                found.append(taking(make(), taken))
+        except Skipped as skipped:
+            report.remark(str(skipped))
+    return found
+
+
+def _place(lab: Lab, folder: Path, host_count: int | None = None) -> Place:
+    hosts = lab.hosts[:host_count]
+    shell = folder / lab.name
+    shell.write_text(lab.remote_shell())
+    shell.chmod(0o700)
+    return Place(
+        len(hosts),
+        command=lambda rank, words: lab.command(hosts[rank], words),
+        address=hosts[0].address,
+        port=PORT,
+        interface="eth0",
+        hosts=[host.address for host in hosts],
+        remote_shell=shell,
+    )
+
+
+def _small(case: Case) -> Case:
+    return replace(case, size_bytes=min(case.size_bytes, QUICK_BYTES))
+
+
+def _can(report: Report) -> bool:
+    reason = why_not()
+    if reason is not None:
+        report.remark(reason)
+    return reason is None

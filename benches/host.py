@@ -1,0 +1,58 @@
+"""One host, shared memory: native programs beside Open MPI in both its modes and MPICH, Python beside mpi4py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ripieno.bench import contestants
+from ripieno.bench.cases import Case, cases_of
+from ripieno.bench.contest import contest
+from ripieno.bench.contestants import Place
+from ripieno.bench.figures import Report
+from ripieno.bench.limits import MemoryLimit
+
+COLLECTIVES = ("broadcast", "allreduce", "allgather", "barrier")
+SIZES_BYTES = (8, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 1 << 20, 8 << 20, 64 << 20)
+QUICK_SIZES_BYTES = (8, 64 << 10)
+REPETITION_COUNT, BUDGET_S, TIMEOUT_S = 7, 0.05, 600.0
+QUICK_BUDGET_S, QUICK_TIMEOUT_S = 0.002, 60.0
+PEERS = ("openmpi", "mpich")
+
+#: Of the better peer's time, or seconds; everywhere else no slower than the best of them.
+TARGETS: dict[tuple[str, int, str], dict[str, float]] = {
+    ("native", 2, "allreduce:1048576"): {"peer": 1 / 1.3},
+    ("native", 2, "allreduce:67108864"): {"peer": 1 / 2.5},
+    ("native", 4, "allreduce:8"): {"peer": 1.0, "seconds": 10e-6},
+}
+
+
+def cases() -> dict[str, Callable[[Report, bool], None]]:
+    """What can be measured alone, by name."""
+    shapes = [(through, ranks) for ranks in (2, 4) for through in ("native", "python")]
+    return {f"{through}-{ranks}": _case(through, ranks) for through, ranks in shapes}
+
+
+def _case(through: str, ranks: int) -> Callable[[Report, bool], None]:
+    def measured(report: Report, quick: bool) -> None:
+        place = Place(ranks)
+        ours = contestants.ripieno(place, through=through)
+        peers, remarks = contestants.peers(PEERS, place, python=through == "python", gloo_python=None)
+        for remark in remarks:
+            report.remark(remark)
+        contest(
+            [ours, *peers],
+            cases_of(COLLECTIVES, QUICK_SIZES_BYTES if quick else SIZES_BYTES),
+            MemoryLimit(ranks),
+            report,
+            title=lambda case: f"{case.name}, {ranks} ranks, {through}",
+            repetitions=1 if quick else REPETITION_COUNT,
+            budget_s=QUICK_BUDGET_S if quick else BUDGET_S,
+            timeout_s=QUICK_TIMEOUT_S if quick else TIMEOUT_S,
+            targets=_targets(through, ranks),
+        )
+
+    return measured
+
+
+def _targets(through: str, ranks: int) -> Callable[[Case], Mapping[str, float]]:
+    return lambda case: TARGETS.get((through, ranks, case.word), {"peer": 1.0})

@@ -1,0 +1,138 @@
+//! Measuring: how long calls of a communicator take, and what the memory of this machine allows.
+//!
+//! All ranks measure the same call at the same time; a time is the slowest rank's, so all ranks see the same figures.
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use ripieno_plan::Op;
+use ripieno_run::{Element, reduction};
+use std::hint::{black_box, spin_loop};
+use std::sync::Barrier;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Calls that are not timed one by one are timed in so many batches.
+const BATCH_COUNT: usize = 5;
+const MOST_CALLS_OF_BATCH: f64 = 5000.0;
+const MOST_CALLS_APART: f64 = 50.0;
+
+const LINE_BATCH_COUNT: usize = 9;
+const LINE_ROUND_COUNT: usize = 5_000;
+const SPIN_COUNT: usize = 10_000;
+/// Memory passes go over so many bytes before they look at the clock.
+const LOOK_BYTES: usize = 64 << 10;
+
+/// Seconds that `call` takes: of each call, after a barrier, if `apart`, else per call of some batches.
+///
+/// As many calls are made as fit into `budget`; of a call that does not fit, one after the first.
+pub fn measure(
+    comm: &mut Communicator,
+    budget: Duration,
+    apart: bool,
+    mut call: impl FnMut(&mut Communicator) -> Result<(), Error>,
+) -> Result<Vec<f64>, Error> {
+    // The first call plans, the second is like all others.
+    batch(comm, 1, &mut call)?;
+    let once_s = batch(comm, 1, &mut call)?;
+    if once_s >= budget.as_secs_f64() {
+        return Ok(vec![once_s]);
+    }
+    let fitting = |seconds: f64, each_s: f64, most: f64| (seconds / each_s).clamp(1.0, most) as usize;
+    if apart {
+        let call_count = fitting(budget.as_secs_f64(), once_s, MOST_CALLS_APART);
+        return (0..call_count).map(|_| batch(comm, 1, &mut call)).collect();
+    }
+    let batch_s = budget.as_secs_f64() / BATCH_COUNT as f64;
+    let many_s = batch(comm, fitting(batch_s, once_s, MOST_CALLS_OF_BATCH), &mut call)?;
+    let call_count = fitting(batch_s, many_s, MOST_CALLS_OF_BATCH);
+    (0..BATCH_COUNT).map(|_| batch(comm, call_count, &mut call)).collect()
+}
+
+/// Seconds per call after a barrier, the slowest rank's.
+fn batch(
+    comm: &mut Communicator,
+    call_count: usize,
+    call: &mut impl FnMut(&mut Communicator) -> Result<(), Error>,
+) -> Result<f64, Error> {
+    comm.barrier(None)?;
+    let start = Instant::now();
+    for _ in 0..call_count {
+        call(comm)?;
+    }
+    let mut seconds = (start.elapsed().as_secs_f64() / call_count as f64).to_ne_bytes();
+    comm.allreduce(&mut seconds, Element::F64, Op::Max, None)?;
+    Ok(f64::from_ne_bytes(seconds))
+}
+
+/// Seconds that a cache line takes from core to core: half a round trip of a number between two threads that spin on it,
+/// in the best of some batches.
+pub fn line_s() -> f64 {
+    let turn = AtomicUsize::new(0);
+    let mut best_s = f64::INFINITY;
+    for _ in 0..LINE_BATCH_COUNT {
+        turn.store(0, Release);
+        let start = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| bounce(&turn, 1));
+            bounce(&turn, 0);
+        });
+        best_s = best_s.min(start.elapsed().as_secs_f64() / LINE_ROUND_COUNT as f64);
+    }
+    best_s
+}
+
+/// Takes every other turn.
+fn bounce(turn: &AtomicUsize, parity: usize) {
+    for mine in (parity..LINE_ROUND_COUNT).step_by(2) {
+        let mut spin_count = 0;
+        while turn.load(Acquire) != mine {
+            spin_count += 1;
+            // Other programs may have put both threads on one core.
+            if spin_count % SPIN_COUNT == 0 { thread::yield_now() } else { spin_loop() }
+        }
+        turn.store(mine + 1, Release);
+    }
+}
+
+/// Seconds that each of some threads, all at once, takes for vectors in the memory of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct MemoryPass {
+    /// To add one vector of `f32` to another.
+    pub add_s: f64,
+    /// To copy one to another.
+    pub copy_s: f64,
+}
+
+/// What the memory allows `thread_count` threads with vectors of `size_bytes`, in about `budget`; the slowest thread's.
+pub fn memory_pass(thread_count: usize, size_bytes: usize, budget: Duration) -> MemoryPass {
+    let barrier = Barrier::new(thread_count);
+    let passes: Vec<MemoryPass> = thread::scope(|scope| {
+        let run = || one_thread(&barrier, size_bytes, budget / 2);
+        let threads: Vec<_> = (0..thread_count).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread that adds and copies")).collect()
+    });
+    let slowest = |of: fn(&MemoryPass) -> f64| passes.iter().map(of).fold(0.0, f64::max);
+    MemoryPass { add_s: slowest(|pass| pass.add_s), copy_s: slowest(|pass| pass.copy_s) }
+}
+
+fn one_thread(barrier: &Barrier, size_bytes: usize, budget: Duration) -> MemoryPass {
+    // Other than zero, so that the pages are there and not all the same one.
+    let (mut into, from) = (vec![1u8; size_bytes], vec![2u8; size_bytes]);
+    // Next to a small call a look at the clock counts.
+    let looks_apart = (LOOK_BYTES / size_bytes.max(1)).clamp(1, 1000) as u32;
+    let add = reduction::combine(Element::F32, Op::Sum).expect("a sum of floats");
+    let timed = |call: &mut dyn FnMut()| {
+        barrier.wait();
+        let (start, mut call_count) = (Instant::now(), 0u32);
+        while call_count == 0 || start.elapsed() < budget {
+            (0..looks_apart).for_each(|_| call());
+            call_count += looks_apart;
+        }
+        start.elapsed().as_secs_f64() / f64::from(call_count)
+    };
+    let add_s = timed(&mut || add(black_box(&mut into), black_box(&from)));
+    let copy_s = timed(&mut || black_box(&mut into).copy_from_slice(black_box(&from)));
+    MemoryPass { add_s, copy_s }
+}

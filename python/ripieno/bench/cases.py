@@ -1,0 +1,150 @@
+"""What is measured: collectives, sizes, and the least that a cable and the memory must move.
+
+"Bytes" of a case are the vector of broadcast, reduce, allreduce, reduce-scatter and scan, the block of one rank of
+allgather, gather and scatter, and all that one rank sends of alltoall.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ripieno.bench.programs.timing import COLLECTIVES, ELEMENT_BYTES
+from ripieno.errors import InputError
+
+#: A range of sizes takes steps of this factor.
+STEP = 8
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One collective at one size.
+
+    Parameters
+    ----------
+    collective
+        One of `COLLECTIVES`.
+    size_bytes
+        Of what, the module says.
+    algorithm
+        Of ours; None leaves it to the default choice.
+    """
+
+    collective: str
+    size_bytes: int
+    algorithm: str | None = None
+
+    @property
+    def name(self) -> str:
+        """``allreduce=ring``, or ``allreduce`` by the default choice."""
+        return self.collective if self.algorithm is None else f"{self.collective}={self.algorithm}"
+
+    @property
+    def word(self) -> str:
+        """As programs take it: ``allreduce=ring:1048576``."""
+        return f"{self.name}:{self.size_bytes}"
+
+
+def collectives_of(text: str) -> list[str]:
+    """``allreduce,broadcast`` or ``all`` as names.
+
+    Raises
+    ------
+    InputError
+        If one is unknown.
+    """
+    names = list(COLLECTIVES) if text == "all" else [name.strip().replace("_", "-") for name in text.split(",")]
+    for name in names:
+        if name not in COLLECTIVES:
+            raise InputError(f"collective {name!r}: expected all, or some of {', '.join(COLLECTIVES)}")
+    return list(dict.fromkeys(names))
+
+
+def sizes_of(text: str) -> list[int]:
+    """Sizes in bytes, ascending: ``8B:64MiB`` in steps of a factor of 8, with both ends; or ``1KiB,1MB``.
+
+    Raises
+    ------
+    InputError
+        If it is neither.
+    """
+    if ":" not in text:
+        return sorted({_size(part) for part in text.split(",")})
+    ends = [_size(part) for part in text.split(":")]
+    if len(ends) != 2 or ends[0] > ends[1]:
+        raise InputError(f"sizes {text!r}: expected two, the smaller first, such as 8B:64MiB")
+    sizes = [ends[0]]
+    while sizes[-1] * STEP < ends[1]:
+        sizes.append(sizes[-1] * STEP)
+    return sizes if sizes[-1] == ends[1] else [*sizes, ends[1]]
+
+
+def _size(text: str) -> int:
+    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text.strip())
+    unit = _UNITS.get(match[2] or "B") if match else None
+    if match is None or unit is None:
+        raise InputError(f"size {text!r}: expected a number and one of {', '.join(_UNITS)}, such as 64KiB")
+    size = int(match[1]) * unit
+    if size == 0 or size % ELEMENT_BYTES:
+        raise InputError(f"size {text!r}: expected a positive multiple of {ELEMENT_BYTES} bytes, of whole float32")
+    return size
+
+
+def world_sizes_of(text: str) -> list[int]:
+    """``2,4,8`` as numbers of ranks.
+
+    Raises
+    ------
+    InputError
+        If one of them is not a number above 1.
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 1 for part in parts):
+        raise InputError(f"ranks {text!r}: expected numbers of at least 2, such as 2,4,8")
+    return [int(part) for part in parts]
+
+
+def wire_bytes(collective: str, size_bytes: int, world_size: int) -> float:
+    """Bytes that the busiest direction of some host's cable cannot but carry, one rank per host."""
+    others = world_size - 1
+    factors = {
+        "broadcast": 1.0,
+        "reduce": 1.0,
+        "allreduce": 2 * others / world_size,
+        "reduce-scatter": others / world_size,
+        "allgather": others,
+        "gather": others,
+        "scatter": others,
+        "alltoall": others / world_size,
+        "scan": 1.0,
+        "barrier": 0.0,
+    }
+    return factors[collective] * size_bytes
+
+
+def memory_work(collective: str, world_size: int) -> tuple[float, float]:
+    """Vectors of a case's bytes that all ranks together cannot but add, and copy."""
+    others = float(world_size - 1)
+    return {
+        "broadcast": (0.0, others),
+        "reduce": (others, 0.0),
+        "allreduce": (others, others),
+        "reduce-scatter": (others, 0.0),
+        "allgather": (0.0, others * world_size),
+        "gather": (0.0, others),
+        "scatter": (0.0, others),
+        "alltoall": (0.0, others),
+        "scan": (others, 0.0),
+        "barrier": (0.0, 0.0),
+    }[collective]
+
+
+def cases_of(collectives: Sequence[str], sizes: Sequence[int], algorithm: str | None = None) -> list[Case]:
+    """Every collective at every size; a barrier has one size, the smallest element."""
+    return [
+        Case(collective, size, algorithm)
+        for collective in collectives
+        for size in ((ELEMENT_BYTES,) if collective == "barrier" else sizes)
+    ]

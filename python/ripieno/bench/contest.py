@@ -1,0 +1,107 @@
+"""Alternating runs of all contestants, so that what disturbs one disturbs all, and the figures that come of it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from ripieno.bench.cases import Case
+from ripieno.bench.contestants import Contestant
+from ripieno.bench.figures import Figure, Report, Samples, size_text
+from ripieno.bench.limits import Limit
+from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
+
+#: Goes first and does not count: until ranks have run for a while, some may share a core.
+WARM_UP = Case("barrier", 4)
+
+Times = dict[Case, list[float]]
+
+
+def contest(
+    contestants: Sequence[Contestant],
+    cases: Sequence[Case],
+    limit: Limit,
+    report: Report,
+    *,
+    title: Callable[[Case], str],
+    repetitions: int,
+    budget_s: float,
+    timeout_s: float = TIMEOUT_S,
+    targets: Callable[[Case], Mapping[str, float]] = lambda case: {},
+) -> list[str]:
+    """Run every contestant `repetitions` times, by turns; add figures to the report.
+
+    A repetition counts with the median of its calls.
+
+    Parameters
+    ----------
+    contestants
+        Ours first.
+    cases
+        What is measured.
+    limit
+        Measured as often.
+    report
+        Gets the figures, and remarks on peers that failed.
+    title
+        What the table of a case is called.
+    repetitions, budget_s, timeout_s
+        Runs; seconds for the calls of a case in one run; seconds that a run may take.
+    targets
+        What ours is to be at most.
+
+    Returns
+    -------
+    list of str
+        Names of peers that failed.
+
+    Raises
+    ------
+    ProgramFailed
+        If ours failed.
+    """
+    times: dict[str, Times] = {each.name: {} for each in contestants}
+    taking_part = list(contestants)
+    for _ in range(repetitions):
+        limit.measure(cases, budget_s)
+        for each in list(taking_part):
+            try:
+                found = each.times([WARM_UP, *cases], budget_s, timeout_s)
+            except ProgramFailed as failure:
+                if each.ours:
+                    raise
+                report.remark(f"{each.name} is left out: {failure}")
+                taking_part.remove(each)
+                continue
+            for case in each.able(cases):
+                times[each.name].setdefault(case, []).append(statistics.median(found[each.word(case)]))
+    ours, *peers = contestants
+    for case in cases:
+        beside = {peer.name: times[peer.name][case] for peer in peers if case in times[peer.name]}
+        report.figures.append(
+            figure_of(case, times[ours.name][case], beside, limit, title(case), targets=targets(case))
+        )
+    return [each.name for each in contestants if each not in taking_part]
+
+
+def figure_of(
+    case: Case,
+    ours: Sequence[float],
+    peers: Mapping[str, Sequence[float]],
+    limit: Limit,
+    title: str,
+    *,
+    targets: Mapping[str, float] | None = None,
+) -> Figure:
+    """Seconds of one case as a figure."""
+    return Figure(
+        case=title,
+        row="" if case.collective == "barrier" else size_text(case.size_bytes),
+        ours=Samples(tuple(ours)),
+        peers={name: Samples(tuple(seconds)) for name, seconds in peers.items()},
+        limit_s=limit.seconds(case),
+        limit=limit.text,
+        work=0.0 if case.collective == "barrier" else case.size_bytes / 1e9,
+        rate_unit="GB/s",
+        targets=dict(targets or {}),
+    )

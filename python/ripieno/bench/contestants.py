@@ -1,0 +1,264 @@
+"""Who takes part, and how each is started: Ripieno, Open MPI, MPICH, Gloo, mpi4py.
+
+Every contestant runs a program that prints "CASE SECONDS" lines; see ``programs/timing.py`` for the rules.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ripieno.bench import toolchain
+from ripieno.bench.cases import Case
+from ripieno.bench.processes import TIMEOUT_S, run, run_ranks
+from ripieno.launch.machine import usable_cores
+
+PROGRAMS = Path(__file__).parent / "programs"
+_GLOO_LACKS = ("reduce-scatter", "alltoall", "scan")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where ranks run: by default all on this host.
+
+    Parameters
+    ----------
+    world_size
+        How many ranks.
+    command
+        The command line that runs another one where a rank is.
+    address, port
+        Where rank 0 listens while ranks meet; a free port of this host by default.
+    environment
+        Variables for a rank.
+    interface
+        The network interface that joins the ranks; "lo" on one host.
+    hosts, remote_shell
+        For mpirun: the hosts of the ranks, and a program that runs a command there as ssh would. None on one host.
+    """
+
+    world_size: int
+    command: Callable[[int, list[str]], list[str]] = lambda rank, words: words
+    address: str = "127.0.0.1"
+    port: int | None = None
+    environment: Callable[[int], Mapping[str, str]] = lambda rank: {}
+    interface: str = "lo"
+    hosts: Sequence[str] | None = None
+    remote_shell: Path | None = None
+
+    @property
+    def shares_cores(self) -> bool:
+        """Whether ranks outnumber the cores of this machine."""
+        return self.world_size > usable_cores()
+
+    def ranks(self, words: list[str], timeout_s: float, environment: Mapping[str, str]) -> str:
+        """Run a program as all ranks; what rank 0 printed."""
+        return run_ranks(
+            [self.command(rank, words) for rank in range(self.world_size)],
+            address=self.address,
+            port=self.port,
+            environment=lambda rank: {**environment, **self.environment(rank)},
+            timeout_s=timeout_s,
+        )
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One who takes part.
+
+    Parameters
+    ----------
+    name
+        For tables.
+    start
+        Runs the program with these arguments, a budget and cases, within so many seconds; what it printed.
+    takes
+        Which cases it can be asked for.
+    ours
+        Whether it is Ripieno, whose algorithms a case may name.
+    """
+
+    name: str
+    start: Callable[[list[str], float], str]
+    takes: Callable[[Case], bool] = lambda case: True
+    ours: bool = False
+
+    def times(self, cases: Sequence[Case], budget_s: float, timeout_s: float = TIMEOUT_S) -> dict[str, list[float]]:
+        """Seconds of each case that it takes, by `word`, in one run of its program.
+
+        Raises
+        ------
+        ProgramFailed
+            If the program fails, or is not done in time.
+        """
+        words = list(dict.fromkeys(self.word(case) for case in self.able(cases)))
+        found: dict[str, list[float]] = {word: [] for word in words}
+        if words:
+            for line in self.start([f"{budget_s:g}", *words], timeout_s).splitlines():
+                word, seconds = line.split()
+                found[word].append(float(seconds))
+        return found
+
+    def word(self, case: Case) -> str:
+        """What its program calls a case."""
+        return case.word if self.ours else Case(case.collective, case.size_bytes).word
+
+    def able(self, cases: Sequence[Case]) -> list[Case]:
+        """The cases that it takes."""
+        return [case for case in cases if self.takes(case)]
+
+
+def ripieno(place: Place, *, through: str = "native", links: str = "auto") -> Contestant:
+    """Ripieno, through its "native" loop or through "python"."""
+    words, environment = module("ripieno.bench.rank")
+    words += [through, "--links", links, "--budget"]
+    start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
+    return Contestant("Ripieno", start, ours=True)
+
+
+def module(name: str) -> tuple[list[str], dict[str, str]]:
+    """The command line that runs a module of this package, and the variables that it needs."""
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    return [sys.executable, "-m", name], {"PYTHONPATH": path}
+
+
+def open_mpi(
+    place: Place, *, name: str, single_copy: str = "cma", settings: Mapping[str, str] | None = None, tamed: bool = False
+) -> Contestant:
+    """Open MPI at its fastest: on one host by shared memory, pinned ranks that spin, or, sharing cores, yield.
+
+    Parameters
+    ----------
+    name
+        For tables.
+    single_copy
+        How vader, its shared memory, moves large messages: "cma" or "none".
+    settings
+        More MCA parameters, such as a forced algorithm.
+    tamed
+        Whether a yield is to sleep a little: for ranks of emulated hosts, which share cores that real ones do not.
+
+    Raises
+    ------
+    Skipped
+        If it is not installed.
+    """
+    mpi = toolchain.open_mpi()
+    command = [
+        *_open_mpi(mpi, place, single_copy, settings or {}, tamed),
+        str(mpi.compiled(PROGRAMS / "collectives.c")),
+    ]
+    return Contestant(
+        name, lambda arguments, timeout_s: run(place.command(0, [*command, *arguments]), timeout_s=timeout_s)
+    )
+
+
+def mpi4py(place: Place, *, single_copy: str = "cma") -> Contestant:
+    """mpi4py over Open MPI.
+
+    Raises
+    ------
+    Skipped
+        If one of them is not installed.
+    """
+    mpi = toolchain.open_mpi()
+    toolchain.require_mpi4py()
+    words = [
+        *_open_mpi(mpi, place, single_copy, {}, False),
+        sys.executable,
+        "-m",
+        "ripieno.bench.rank",
+        "mpi4py",
+        "--budget",
+    ]
+    mechanism = {"cma": "CMA", "none": "copies"}[single_copy]
+    return Contestant(
+        f"mpi4py ({mechanism})", lambda arguments, timeout_s: run([*words, *arguments], timeout_s=timeout_s)
+    )
+
+
+def _open_mpi(
+    mpi: toolchain.Mpi, place: Place, single_copy: str, settings: Mapping[str, str], tamed: bool
+) -> list[str]:
+    """The command line of mpirun, up to the program."""
+    words = [mpi.launcher, "--oversubscribe", "-np", str(place.world_size)]
+    if os.geteuid() == 0:
+        words.append("--allow-run-as-root")
+    parameters = {"pml": "ob1", "mpi_yield_when_idle": str(int(place.shares_cores))}
+    if place.hosts is None:
+        words += ["--bind-to", "none" if place.shares_cores else "core"]
+        parameters |= {"btl": "vader,self", "btl_vader_single_copy_mechanism": single_copy}
+    else:
+        words += ["--bind-to", "none", "-H", ",".join(f"{host}:1" for host in place.hosts)]
+        parameters |= {
+            "plm_rsh_agent": str(place.remote_shell),
+            "plm_rsh_no_tree_spawn": "1",
+            "plm_rsh_num_concurrent": str(len(place.hosts)),
+            "btl": "tcp,self",
+            "btl_tcp_if_include": place.interface,
+            "oob_tcp_if_include": place.interface,
+        }
+    if tamed:
+        parameters["mpi_yield_when_idle"] = "1"
+        words += ["-x", f"LD_PRELOAD={toolchain.shared_object(PROGRAMS / 'patient_yield.c')}"]
+    parameters |= settings
+    return [*words, *(word for name, value in parameters.items() for word in ("--mca", name, value))]
+
+
+def mpich(place: Place) -> Contestant:
+    """MPICH, on one host. It has no way to yield: where ranks outnumber cores they starve each other.
+
+    Raises
+    ------
+    Skipped
+        If it is not installed.
+    """
+    mpi = toolchain.mpich()
+    bind = [] if place.shares_cores else ["-bind-to", "core"]
+    command = [mpi.launcher, *bind, "-n", str(place.world_size), str(mpi.compiled(PROGRAMS / "collectives.c"))]
+    return Contestant("MPICH", lambda arguments, timeout_s: run([*command, *arguments], timeout_s=timeout_s))
+
+
+def gloo(place: Place, *, python: str | None = None) -> Contestant:
+    """Gloo through torch.distributed of the interpreter `python`.
+
+    Raises
+    ------
+    Skipped
+        If no interpreter has it.
+    """
+    words = [toolchain.torch_python(python), str(PROGRAMS / "gloo.py")]
+    environment = {"GLOO_SOCKET_IFNAME": place.interface, "OMP_NUM_THREADS": "1"}
+    start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
+    return Contestant("Gloo", start, takes=lambda case: case.collective not in _GLOO_LACKS)
+
+
+def peers(
+    names: Sequence[str], place: Place, *, python: bool, gloo_python: str | None
+) -> tuple[list[Contestant], list[str]]:
+    """The peers of these names on one host, in all their modes, and what is to be said about those that are missing."""
+    makers: dict[str, list[Callable[[], Contestant]]] = {
+        "openmpi": [
+            lambda: open_mpi(place, name="Open MPI (CMA)", single_copy="cma"),
+            lambda: open_mpi(place, name="Open MPI (copies)", single_copy="none"),
+        ],
+        "mpich": [lambda: mpich(place)],
+        "gloo": [lambda: gloo(place, python=gloo_python)],
+    }
+    if python:
+        makers["openmpi"] = [lambda: mpi4py(place, single_copy="cma"), lambda: mpi4py(place, single_copy="none")]
+    found, remarks = [], []
+    for name in names:
+        try:
+            found += [maker() for maker in makers[name]]
+        except toolchain.Skipped as skipped:
+            remarks.append(str(skipped))
+    return found, remarks
+
+
+#: Names of peers, as `peers` takes them.
+PEERS = ("openmpi", "mpich", "gloo")

@@ -1,0 +1,112 @@
+"""Seconds that no implementation can beat: of the memory, measured beside the contestants, and of cables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ripieno import _native
+from ripieno.bench.cases import Case, memory_work, wire_bytes
+from ripieno.bench.programs.timing import APART_BYTES, ROOTED
+from ripieno.launch.machine import usable_cores
+
+
+class Limit(Protocol):
+    """What holds all contestants back."""
+
+    text: str
+
+    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+        """Measure once more what can be measured."""
+        ...
+
+    def seconds(self, case: Case) -> float | None:
+        """For a case; None where nothing is known."""
+        ...
+
+
+class Unknown:
+    """Of hosts whose cables nobody has told about."""
+
+    text = "unknown: --rate tells what a cable carries"
+
+    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+        """Nothing can be measured."""
+
+    def seconds(self, case: Case) -> None:
+        """Nothing is known."""
+
+
+@dataclass
+class MemoryLimit:
+    """Of ranks of one host: the best of all measurements of its memory.
+
+    A cache line goes from one core to another once, and all cores share what must be added and copied at least.
+    """
+
+    world_size: int
+    text: str = "a line changes cores; the cores share what must be added and copied"
+    _line_s: float = float("inf")
+    _pass_s: dict[int, tuple[float, float]] = field(default_factory=dict)
+
+    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+        """Measure the memory once more."""
+        if self._core_count > 1:
+            self._line_s = min(self._line_s, _native.line_s())
+        for size in {case.size_bytes for case in cases}:
+            before = self._pass_s.get(size, (float("inf"), float("inf")))
+            add_s, copy_s = _native.memory_pass(self._core_count, size, budget_s)
+            self._pass_s[size] = min(before[0], add_s), min(before[1], copy_s)
+
+    def seconds(self, case: Case) -> float:
+        """For a case."""
+        adds, copies = memory_work(case.collective, self.world_size)
+        add_s, copy_s = self._pass_s[case.size_bytes]
+        # Of small calls with a root many are under way at a time, so nobody waits for a line in each.
+        waits = self._core_count > 1 and (case.collective not in ROOTED or case.size_bytes >= APART_BYTES)
+        line_s = self._line_s if waits else 0.0
+        return line_s + (adds * add_s + copies * copy_s) / self._core_count
+
+    @property
+    def _core_count(self) -> int:
+        return min(self.world_size, usable_cores())
+
+
+@dataclass(frozen=True)
+class WireLimit:
+    """Of ranks on hosts of their own: what a host's cable must carry, over its rate, without headers.
+
+    Parameters
+    ----------
+    world_size
+        How many hosts.
+    bits_per_s
+        Of each cable, in each direction.
+    """
+
+    world_size: int
+    bits_per_s: float
+    text: str = "bytes that a cable must carry over its rate, without headers"
+
+    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+        """The rate is known."""
+
+    def seconds(self, case: Case) -> float | None:
+        """For a case; None if it needs no bytes."""
+        return 8 * wire_bytes(case.collective, case.size_bytes, self.world_size) / self.bits_per_s or None
+
+
+def bits_per_s(rate: str) -> float:
+    """``100mbit`` as a number.
+
+    Raises
+    ------
+    ValueError
+        If it is none.
+    """
+    for unit, factor in (("gbit", 10**9), ("mbit", 10**6), ("kbit", 10**3)):
+        number = rate.removesuffix(unit)
+        if number != rate and number.isdecimal() and int(number):
+            return int(number) * float(factor)
+    raise ValueError(f"rate={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit")

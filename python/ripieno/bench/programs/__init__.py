@@ -1,0 +1,1 @@
+"""Programs that peers run as ranks, and what all of them share."""

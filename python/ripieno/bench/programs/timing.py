@@ -1,0 +1,192 @@
+"""What every rank program does the same way, whoever carries the bytes: vectors, checks, loops.
+
+It needs NumPy only: the programs of peers import it, too, under interpreters that do not have this package. The MPI
+program ``collectives.c`` follows the same rules.
+
+Vectors are float32, combined by sum, and the root is rank 0. A program prints a line "CASE SECONDS" per timed call or
+batch; the time is the slowest rank's, after a barrier. From `APART_BYTES` on each call is timed by itself; below, some
+batches of calls are. Results are checked before anything is timed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+COLLECTIVES = (
+    "broadcast",
+    "reduce",
+    "allreduce",
+    "allgather",
+    "reduce-scatter",
+    "gather",
+    "scatter",
+    "alltoall",
+    "barrier",
+)
+ELEMENT_BYTES = 4
+#: Vectors that hold a block per rank.
+BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
+#: Where ranks do not wait for each other: small calls, timed in batches, overlap.
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+APART_BYTES = 64 << 10
+BATCH_COUNT = 5
+MOST_CALLS_OF_BATCH, MOST_CALLS_APART = 5000, 50
+
+
+class World(Protocol):
+    """One rank's end of whatever carries the bytes."""
+
+    rank: int
+    world_size: int
+
+    def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
+        """A call of the collective on these vectors, ready to be made."""
+        ...
+
+    def barrier(self) -> object:
+        """Return when every rank has come."""
+        ...
+
+    def slowest(self, seconds: float) -> float:
+        """The greatest of all ranks' seconds, on all ranks."""
+        ...
+
+
+@dataclass
+class Vectors:
+    """The memory of a case: in place in `main`, except that `into` receives of alltoall and reduce-scatter."""
+
+    main: np.ndarray
+    into: np.ndarray
+    block: int
+
+
+def vectors_of(
+    collective: str, size_bytes: int, world_size: int, empty: Callable[..., np.ndarray] = np.empty
+) -> Vectors:
+    """Memory of a case; blocks of one element at least."""
+    count = size_bytes // ELEMENT_BYTES
+    block = count
+    into = 0
+    if collective in BLOCK_COLLECTIVES:
+        count = block * world_size
+    elif collective in ("alltoall", "reduce-scatter"):
+        block = max(1, count // world_size)
+        count = block * world_size
+        into = count if collective == "alltoall" else block
+    return Vectors(empty(count, np.float32), empty(into, np.float32), block)
+
+
+def fill(collective: str, vectors: Vectors, rank: int) -> None:
+    """This rank's contribution, and what nothing comes out as where nothing has arrived yet."""
+    main, block = vectors.main, vectors.block
+    vectors.into.fill(-1)
+    if (collective in ("broadcast", "scatter") and rank != 0) or collective in ("allgather", "gather"):
+        main.fill(-1)
+        if collective in ("allgather", "gather"):
+            main[rank * block : (rank + 1) * block] = element(rank, np.arange(block))
+    else:
+        main[:] = element(rank, np.arange(len(main)))
+
+
+def element(rank: int, index: np.ndarray) -> np.ndarray:
+    """Of a rank's contribution: small integers, so that sums are exact in any order."""
+    return rank + index.astype(np.float32) % 7
+
+
+def is_right(collective: str, vectors: Vectors, rank: int, world_size: int) -> bool:
+    """Whether this rank holds what the collective promises it."""
+    main, into, block = vectors.main, vectors.into, vectors.block
+    index = np.arange(len(main))
+
+    def total(index: np.ndarray) -> np.ndarray:
+        return element(0, index) * world_size + world_size * (world_size - 1) // 2
+
+    if collective == "broadcast":
+        return np.array_equal(main, element(0, index))
+    if collective == "allreduce" or (collective == "reduce" and rank == 0):
+        return np.array_equal(main, total(index))
+    if collective == "allgather" or (collective == "gather" and rank == 0):
+        return np.array_equal(main.reshape(world_size, block), _blocks(world_size, np.arange(block)))
+    mine = slice(rank * block, (rank + 1) * block)
+    if collective == "scatter":
+        return np.array_equal(main[mine], element(0, index[mine]))
+    if collective == "reduce-scatter":
+        return np.array_equal(into, total(index[mine]))
+    if collective == "alltoall":
+        return np.array_equal(into.reshape(world_size, block), _blocks(world_size, index[mine]))
+    return True
+
+
+def _blocks(world_size: int, index: np.ndarray) -> np.ndarray:
+    return np.stack([element(rank, index) for rank in range(world_size)])
+
+
+def check(world: World, name: str, vectors: Vectors, call: Callable[[], object]) -> None:
+    """One call on known values.
+
+    Raises
+    ------
+    SystemExit
+        If this rank did not get what the collective promises.
+    """
+    collective = name.partition("=")[0]
+    fill(collective, vectors, world.rank)
+    call()
+    right = is_right(collective, vectors, world.rank, world.world_size)
+    if not right:
+        raise SystemExit(
+            f"rank {world.rank} of {world.world_size}: wrong result of {name}, {vectors.main.nbytes} bytes"
+        )
+    # Sums of zeros stay finite, however many.
+    vectors.main.fill(0)
+
+
+def measured(world: World, case: str, budget_s: float) -> Iterator[float]:
+    """Seconds of one case, ``allreduce=ring:1024``, checked before: as many calls as fit into `budget_s`, or one."""
+    name, collective, algorithm, size_bytes = parts_of(case)
+    vectors = vectors_of(collective, size_bytes, world.world_size)
+    call = world.call(collective, vectors, algorithm)
+    check(world, name, vectors, call)
+    return measure(world, call, budget_s, apart=size_bytes >= APART_BYTES)
+
+
+def parts_of(case: str) -> tuple[str, str, str | None, int]:
+    """Name with algorithm, collective, algorithm and bytes of a case."""
+    name, _, size = case.rpartition(":")
+    collective, _, algorithm = name.partition("=")
+    return name, collective, algorithm or None, int(size)
+
+
+def measure(world: World, call: Callable[[], object], budget_s: float, *, apart: bool) -> Iterator[float]:
+    """Seconds per call: of single calls if `apart`, else of batches."""
+    once_s = _batch(world, call, 1)
+    if once_s >= budget_s:
+        yield once_s
+        return
+    if apart:
+        for _ in range(_fitting(budget_s, once_s, MOST_CALLS_APART)):
+            yield _batch(world, call, 1)
+        return
+    batch_s = budget_s / BATCH_COUNT
+    many_s = _batch(world, call, _fitting(batch_s, once_s, MOST_CALLS_OF_BATCH))
+    count = _fitting(batch_s, many_s, MOST_CALLS_OF_BATCH)
+    for _ in range(BATCH_COUNT):
+        yield _batch(world, call, count)
+
+
+def _fitting(seconds: float, each_s: float, most: int) -> int:
+    return max(1, min(most, int(seconds / max(each_s, 1e-9))))
+
+
+def _batch(world: World, call: Callable[[], object], count: int) -> float:
+    world.barrier()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return world.slowest((time.perf_counter() - start) / count)

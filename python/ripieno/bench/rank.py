@@ -1,0 +1,138 @@
+"""The program of a rank: times cases through the native loop, through Python's `comm`, or through mpi4py.
+
+python -m ripieno.bench.rank native|python|mpi4py [--links LINKS] --budget SECONDS CASE …
+
+The ranks are told of each other by the environment (`ripieno.launch.environment`), or by mpirun.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from ripieno import _native
+from ripieno.bench.programs import timing
+from ripieno.bench.programs.timing import Vectors, World
+from ripieno.comm import Communicator
+from ripieno.launch.environment import init
+
+
+class PythonWorld:
+    """Ripieno as a Python program calls it."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm = comm
+        self.rank, self.world_size = comm.rank, comm.world_size
+        self.barrier = comm.barrier
+
+    def slowest(self, seconds: float) -> float:
+        """The greatest of all ranks' seconds."""
+        return self.comm.allreduce(seconds, op="max")
+
+    def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
+        """A call of `comm`, in place where it can be."""
+        comm, main, into = self.comm, vectors.main, vectors.into
+        counts = [vectors.block] * self.world_size
+        mine = main[self.rank * vectors.block :][: vectors.block]
+        calls = {
+            "broadcast": partial(comm.broadcast, out=main),
+            "reduce": partial(comm.reduce, main, out=main if self.rank == 0 else None),
+            "allreduce": partial(comm.allreduce, main, out=main),
+            "allgather": partial(comm.allgather, out=main),
+            "reduce-scatter": partial(comm.reduce_scatter, main, out=into, counts=counts),
+            "gather": partial(comm.gather, mine, out=main if self.rank == 0 else None, counts=counts),
+            "scatter": partial(comm.scatter, main, out=mine, counts=counts),
+            "alltoall": partial(comm.alltoall, main, out=into, counts=counts, out_counts=counts),
+            "barrier": comm.barrier,
+        }
+        return partial(calls[collective], algorithm=algorithm)
+
+
+class NativeWorld(PythonWorld):
+    """Ripieno without Python between two calls."""
+
+    def measured(self, case: str, budget_s: float) -> list[float]:
+        """Seconds of one case, checked before."""
+        name, collective, algorithm, size_bytes = timing.parts_of(case)
+        vectors = timing.vectors_of(collective, size_bytes, self.world_size)
+        timing.check(self, name, vectors, self.call(collective, vectors, algorithm))
+        return self.timed(collective, vectors, algorithm, budget_s, apart=size_bytes >= timing.APART_BYTES)
+
+    def timed(
+        self, collective: str, vectors: Vectors, algorithm: str | None, budget_s: float, *, apart: bool
+    ) -> list[float]:
+        """Seconds of single calls if `apart`, else per call of some batches."""
+        return _native.measure(
+            self.comm._native,
+            collective,
+            vectors.main,
+            vectors.into,
+            budget_s=budget_s,
+            apart=apart,
+            algorithm=algorithm,
+        )
+
+
+class Mpi4pyWorld:
+    """An MPI as a Python program calls it."""
+
+    def __init__(self) -> None:
+        from mpi4py import MPI
+
+        self.mpi, self.comm = MPI, MPI.COMM_WORLD
+        self.rank, self.world_size = self.comm.rank, self.comm.size
+        self.barrier = self.comm.Barrier
+
+    def slowest(self, seconds: float) -> float:
+        """The greatest of all ranks' seconds."""
+        return self.comm.allreduce(seconds, op=self.mpi.MAX)
+
+    def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
+        """A call of the communicator, in place where it can be."""
+        comm, main, into, in_place = self.comm, vectors.main, vectors.into, self.mpi.IN_PLACE
+        is_root = self.rank == 0
+        mine = main[self.rank * vectors.block :][: vectors.block]
+        return {
+            "broadcast": partial(comm.Bcast, main),
+            "reduce": partial(comm.Reduce, in_place if is_root else main, main if is_root else None),
+            "allreduce": partial(comm.Allreduce, in_place, main),
+            "allgather": partial(comm.Allgather, in_place, main),
+            "reduce-scatter": partial(comm.Reduce_scatter_block, main, into),
+            "gather": partial(comm.Gather, in_place if is_root else mine, main if is_root else None),
+            "scatter": partial(comm.Scatter, main if is_root else None, in_place if is_root else mine),
+            "alltoall": partial(comm.Alltoall, main, into),
+            "barrier": comm.Barrier,
+        }[collective]
+
+
+def times(world: World, case: str, budget_s: float) -> Iterable[float]:
+    """Seconds of one case by the loop that belongs to this world."""
+    if isinstance(world, NativeWorld):
+        return world.measured(case, budget_s)
+    return timing.measured(world, case, budget_s)
+
+
+def main() -> None:
+    """Time the cases of the command line; rank 0 prints."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("through", choices=("native", "python", "mpi4py"))
+    parser.add_argument("--budget", type=float, required=True)
+    parser.add_argument("--links", default="auto")
+    parser.add_argument("cases", nargs="+")
+    options = parser.parse_args()
+    world: World = Mpi4pyWorld() if options.through == "mpi4py" else world_of(options.through, options.links)
+    for case in options.cases:
+        for seconds in times(world, case, options.budget):
+            if world.rank == 0:
+                print(f"{case} {seconds:.9f}", flush=True)
+
+
+def world_of(through: str, links: str) -> PythonWorld:
+    """The world of ours that the environment describes."""
+    comm = init(links=links, threads=1)
+    return NativeWorld(comm) if through == "native" else PythonWorld(comm)
+
+
+if __name__ == "__main__":
+    main()

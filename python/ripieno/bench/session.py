@@ -1,0 +1,160 @@
+"""What `ripieno bench` does: parse what is asked for, start ranks or join them, and keep what was found."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ripieno import _native
+from ripieno.bench import cases as questions
+from ripieno.bench import choice, contestants, limits
+from ripieno.bench.cases import Case
+from ripieno.bench.contest import WARM_UP, contest, figure_of
+from ripieno.bench.contestants import Place
+from ripieno.bench.figures import Report
+from ripieno.bench.found import Found, FoundChoice
+from ripieno.bench.limits import Limit, MemoryLimit, Unknown, WireLimit
+from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
+from ripieno.errors import InputError
+from ripieno.launch.environment import init
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for, checked."""
+
+    collectives: list[str]
+    world_sizes: list[int]
+    sizes: list[int]
+    algorithm: str | None
+    links: str
+    against: list[str]
+    repetitions: int
+    from_python: bool
+    gloo_python: str | None
+    bits_per_s: float | None
+    budget_s: float
+    timeout_s: float
+
+    @classmethod
+    def parse(
+        cls, *, collectives: str, ranks: str, sizes: str, algorithm: str | None, against: str | None, rate: str | None,
+        links: str, repetitions: int, from_python: bool, gloo_python: str | None, budget_s: float, timeout_s: float,
+    ) -> Asked:  # fmt: skip
+        """Read the words of the command line.
+
+        Raises
+        ------
+        InputError
+            If a word is not understood.
+        """
+        names = questions.collectives_of(collectives)
+        if algorithm not in (None, "all"):
+            for name in names:
+                if algorithm not in _native.algorithms(name):
+                    known = ", ".join(_native.algorithms(name))
+                    raise InputError(f"algorithm {algorithm!r}: expected all, or for {name} one of {known}")
+        peers = [name.strip() for name in against.split(",")] if against else []
+        for peer in peers:
+            if peer not in contestants.PEERS:
+                raise InputError(f"peer {peer!r}: expected some of {', '.join(contestants.PEERS)}")
+        return cls(
+            names, questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm, links, peers, repetitions,
+            from_python, gloo_python, None if rate is None else limits.bits_per_s(rate), budget_s, timeout_s,
+        )  # fmt: skip
+
+    def cases(self) -> list[Case]:
+        """Every collective and size, by the default choice or by the algorithms that were asked for."""
+        return [
+            case
+            for collective in self.collectives
+            for algorithm in (_native.algorithms(collective) if self.algorithm == "all" else (self.algorithm,))
+            for case in questions.cases_of([collective], self.sizes, algorithm)
+        ]
+
+
+def started(asked: Asked, *, only_choice: bool) -> Found | FoundChoice:
+    """Start ranks on this machine, for each world size that is asked for.
+
+    Raises
+    ------
+    ProgramFailed
+        If our ranks failed.
+    """
+    return _started_choice(asked) if only_choice else _started(asked)
+
+
+def _started(asked: Asked) -> Found:
+    found = Found(Report("bench"))
+    through = "python" if asked.from_python else "native"
+    for world_size in asked.world_sizes:
+        place = Place(world_size)
+        ours = contestants.ripieno(place, through=through, links=asked.links)
+        peers, remarks = contestants.peers(
+            asked.against, place, python=asked.from_python, gloo_python=asked.gloo_python
+        )
+        for remark in remarks:
+            found.report.remark(remark)
+        found.failed += contest(
+            [ours, *peers],
+            asked.cases(),
+            MemoryLimit(world_size),
+            found.report,
+            title=_title(world_size, through),
+            repetitions=asked.repetitions,
+            budget_s=asked.budget_s,
+            timeout_s=asked.timeout_s,
+        )
+    return found
+
+
+def _started_choice(asked: Asked) -> FoundChoice:
+    cells: list[choice.Cell] = []
+    for world_size in asked.world_sizes:
+        words, environment = contestants.module("ripieno.bench.choice")
+        words += [asked.links, ",".join(asked.collectives), ",".join(str(size) for size in asked.sizes)]
+        output = Place(world_size).ranks(words, asked.timeout_s, environment)
+        cells += [choice.Cell(**json.loads(line)) for line in output.splitlines()]
+    return FoundChoice(cells)
+
+
+def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
+    """Join the ranks that a launcher has started; what was found, on rank 0.
+
+    Raises
+    ------
+    InputError
+        If peers are asked for: a launcher of ours starts none.
+    """
+    if asked.against:
+        raise InputError("--against: under a launcher there are no peers; without one, bench starts them itself")
+    if only_choice:
+        native = NativeWorld(init(links=asked.links, threads=1))
+        cells = list(choice.cells(native, asked.collectives, asked.sizes))
+        return FoundChoice(cells) if native.rank == 0 else None
+    through = "python" if asked.from_python else "native"
+    world = world_of(through, asked.links)
+    limit = _limit_under_launcher(world, asked)
+    cases = asked.cases()
+    seconds: dict[Case, list[float]] = {}
+    for _ in range(asked.repetitions):
+        if world.rank == 0:
+            limit.measure(cases, asked.budget_s)
+        for case in (WARM_UP, *cases):
+            seconds.setdefault(case, []).append(statistics.median(times(world, case.word, asked.budget_s)))
+    if world.rank != 0:
+        return None
+    title = _title(world.world_size, through)
+    return Found(Report("bench", [figure_of(case, seconds[case], {}, limit, title(case)) for case in cases]))
+
+
+def _limit_under_launcher(world: PythonWorld, asked: Asked) -> Limit:
+    if asked.bits_per_s is not None:
+        return WireLimit(world.world_size, asked.bits_per_s)
+    return MemoryLimit(world.world_size) if len(set(world.comm.hosts)) == 1 else Unknown()
+
+
+def _title(world_size: int, through: str) -> Callable[[Case], str]:
+    return lambda case: f"{case.name}, {world_size} ranks, {through}"

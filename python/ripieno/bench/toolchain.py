@@ -1,0 +1,147 @@
+"""What peers need: their launchers and compilers, programs compiled on first use, interpreters that have torch."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ripieno.bench.processes import ProgramFailed, run
+from ripieno.errors import RipienoError
+
+# Compilers and version questions are done long before.
+QUESTION_TIMEOUT_S = 60.0
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+class Skipped(RipienoError):
+    """A part that cannot be measured here; the text says why and what to do about it."""
+
+
+@dataclass(frozen=True)
+class Mpi:
+    """An MPI that is installed: its launcher and its compiler."""
+
+    launcher: str
+    compiler: str
+
+    def compiled(self, source: Path) -> Path:
+        """One of our C programs for it; where it lies."""
+        return _compiled(self.compiler, source, ["-O3", "-march=native"])
+
+
+@cache
+def open_mpi() -> Mpi:
+    """Open MPI.
+
+    Raises
+    ------
+    Skipped
+        If it is not installed.
+    """
+    found = _find("Open MPI", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"))
+    if found is None:
+        raise Skipped("Open MPI is not installed: apt-get install openmpi-bin libopenmpi-dev")
+    return found
+
+
+@cache
+def mpich() -> Mpi:
+    """MPICH.
+
+    Raises
+    ------
+    Skipped
+        If it is not installed.
+    """
+    found = _find("HYDRA", ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc"))
+    if found is None:
+        raise Skipped("MPICH is not installed: apt-get install mpich libmpich-dev")
+    return found
+
+
+def require_mpi4py() -> None:
+    """Make sure that this interpreter has mpi4py.
+
+    Raises
+    ------
+    Skipped
+        If it does not.
+    """
+    if importlib.util.find_spec("mpi4py") is None:
+        raise Skipped(f"mpi4py is not installed: {sys.executable} -m pip install mpi4py")
+
+
+def torch_python(python: str | None) -> str:
+    """An interpreter with torch.distributed: `python` if given, else this one or the system's.
+
+    Raises
+    ------
+    Skipped
+        If none has it.
+    """
+    tried = [python] if python is not None else [sys.executable, SYSTEM_PYTHON]
+    for each in tried:
+        if _has_gloo(each):
+            return each
+    how = "pip install torch, or apt-get install python3-torch"
+    raise Skipped(f"Gloo: none of {', '.join(tried)} has torch.distributed with gloo: {how}")
+
+
+@cache
+def _has_gloo(python: str) -> bool:
+    # Before torch 2 nobody can be asked, and gloo is always there.
+    question = (
+        "import numpy, torch.distributed as d; raise SystemExit(not getattr(d, 'is_gloo_available', d.is_available)())"
+    )
+    try:
+        run([python, "-c", question], timeout_s=QUESTION_TIMEOUT_S)
+    except ProgramFailed:
+        return False
+    return True
+
+
+def shared_object(source: Path) -> Path:
+    """One of our C files for LD_PRELOAD, compiled; where it lies."""
+    return _compiled("cc", source, ["-O2", "-shared", "-fPIC"])
+
+
+def _find(version: str, *pairs: tuple[str, str]) -> Mpi | None:
+    """The first launcher that calls itself so, with its compiler."""
+    for launcher, compiler in pairs:
+        paths = shutil.which(launcher), shutil.which(compiler)
+        if paths[0] and paths[1] and version in run([paths[0], "--version"], timeout_s=QUESTION_TIMEOUT_S):
+            return Mpi(paths[0], paths[1])
+    return None
+
+
+def _compiled(compiler: str, source: Path, options: list[str]) -> Path:
+    """Compile, unless that was done before for this source and compiler.
+
+    Raises
+    ------
+    ProgramFailed
+        With what the compiler says.
+    """
+    path = shutil.which(compiler)
+    if path is None:
+        raise Skipped(f"no C compiler {compiler}: apt-get install gcc libc6-dev")
+    key = hashlib.sha256("\0".join((path, *options, source.read_text())).encode()).hexdigest()[:16]
+    program = _cache_folder() / f"{source.stem}-{key}"
+    if not program.exists():
+        # Under a name of its own first: others may compile, or run, the same.
+        unfinished = program.with_suffix(f".{os.getpid()}")
+        run([path, *options, "-o", unfinished, source], timeout_s=QUESTION_TIMEOUT_S)
+        unfinished.rename(program)
+    return program
+
+
+def _cache_folder() -> Path:
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

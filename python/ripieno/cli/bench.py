@@ -1,0 +1,115 @@
+"""`ripieno bench`: collectives beside the lower bound and the peers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ripieno.errors import InputError
+
+# Seconds for the calls of one case in one run.
+BUDGET_S = 0.05
+
+
+@click.command("bench", short_help="Time collectives beside the limit and the peers.")
+@click.argument("collectives", metavar="COLLECTIVE[,…]|all", default="all")
+@click.option("--ranks", default="2", show_default=True, metavar="LIST", help="Numbers of ranks, such as 2,4,8.")
+@click.option(
+    "--sizes",
+    default="8B:64MiB",
+    show_default=True,
+    metavar="RANGE",
+    help="From:to in steps of a factor of 8, or a list.",
+)
+@click.option("--algorithm", metavar="NAME|all", help="Of ours, instead of the default choice; all times every one.")
+@click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
+@click.option("--against", metavar="LIST", help="Peers: some of openmpi, mpich, gloo.")
+@click.option(
+    "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Alternating runs of each."
+)
+@click.option("--python", "from_python", is_flag=True, help="Measure from Python, against mpi4py.")
+@click.option("--gloo-python", metavar="PATH", help="An interpreter that has torch, for Gloo.")
+@click.option("--rate", metavar="RATE", help="Of each host's cable, such as 100mbit: the limit under a launcher.")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=900.0, show_default=True, help="Seconds of a run."
+)
+@click.option(
+    "--choice", is_flag=True, help="Time every algorithm and print where the default is over 15 % off the best."
+)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
+@click.option(
+    "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
+)
+def bench_command(
+    collectives: str,
+    ranks: str,
+    sizes: str,
+    algorithm: str | None,
+    links: str,
+    against: str | None,
+    repetitions: int,
+    from_python: bool,
+    gloo_python: str | None,
+    rate: str | None,
+    timeout_s: float,
+    choice: bool,
+    plot: Path | None,
+    target: Path | None,
+) -> None:
+    """Time collectives at several sizes, on so many processes of this machine; results are checked.
+
+    Bytes are those of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for
+    alltoall. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a launcher, such as
+    `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
+
+    \b
+    Examples:
+      ripieno bench allreduce --ranks 2,4 --against openmpi,mpich --plot speed.html
+      ripieno bench --choice --ranks 2,4,8 --json choice.json
+      ripieno lab run -- ripieno bench allreduce --sizes 1KiB,1MB --rate 100mbit
+    """
+    from ripieno.bench import session
+    from ripieno.launch.run import under_launcher
+
+    if choice and (plot or against or from_python or algorithm):
+        raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
+    try:
+        asked = session.Asked.parse(
+            collectives=collectives,
+            ranks=ranks,
+            sizes=sizes,
+            algorithm=algorithm,
+            links=links,
+            against=against,
+            repetitions=repetitions,
+            from_python=from_python,
+            gloo_python=gloo_python,
+            rate=rate,
+            budget_s=BUDGET_S,
+            timeout_s=timeout_s,
+        )
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    found = (
+        session.joined(asked, only_choice=choice) if under_launcher() else session.started(asked, only_choice=choice)
+    )
+    if found is not None:
+        _tell(found, plot, target)
+        sys.exit(int(bool(found.failed)))
+
+
+def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
+    """Print, draw and write what was found."""
+    from ripieno.bench import table
+
+    found.show(table.console())
+    if plot is not None:
+        found.write_plot(plot)
+        click.echo(plot)
+    if target is not None:
+        target.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+        click.echo(target)

@@ -1,0 +1,120 @@
+"""The page of measured collectives: time and bandwidth against bytes, ours, the peers and the limit."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import matplotlib
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter
+
+from ripieno.bench.figures import Figure, duration_text, size_text
+from ripieno.report import charts
+
+PEER_COLOURS = (charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
+MARKERS = ("s", "^", "D", "v")
+SIZE_STEP = 8
+
+
+def write_speed(
+    path: Path, figures: Sequence[Figure], *, machine: Mapping[str, object], remarks: Sequence[str] = ()
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    figures
+        One per case and size; barriers have a row but no curve.
+    machine
+        What they were measured on, to be listed.
+    remarks
+        What else there is to say.
+    """
+    page = Environment(
+        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    page.filters["seconds"] = duration_text
+    cases = dict.fromkeys(figure.case for figure in figures)
+    html = page.get_template("speed.html").render(
+        now=datetime.datetime.now().astimezone(),
+        cases=[_case(name, number, figures) for number, name in enumerate(cases)],
+        machine=machine,
+        remarks=remarks,
+    )
+    path.write_text(html, encoding="utf-8")
+
+
+def _case(name: str, number: int, figures: Sequence[Figure]) -> dict[str, object]:
+    mine = [figure for figure in figures if figure.case == name]
+    sized = [figure for figure in mine if figure.work]
+    return {
+        "name": name,
+        "figures": mine,
+        "peers": _peers(mine),
+        "limit": mine[0].limit,
+        "chart": speed_chart(sized, f"case{number}") if len(sized) > 1 else None,
+    }
+
+
+def speed_chart(figures: Sequence[Figure], name: str) -> str:
+    """Time and bandwidth of one case on logarithmic scales; bars from the least to the greatest time."""
+    with matplotlib.rc_context(charts.STYLE):
+        drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
+        time, rate = drawing.subplots(1, 2)
+        _draw(time, figures, lambda figure, seconds: seconds)
+        _draw(rate, figures, lambda figure, seconds: figure.work * 1e9 / seconds)
+        time.set_title("time")
+        time.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration_text(seconds)))
+        rate.set_title("bytes per second")
+        rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate_text(value)))
+        # Ours is drawn last, over the others, and named first.
+        handles, labels = (list(reversed(some)) for some in time.get_legend_handles_labels())
+        drawing.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, labelcolor=charts.MUTED)
+        last = figures[-1]
+        return charts.svg_of(
+            drawing, name, f"{last.case}: {duration_text(last.ours.median_s)} for {last.row}, on logarithmic scales."
+        )
+
+
+def _draw(axes: Axes, figures: Sequence[Figure], of: Callable[[Figure, float], float]) -> None:
+    sizes = [_bytes(figure) for figure in figures]
+    limits = [(_bytes(figure), of(figure, figure.limit_s)) for figure in figures if figure.limit_s]
+    if limits:
+        axes.plot(*zip(*limits, strict=True), color=charts.INK, linestyle="--", linewidth=1.5, label="limit")
+    lines = [(charts.FIRST, "o", "Ripieno", [(_bytes(f), f.ours) for f in figures])]
+    for index, peer in enumerate(_peers(figures)):
+        colour, marker = PEER_COLOURS[index % len(PEER_COLOURS)], MARKERS[index % len(MARKERS)]
+        lines.append((colour, marker, peer, [(_bytes(f), f.peers[peer]) for f in figures if peer in f.peers]))
+    by_size = dict(zip(sizes, figures, strict=True))
+    for colour, marker, label, points in reversed(lines):
+        x = [size for size, _ in points]
+        y = [of(by_size[size], samples.median_s) for size, samples in points]
+        ends = [sorted((of(by_size[s], t.best_s), of(by_size[s], t.worst_s))) for s, t in points]
+        axes.vlines(x, [low for low, _ in ends], [high for _, high in ends], color=colour, linewidth=1, alpha=0.5)
+        width = 2.2 if label == "Ripieno" else 1.4
+        axes.plot(x, y, color=colour, marker=marker, markersize=4, linewidth=width, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(sizes, [size_text(size) for size in sizes], rotation=40, ha="right")
+    axes.minorticks_off()
+
+
+def _peers(figures: Sequence[Figure]) -> list[str]:
+    return list(dict.fromkeys(peer for figure in figures for peer in figure.peers))
+
+
+def _bytes(figure: Figure) -> int:
+    return round(figure.work * 1e9)
+
+
+def _rate_text(bytes_per_s: float) -> str:
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if bytes_per_s >= factor:
+            return f"{bytes_per_s / factor:g} {unit}"
+    return f"{bytes_per_s:g} B"

@@ -1,0 +1,231 @@
+"""`ripieno bench`: what it times is right, what it is asked is checked, and what a peer does wrong is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ripieno import _native
+from ripieno.bench import cases, contest, limits, processes, session, toolchain
+from ripieno.bench.cases import Case
+from ripieno.bench.choice import Cell
+from ripieno.bench.contestants import Contestant, Place
+from ripieno.bench.figures import Report, Samples, size_text
+from ripieno.bench.programs import timing
+from ripieno.cli import main
+from ripieno.errors import InputError
+
+COMMAND = [sys.executable, "-m", "ripieno.cli"]
+
+
+def bench(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*COMMAND, "bench", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+# What is asked
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [
+        ("8B:64MiB", [8 * 8**i for i in range(8)] + [64 << 20]),
+        ("1KiB", [1024]),
+        ("1MB,8", [8, 1_000_000]),
+        ("8B:8B", [8]),
+    ],
+)
+def test_sizes_are_ranges_or_lists(text, sizes):
+    assert cases.sizes_of(text) == sizes
+
+
+@pytest.mark.parametrize("text", ["", "8X", "10B", "0", "64KiB:8B", "8:16:32", "big"])
+def test_a_size_that_cannot_be_is_told(text):
+    with pytest.raises(InputError, match="expected"):
+        cases.sizes_of(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["allreduc"], "'allreduc': expected all, or some of broadcast"),
+        (["allreduce", "--ranks", "1"], "ranks '1': expected numbers of at least 2"),
+        (["allreduce", "--algorithm", "tree"], "'tree': expected all, or for allreduce one of"),
+        (["allreduce", "--against", "nccl"], "'nccl': expected some of openmpi, mpich, gloo"),
+        (["allreduce", "--rate", "fast"], "rate='fast'"),
+    ],
+)
+def test_what_is_not_understood_is_told_with_what_would_be(words, told, capsys):
+    assert main(["bench", *words]) == 2
+    assert told in capsys.readouterr().err
+
+
+# What comes out
+
+
+def test_every_collective_is_timed_beside_the_limit_and_the_peers(tmp_path):
+    target = tmp_path / "figures.json"
+
+    done = bench("all", "--sizes", "8B", "--repetitions", "1", "--against", "openmpi,mpich", "--json", str(target))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(target.read_text())
+    assert [figure["case"].split(",")[0] for figure in found["figures"]] == list(timing.COLLECTIVES)
+    assert all(figure["ours"]["seconds"][0] > 0 and figure["limit_s"] >= 0 for figure in found["figures"])
+    missing = sum("is not installed: apt-get install" in remark for remark in found["remarks"])
+    peers = {peer for figure in found["figures"] for peer in figure["peers"]}
+    assert missing == ("MPICH" not in peers) + ("Open MPI (CMA)" not in peers)
+
+
+def test_a_page_shows_time_and_bandwidth_with_the_limit_as_a_line(tmp_path):
+    plot = tmp_path / "speed.html"
+
+    done = bench("allreduce,barrier", "--sizes", "8B,64KiB", "--repetitions", "1", "--plot", str(plot))
+
+    assert done.returncode == 0, done.stderr
+    html = plot.read_text()
+    assert html.count("<svg") == 1, "a barrier has no size to draw against"
+    assert ">limit<" in html and not re.search(r'(src|href)="http', html)
+
+
+def test_ranks_of_a_launcher_are_measured_and_rank_0_prints():
+    words = ["run", "-n", "3", "-m", "ripieno.cli", "bench", "allreduce,barrier", "--sizes", "8B", "--repetitions", "1"]
+
+    done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.returncode == 0, done.stderr
+    assert "allreduce, 3 ranks, native" in done.stdout and "barrier, 3 ranks" in done.stdout
+    assert not re.search(r"^\[rank [12]\]", done.stdout, re.MULTILINE)
+
+
+def test_the_choice_is_held_against_every_algorithm(tmp_path):
+    target = tmp_path / "choice.json"
+
+    done = bench("allreduce,barrier", "--choice", "--ranks", "2", "--sizes", "8B,4KiB", "--json", str(target))
+
+    assert done.returncode == 0, done.stderr
+    small, large, barrier = json.loads(target.read_text())["cells"]
+    assert set(small["seconds"]) == set(large["seconds"]) == set(_native.algorithms("allreduce"))
+    assert small["chosen"] in small["seconds"] and barrier["collective"] == "barrier"
+    assert "of 3 choices are more than 15% off the best" in done.stdout
+
+
+def test_a_default_that_was_given_up_is_off():
+    cell = Cell("allreduce", 2, 8, "ring", {"flat": 2.0, "tree": 1.0})
+
+    assert cell.is_off and cell.best == "tree"
+    assert not Cell("allreduce", 2, 8, "flat", {"flat": 1.1, "tree": 1.0}).is_off
+
+
+# What is right
+
+
+@pytest.mark.parametrize("collective", [each for each in timing.COLLECTIVES if each != "barrier"])
+def test_a_wrong_result_is_found(collective):
+    vectors = timing.vectors_of(collective, 8, 2)
+    timing.fill(collective, vectors, 1 if collective in ("broadcast", "scatter") else 0)
+
+    rank = 1 if collective in ("broadcast", "scatter") else 0
+    assert not timing.is_right(collective, vectors, rank, 2), "nothing has arrived yet"
+
+
+def test_the_loop_makes_as_many_calls_as_fit_and_one_at_least():
+    class Alone:
+        rank, world_size = 0, 1
+        barrier = staticmethod(lambda: None)
+        slowest = staticmethod(lambda seconds: 0.01)
+
+    calls = []
+    assert len(list(timing.measure(Alone(), lambda: calls.append(1), 0.1, apart=True))) == 10
+    assert list(timing.measure(Alone(), lambda: calls.append(1), 0.001, apart=True)) == [0.01]
+
+
+def test_limits_follow_from_bytes():
+    wire = limits.WireLimit(8, limits.bits_per_s("100mbit"))
+
+    assert wire.seconds(Case("allreduce", 1 << 20)) == pytest.approx(0.1468, rel=1e-3)
+    assert wire.seconds(Case("allgather", 512 << 10)) == pytest.approx(0.2936, rel=1e-3)
+    assert wire.seconds(Case("barrier", 4)) is None
+    memory = limits.MemoryLimit(2)
+    memory.measure([Case("allreduce", 1 << 20)], 0.001)
+    assert 0 < memory.seconds(Case("broadcast", 1 << 20)) < memory.seconds(Case("allreduce", 1 << 20))
+
+
+def test_sizes_are_told_in_round_units():
+    assert [size_text(size) for size in (8, 1 << 10, 10**6, 64 << 20)] == ["8 B", "1 KiB", "1 MB", "64 MiB"]
+
+
+# What peers do
+
+
+def test_a_peer_that_hangs_is_left_out_with_what_it_said():
+    hangs = "import time; print('waiting for godot', flush=True); time.sleep(60)"
+    ours = Contestant("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
+    peer = Contestant(
+        "Peer", lambda words, timeout_s: processes.run([sys.executable, "-c", hangs], timeout_s=timeout_s)
+    )
+    report = Report("test")
+
+    failed = contest.contest(
+        [ours, peer], [Case("allreduce", 8)], limits.WireLimit(2, 1e6), report, title=lambda case: case.name,
+        repetitions=2, budget_s=0.01, timeout_s=1.0,
+    )  # fmt: skip
+
+    assert failed == ["Peer"]
+    assert report.figures[0].ours == Samples((0.5, 0.5)) and report.figures[0].peers == {}
+    assert "did not end within 1 s; it said: waiting for godot" in report.remarks[0]
+
+
+def test_a_rank_that_fails_ends_the_others_and_is_told():
+    program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit('no luck'); time.sleep(60)"
+
+    with pytest.raises(processes.ProgramFailed, match=r"(?s)rank 1 of .*ended with 1; it said: no luck"):
+        processes.run_ranks([[sys.executable, "-c", program]] * 2)
+
+
+def test_a_program_that_is_not_there_is_told():
+    with pytest.raises(processes.ProgramFailed, match="no-such-mpirun cannot start: No such file"):
+        processes.run(["no-such-mpirun"])
+
+
+def test_what_a_compiler_complains_about_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = tmp_path / "wrong.c"
+    source.write_text("int main(void) { return nothing; }\n")
+
+    with pytest.raises(processes.ProgramFailed, match="nothing"):
+        toolchain.shared_object(source)
+
+
+def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
+    asked = session.Asked.parse(
+        collectives="barrier", ranks="2", sizes="8B", algorithm=None, links="auto", against="gloo", repetitions=1,
+        from_python=False, gloo_python=str(Path("no", "python")), rate=None, budget_s=0.001, timeout_s=60.0,
+    )  # fmt: skip
+
+    found = session.started(asked, only_choice=False)
+
+    assert "apt-get install python3-torch" in found.report.remarks[0] and not found.failed
+
+
+def test_ranks_meet_where_they_are_placed():
+    seen = Place(2, command=lambda rank, words: [*words, str(rank)]).ranks(
+        [sys.executable, "-c", "import sys; print(sys.argv[1])"], 30.0, {}
+    )
+
+    assert seen == "0"
+
+
+def test_memory_can_be_added_and_copied_in_finite_time():
+    add_s, copy_s = _native.memory_pass(2, 1 << 20, 0.002)
+
+    assert 0 < copy_s < 1 and 0 < add_s < 1
+    with pytest.raises(InputError, match="thread_count=0"):
+        _native.memory_pass(0, 8, 0.001)
+    with pytest.raises(InputError, match="collective"):
+        _native.algorithms("nothing")
+    assert np.isfinite(_native.line_s())
