@@ -26,6 +26,26 @@ mod over_shared_memory {
     ripieno_run::link_laws!(|| super::unwoken(super::shared_memory_ends()), super::shared_memory_ends);
 }
 
+mod over_shared_memory_with_barriers_for_fences {
+    use super::shared_memory_ends_with_barriers as ends;
+    use ripieno_run::conformance;
+
+    #[test]
+    fn an_end_that_sleeps_is_woken_for_bytes() {
+        conformance::an_end_that_sleeps_is_woken_for_bytes(ends);
+    }
+
+    #[test]
+    fn an_end_that_sleeps_is_woken_for_room() {
+        conformance::an_end_that_sleeps_is_woken_for_room(ends);
+    }
+
+    #[test]
+    fn an_end_that_sleeps_is_woken_by_a_close() {
+        conformance::an_end_that_sleeps_is_woken_by_a_close(ends);
+    }
+}
+
 mod over_tcp_on_ipv4 {
     ripieno_run::link_laws!(|| super::unwoken(super::tcp_ends("127.0.0.1:0")), || super::tcp_ends("127.0.0.1:0"));
 }
@@ -41,7 +61,17 @@ fn thread_ends(capacity_bytes: usize) -> (End, End) {
 }
 
 fn shared_memory_ends() -> (End, End) {
-    let (first, second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
+    shared_memory_ends_at(Doorbell::new().unwrap(), Doorbell::new().unwrap())
+}
+
+fn shared_memory_ends_with_barriers() -> (End, End) {
+    let (mut first, mut second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
+    first.make_barriers();
+    second.make_barriers();
+    shared_memory_ends_at(first, second)
+}
+
+fn shared_memory_ends_at(first: Doorbell, second: Doorbell) -> (End, End) {
     let (here, there) = UnixStream::pair().unwrap();
     let offer = shared_memory::offer(&here, &first.bell(), SMALL_CAPACITY_BYTES).unwrap();
     let accepted = shared_memory::accept(&there, &second.bell()).unwrap();

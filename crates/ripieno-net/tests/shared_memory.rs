@@ -66,11 +66,14 @@ fn a_peer_killed_in_the_middle_leaves_memory_usable_and_no_files() {
 #[test]
 fn a_peer_that_scribbles_over_the_indices_gets_an_error_at_worst() {
     let interesting = [0, 1, 63, 4096, 1 << 16, (1 << 16) + 1, 1 << 32, 1 << 62, 1 << 63, (1 << 63) + 7, u64::MAX];
-    for word in 0..64 {
+    // Two rings of 64 notes of 64 bytes and two lines of 128: the first, second and last notes, and all lines.
+    let ring_words = 64 * 8 + 2 * 16;
+    let words = (0..16).chain(63 * 8..ring_words).flat_map(|word| [word, ring_words + word]);
+    for word in words {
         for value in interesting {
             let (mut link, memory) = with_raw_peer();
             assert_eq!(link.send(&[&[7; 100]]), Ok(100));
-            memory.write_all_at(&value.to_ne_bytes(), word * 8).unwrap();
+            memory.write_all_at(&u64::to_ne_bytes(value), word * 8).unwrap();
 
             let mut bytes = vec![0; 2 * CAPACITY_BYTES];
             for _ in 0..3 {

@@ -34,7 +34,7 @@ impl Fabric for Endpoint {
             self.open_link(peer);
         }
         match &mut self.slots[peer] {
-            Slot::Ring(link, _) => Ok(Some(link)),
+            Slot::Ring(link, _) => Ok(Some(&mut **link)),
             Slot::Tcp(link) => Ok(Some(link)),
             Slot::Unasked | Slot::Opening => Ok(None),
             Slot::Broken(cause) => Err(LinkError::Closed { cause: cause.clone() }),

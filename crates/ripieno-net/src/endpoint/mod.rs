@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 
 /// How often the exchange is asked for losses while ranks connect.
 const LOSS_CHECK: Duration = Duration::from_millis(100);
+/// Up to so many ranks of a host make barriers for each other.
+const BARRIER_RANKS: usize = 16;
 /// The hub's own deadline comes first, and its verdict names who is missing: the others wait so much longer.
 const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 
@@ -54,7 +56,7 @@ pub struct Endpoint {
 enum Slot {
     Unasked,
     Opening,
-    Ring(RingLink, Pulse),
+    Ring(Box<RingLink>, Pulse),
     Tcp(TcpLink),
     Broken(String),
 }
@@ -110,7 +112,14 @@ impl Endpoint {
         hub: Option<Stream>,
     ) -> Result<Endpoint, NetError> {
         let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
-        let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
+        let own_identity = &cards[config.rank].identity;
+        let neighbours = cards.iter().filter(|card| card.identity.shares_cores(own_identity)).count();
+        let has_core_per_rank = neighbours <= core_count();
+        let mut doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
+        // Ranks that share cores sleep often. Of many, all would be interrupted for each that does.
+        if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
+            doorbell.make_barriers();
+        }
         let (shared, requests) = Shared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
         let timing = Timing { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
@@ -136,8 +145,6 @@ impl Endpoint {
         if config.world_size == 1 {
             shared.update(|status| status.complete = true);
         }
-        let own_identity = &cards[config.rank].identity;
-        let neighbours = cards.iter().filter(|card| card.identity.shares_cores(own_identity)).count();
         Ok(Endpoint {
             slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
             config,
@@ -149,7 +156,7 @@ impl Endpoint {
             deliveries,
             monitor: Some(monitor),
             notes: vec![],
-            has_core_per_rank: neighbours <= core_count(),
+            has_core_per_rank,
         })
     }
 

@@ -119,7 +119,7 @@ impl Opener {
 }
 
 fn shared(ring: RingLink, socket: Stream) -> Slot {
-    Slot::Ring(ring, Pulse { socket, has_ended: false })
+    Slot::Ring(Box::new(ring), Pulse { socket, has_ended: false })
 }
 
 fn tcp(stream: Stream) -> Result<Slot, String> {

@@ -1,10 +1,16 @@
 //! The atomic word that the shared-memory protocols are written over, so that the same code runs on real memory and
 //! inside the model checker.
 
+use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A 64-bit atomic.
 pub trait Word {
+    /// Memory for a short message beside the word, that only one side uses at a time.
+    type Inline;
+    /// Its size.
+    const INLINE_BYTES: usize;
+
     /// Atomic load.
     fn load(&self, ordering: Ordering) -> u64;
     /// Atomic store.
@@ -17,6 +23,10 @@ pub trait Word {
 }
 
 impl Word for AtomicU64 {
+    /// What a cache line has left.
+    type Inline = UnsafeCell<[u64; 7]>;
+    const INLINE_BYTES: usize = 56;
+
     fn load(&self, ordering: Ordering) -> u64 {
         AtomicU64::load(self, ordering)
     }

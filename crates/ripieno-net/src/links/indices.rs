@@ -1,37 +1,43 @@
 //! The index protocol of a ring with one producer and one consumer, apart from its bytes.
 //!
 //! Indices count bytes since the start and never wrap; a byte's place is its index modulo the capacity, a power of two.
-//! Each side writes its own cache line only and keeps a copy of the last index it saw of the other, so the other's line
-//! is read only when that copy does not suffice. Nothing read from the shared words is believed unchecked: the peer may
-//! have crashed or be hostile.
+//! The producer publishes on notes, a circle of cache lines, each used in turn: the index up to which bytes are there, and
+//! the bytes themselves if they are few, so that a short message moves one line between the cores. The consumer puts such
+//! bytes where they belong in the ring. A note is used again when the consumer has released what it told; the consumer's
+//! own line is read only when the producer cannot go on by what it last saw there. Nothing read from the shared words is
+//! believed unchecked: the peer may have crashed or be hostile.
 
 use super::atomics::Word;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Set in an index by the side that closes; the rest of the word is its last index.
 const CLOSED: u64 = 1 << 63;
+/// Set in a note's index when the bytes are in the note.
+const INLINE: u64 = 1 << 62;
 
-/// The words of one ring, in shared memory. Lines are 128 bytes apart: x86 prefetches lines in pairs, some arm64 have
-/// lines of that size.
+/// Notes of a ring: so many publications, less one, may be ahead of the consumer.
+pub const NOTE_COUNT: usize = 64;
+
+/// The words of one ring, in shared memory. Lines written by one side are 128 bytes from those of the other: x86
+/// prefetches lines in pairs, some arm64 have lines of that size.
 #[repr(C)]
-#[cfg_attr(test, derive(Default))]
-pub struct Indices<W> {
-    producer: Line<ProducerWords<W>>,
+pub struct Indices<W: Word, const NOTES: usize = NOTE_COUNT> {
+    notes: [Note<W>; NOTES],
+    starved: Line<W>,
     consumer: Line<W>,
 }
 
-#[repr(C, align(128))]
-#[cfg_attr(test, derive(Default))]
-struct Line<T>(T);
-
-#[repr(C)]
-#[cfg_attr(test, derive(Default))]
-struct ProducerWords<W> {
-    /// Bytes published so far, with [`CLOSED`].
+/// One publication: a line of the cache.
+#[repr(C, align(64))]
+struct Note<W: Word> {
+    /// Bytes published so far, with [`CLOSED`] or [`INLINE`].
     tail: W,
-    /// Not 0 while the producer waits for room.
-    starved: W,
+    /// The last of them, if [`INLINE`].
+    bytes: W::Inline,
 }
+
+#[repr(C, align(128))]
+struct Line<T>(T);
 
 /// Why a ring carries nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,43 +56,65 @@ pub enum Broken {
 }
 
 /// The producer's private state.
-pub struct Producer {
+pub struct Producer<const NOTES: usize = NOTE_COUNT> {
     capacity: u64,
     tail: u64,
     published: u64,
     head_seen: u64,
     starved: bool,
+    /// The note of the next publication.
+    next: usize,
+    /// What each note has told.
+    told: [u64; NOTES],
 }
 
 /// The consumer's private state.
-pub struct Consumer {
+pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
     capacity: u64,
     head: u64,
     tail_seen: u64,
     closed: bool,
+    /// The note of the next publication.
+    next: usize,
 }
 
-impl Producer {
+impl<const NOTES: usize> Producer<NOTES> {
     /// The producer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
-        Producer { capacity: capacity as u64, tail: 0, published: 0, head_seen: 0, starved: false }
+        Producer {
+            capacity: capacity as u64,
+            tail: 0,
+            published: 0,
+            head_seen: 0,
+            starved: false,
+            next: 0,
+            told: [0; NOTES],
+        }
     }
 
-    /// Bytes that may be written at [`Self::offset`]; the consumer's index is looked at if fewer than `wanted` are known
-    /// to be free.
-    pub fn room<W: Word>(&mut self, shared: &Indices<W>, wanted: usize) -> Result<usize, Broken> {
-        let free = self.capacity - (self.tail - self.head_seen);
-        if free >= wanted as u64 {
-            return Ok(free as usize);
+    /// Bytes that may be written at [`Self::offset`] and published; the consumer's index is looked at if fewer than
+    /// `wanted` are known to be free.
+    pub fn room<W: Word>(&mut self, shared: &Indices<W, NOTES>, wanted: usize) -> Result<usize, Broken> {
+        let free = self.free();
+        if free >= wanted {
+            return Ok(free);
         }
-        // Acquire: the consumer's reads of these bytes come before our overwriting them.
+        // Acquire: the consumer's reads of these bytes and notes come before our overwriting them.
         let word = shared.consumer.0.load(Acquire);
         if word & CLOSED != 0 {
             return Err(Broken::Closed);
         }
         self.head_seen = within(word, self.head_seen, self.published)?;
-        Ok((self.capacity - (self.tail - self.head_seen)) as usize)
+        Ok(self.free())
+    }
+
+    /// Bytes known to be free, none without two free notes: one stays for the close.
+    fn free(&self) -> usize {
+        match self.told[(self.next + 1) % NOTES] <= self.head_seen {
+            true => (self.capacity - (self.tail - self.head_seen)) as usize,
+            false => 0,
+        }
     }
 
     /// Where the next byte goes.
@@ -106,74 +134,114 @@ impl Producer {
     }
 
     /// Shows the consumer all that was written.
-    pub fn publish<W: Word>(&mut self, shared: &Indices<W>) {
+    pub fn publish<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
         if self.tail != self.published {
-            self.published = self.tail;
-            shared.producer.0.tail.store(self.tail, Release);
+            self.tell(shared, 0);
         }
     }
 
+    /// Publishes `count` bytes that `write` puts into a note instead of the ring. There is room for them, they fit a note,
+    /// and all before them is published.
+    pub fn publish_inline<W: Word>(
+        &mut self,
+        shared: &Indices<W, NOTES>,
+        count: usize,
+        write: impl FnOnce(&W::Inline),
+    ) {
+        debug_assert!(self.unpublished() == 0 && count <= W::INLINE_BYTES, "a note tells of its own bytes");
+        write(&shared.notes[self.next].bytes);
+        self.tail += count as u64;
+        self.tell(shared, INLINE);
+    }
+
+    fn tell<W: Word>(&mut self, shared: &Indices<W, NOTES>, flags: u64) {
+        self.published = self.tail;
+        self.told[self.next] = self.tail;
+        shared.notes[self.next].tail.store(self.tail | flags, Release);
+        self.next = (self.next + 1) % NOTES;
+    }
+
     /// Tells the consumer whether this side waits for room.
-    pub fn set_starved<W: Word>(&mut self, shared: &Indices<W>, starved: bool) {
+    pub fn set_starved<W: Word>(&mut self, shared: &Indices<W, NOTES>, starved: bool) {
         if self.starved != starved {
             self.starved = starved;
-            shared.producer.0.starved.store(starved.into(), Relaxed);
+            shared.starved.0.store(starved.into(), Relaxed);
         }
     }
 
     /// Publishes and says that nothing more comes.
-    pub fn close<W: Word>(&mut self, shared: &Indices<W>) {
-        self.published = self.tail;
-        shared.producer.0.tail.store(self.tail | CLOSED, Release);
+    pub fn close<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
+        self.tell(shared, CLOSED);
     }
 }
 
-impl Consumer {
+impl<const NOTES: usize> Consumer<NOTES> {
     /// The consumer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
-        Consumer { capacity: capacity as u64, head: 0, tail_seen: 0, closed: false }
+        Consumer { capacity: capacity as u64, head: 0, tail_seen: 0, closed: false, next: 0 }
     }
 
-    /// Bytes that may be read at [`Self::offset`]; the producer's index is looked at if fewer than `least` are known.
+    /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `deposit(bytes,
+    /// offset, count)` puts those that came in a note into the ring.
     /// Closed only when fewer than `least` are left and no more can come.
-    pub fn arrived<W: Word>(&mut self, shared: &Indices<W>, least: usize) -> Result<usize, Broken> {
-        let known = self.tail_seen - self.head;
-        if known >= least as u64 {
-            return Ok(known as usize);
-        }
-        if !self.closed {
+    pub fn arrived<W: Word>(
+        &mut self,
+        shared: &Indices<W, NOTES>,
+        least: usize,
+        mut deposit: impl FnMut(&W::Inline, usize, usize),
+    ) -> Result<usize, Broken> {
+        while self.tail_seen - self.head < least as u64 {
+            if self.closed {
+                return Err(Broken::Closed);
+            }
+            let note = &shared.notes[self.next];
             // Acquire: the producer's writes of these bytes come before our reading them.
-            let word = shared.producer.0.tail.load(Acquire);
-            self.tail_seen = within(word & !CLOSED, self.tail_seen, self.head + self.capacity)?;
-            self.closed = word & CLOSED != 0;
+            let word = note.tail.load(Acquire);
+            let tail = word & !(CLOSED | INLINE);
+            if word & CLOSED != 0 {
+                self.tail_seen = within(tail, self.tail_seen, self.head + self.capacity)?;
+                self.closed = true;
+                continue;
+            }
+            // The note still tells what it did when it was last used.
+            if tail <= self.tail_seen {
+                break;
+            }
+            let most = if word & INLINE != 0 { self.tail_seen + W::INLINE_BYTES as u64 } else { u64::MAX };
+            within(tail, self.tail_seen, most.min(self.head + self.capacity))?;
+            if word & INLINE != 0 {
+                deposit(&note.bytes, self.place(self.tail_seen), (tail - self.tail_seen) as usize);
+            }
+            self.tail_seen = tail;
+            self.next = (self.next + 1) % NOTES;
         }
-        let known = self.tail_seen - self.head;
-        if self.closed && known < least as u64 {
-            return Err(Broken::Closed);
-        }
-        Ok(known as usize)
+        Ok((self.tail_seen - self.head) as usize)
     }
 
     /// Where the next byte is.
     pub fn offset(&self) -> usize {
-        (self.head & (self.capacity - 1)) as usize
+        self.place(self.head)
+    }
+
+    fn place(&self, index: u64) -> usize {
+        (index & (self.capacity - 1)) as usize
     }
 
     /// Gives the first `count` bytes back to the producer. They are not read afterwards.
-    pub fn release<W: Word>(&mut self, shared: &Indices<W>, count: usize) {
+    pub fn release<W: Word>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
         self.head += count as u64;
         assert!(self.head <= self.tail_seen, "no more is taken than has arrived");
         shared.consumer.0.store(self.head, Release);
     }
 
     /// Whether the producer waits for room. Asked after a fence that follows [`Self::release`].
-    pub fn producer_is_starved<W: Word>(&self, shared: &Indices<W>) -> bool {
-        shared.producer.0.starved.load(Relaxed) != 0
+    pub fn producer_is_starved<W: Word>(&self, shared: &Indices<W, NOTES>) -> bool {
+        shared.starved.0.load(Relaxed) != 0
     }
 
     /// Says that nothing more will be taken.
-    pub fn close<W: Word>(&mut self, shared: &Indices<W>) {
+    pub fn close<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
         shared.consumer.0.store(self.head | CLOSED, Release);
     }
 }
@@ -183,24 +251,60 @@ fn within(found: u64, least: u64, greatest: u64) -> Result<u64, Broken> {
 }
 
 #[cfg(test)]
+impl<W: Word + Default, const NOTES: usize> Default for Indices<W, NOTES>
+where
+    W::Inline: Default,
+{
+    fn default() -> Self {
+        let note = || Note { tail: W::default(), bytes: W::Inline::default() };
+        Indices { notes: std::array::from_fn(|_| note()), starved: Line(W::default()), consumer: Line(W::default()) }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
+    fn arrived<const NOTES: usize>(
+        consumer: &mut Consumer<NOTES>,
+        shared: &Indices<AtomicU64, NOTES>,
+        least: usize,
+    ) -> Result<usize, Broken> {
+        consumer.arrived(shared, least, |_, _, _| {})
+    }
+
     #[test]
     fn an_index_the_protocol_cannot_give_breaks_the_ring() {
-        for hostile in [9, 100, CLOSED - 1, 1, 0] {
+        for hostile in [10, 100, INLINE - 1, CLOSED | 1, CLOSED | 10, INLINE | 10] {
             let shared = Indices::<AtomicU64>::default();
             let mut consumer = Consumer::new(8);
-            shared.producer.0.tail.store(2, Relaxed);
-            assert_eq!(consumer.arrived(&shared, 1), Ok(2));
+            shared.notes[0].tail.store(2, Relaxed);
+            assert_eq!(arrived(&mut consumer, &shared, 1), Ok(2));
             consumer.release(&shared, 1);
 
-            shared.producer.0.tail.store(hostile, Relaxed);
-            let found = consumer.arrived(&shared, 8);
+            shared.notes[1].tail.store(hostile, Relaxed);
+            let found = arrived(&mut consumer, &shared, 8);
 
-            let possible = hostile == 9;
-            assert_eq!(found.is_ok(), possible, "index {hostile} where 2..=9 is possible gave {found:?}");
+            assert!(
+                matches!(found, Err(Broken::Corrupt { .. })),
+                "index {hostile} where 2..=9 is possible gave {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_note_holds_no_more_than_fits_it() {
+        for (count, fits) in [(1, true), (56, true), (57, false)] {
+            let shared = Indices::<AtomicU64>::default();
+            let mut consumer = Consumer::new(1 << 10);
+            shared.notes[0].tail.store(INLINE | count, Relaxed);
+
+            let mut deposited = None;
+            let found = consumer.arrived(&shared, 1, |_, offset, count| deposited = Some((offset, count)));
+
+            assert_eq!(found.is_ok(), fits);
+            assert_eq!(deposited, fits.then_some((0, count as usize)));
         }
     }
 
@@ -226,9 +330,30 @@ mod tests {
         producer.advance(3);
         producer.close(&shared);
 
-        assert_eq!(consumer.arrived(&shared, 4), Err(Broken::Closed));
-        assert_eq!(consumer.arrived(&shared, 3), Ok(3));
+        assert_eq!(arrived(&mut consumer, &shared, 4), Err(Broken::Closed));
+        assert_eq!(arrived(&mut consumer, &shared, 3), Ok(3));
         consumer.release(&shared, 3);
-        assert_eq!(consumer.arrived(&shared, 1), Err(Broken::Closed));
+        assert_eq!(arrived(&mut consumer, &shared, 1), Err(Broken::Closed));
+    }
+
+    #[test]
+    fn without_two_free_notes_there_is_no_room_and_the_close_still_has_one() {
+        let shared = Indices::<AtomicU64, 3>::default();
+        let (mut producer, mut consumer) = (Producer::new(8), Consumer::new(8));
+        for _ in 0..2 {
+            assert!(producer.room(&shared, 1).unwrap() > 0);
+            producer.advance(1);
+            producer.publish(&shared);
+        }
+        assert_eq!(producer.room(&shared, 1), Ok(0));
+        assert_eq!(arrived(&mut consumer, &shared, 1), Ok(1));
+        consumer.release(&shared, 1);
+        assert_eq!(producer.room(&shared, 1), Ok(7));
+        producer.advance(1);
+        producer.publish(&shared);
+        assert_eq!(producer.room(&shared, 1), Ok(0));
+        producer.close(&shared);
+        assert_eq!(arrived(&mut consumer, &shared, 2), Ok(2));
+        assert_eq!(arrived(&mut consumer, &shared, 3), Err(Broken::Closed));
     }
 }

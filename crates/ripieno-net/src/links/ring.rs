@@ -1,18 +1,19 @@
 //! A link over shared memory: one byte ring in each direction.
 //!
 //! Messages are copied into the ring and out of it, large ones in units so that both sides copy at once. A message of
-//! some bytes costs two cache lines that change cores: the index and the bytes.
+//! some bytes travels in the line that announces it: one cache line changes cores.
 //! Needs both ends on one host, in any processes.
 
 use super::atomics::Word;
-use super::doorbell::Bell;
+use super::doorbell::{Bell, serves_barriers};
 use super::indices::{Broken, Consumer, Indices, Producer};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use ripieno_run::{Link, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, compiler_fence};
 
 /// Bytes that a ring holds unless told otherwise.
 pub const DEFAULT_CAPACITY_BYTES: usize = 1 << 20;
@@ -32,6 +33,8 @@ pub struct RingLink {
     peer: Bell,
     sent: bool,
     released: bool,
+    /// Whether the peer's barriers stand in for the fences of this end.
+    unfenced: bool,
 }
 
 /// Which of the two ends: the first sends through ring 0, the second through ring 1.
@@ -43,7 +46,7 @@ pub enum Side {
     Second,
 }
 
-/// The memory of a link: a page of indices, then the bytes of both rings, each mapped mirrored.
+/// The memory of a link: some pages of indices, then the bytes of both rings, each mapped mirrored.
 pub struct Segment {
     header: Mapping,
     data: [Mapping; 2],
@@ -54,13 +57,13 @@ impl Segment {
     /// New memory for a link with rings of at least `capacity_bytes`.
     pub fn create(capacity_bytes: usize) -> io::Result<(Self, OwnedFd)> {
         let capacity = capacity_bytes.clamp(page_bytes(), MAX_CAPACITY_BYTES).next_power_of_two();
-        let fd = sealed_memfd("ripieno-link", page_bytes() + 2 * capacity)?;
+        let fd = sealed_memfd("ripieno-link", header_bytes() + 2 * capacity)?;
         Ok((Self::map(&fd, capacity)?, fd))
     }
 
     /// Maps memory that a peer has created.
     pub fn open(fd: &OwnedFd) -> io::Result<Self> {
-        let capacity = sealed_len(fd.as_fd())?.saturating_sub(page_bytes()) / 2;
+        let capacity = sealed_len(fd.as_fd())?.saturating_sub(header_bytes()) / 2;
         if !capacity.is_power_of_two() || !(page_bytes()..=MAX_CAPACITY_BYTES).contains(&capacity) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's shared memory is no pair of rings"));
         }
@@ -68,25 +71,31 @@ impl Segment {
     }
 
     fn map(fd: &OwnedFd, capacity: usize) -> io::Result<Self> {
-        let header = Mapping::plain(fd, 0, page_bytes())?;
-        let data =
-            [Mapping::mirrored(fd, page_bytes(), capacity)?, Mapping::mirrored(fd, page_bytes() + capacity, capacity)?];
+        let header = Mapping::plain(fd, 0, header_bytes())?;
+        let rings = [header_bytes(), header_bytes() + capacity];
+        let data = [Mapping::mirrored(fd, rings[0], capacity)?, Mapping::mirrored(fd, rings[1], capacity)?];
         Ok(Segment { header, data, capacity })
     }
 
     fn indices(&self, ring: usize) -> &Indices<AtomicU64> {
         let both = self.header.address().cast::<[Indices<AtomicU64>; 2]>();
-        // SAFETY: the page is mapped as long as `self`, larger than both, zero at first (a valid value of atomics), and
-        // every process uses these words through atomics only.
+        // SAFETY: the pages are mapped as long as `self`, larger than both, zero at first (a valid value of atomics), and
+        // every process uses these words through atomics and the bytes of notes as the protocol has it.
         unsafe { &both.as_ref()[ring] }
     }
+}
+
+/// What the indices of both rings take, in whole pages.
+fn header_bytes() -> usize {
+    size_of::<[Indices<AtomicU64>; 2]>().next_multiple_of(page_bytes())
 }
 
 impl RingLink {
     /// The end of `segment` at `side`; `peer` wakes the rank at the other.
     pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
-        RingLink { segment, side, producer, consumer, peer, sent: false, released: false }
+        let unfenced = peer.makes_barriers() && serves_barriers();
+        RingLink { segment, side, producer, consumer, peer, sent: false, released: false, unfenced }
     }
 
     /// Bytes that each of the two rings holds.
@@ -100,6 +109,38 @@ impl RingLink {
 
     fn incoming(&self) -> usize {
         1 - self.side as usize
+    }
+
+    /// Sends `parts` in a note, if they fit one and there is room.
+    fn send_inline(&mut self, parts: &[&[u8]]) -> Result<Option<usize>, Broken> {
+        let count = parts.iter().map(|part| part.len()).sum();
+        let shared = self.segment.indices(self.outgoing());
+        if !(1..=AtomicU64::INLINE_BYTES).contains(&count) || self.producer.room(shared, count)? < count {
+            return Ok(None);
+        }
+        self.producer.publish_inline(shared, count, |note| {
+            let mut place = note.get().cast::<u8>();
+            for part in parts {
+                // SAFETY: the parts fit the note together; it is free, so the consumer does not read it until it is
+                // published, and nothing else in this process refers to it.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
+                    place = place.add(part.len());
+                }
+            }
+        });
+        Ok(Some(count))
+    }
+
+    /// Bytes that have arrived, after looking for at least `least`.
+    fn arrived(&mut self, least: usize) -> Result<usize, Broken> {
+        let ring = self.segment.data[self.incoming()].address();
+        self.consumer.arrived(self.segment.indices(self.incoming()), least, |note, offset, count| {
+            // SAFETY: `count` is within the note, and the mirrored mapping holds that many bytes from any offset. The
+            // producer neither writes the note nor these bytes of the ring until they are released; a hostile one that
+            // does gives us other bytes, which it could have sent anyway.
+            unsafe { std::ptr::copy_nonoverlapping(note.get().cast::<u8>(), ring.as_ptr().add(offset), count) }
+        })
     }
 
     /// Copies a prefix of `part` into the ring; returns its length.
@@ -130,6 +171,11 @@ impl RingLink {
 
 impl Link for RingLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        if let Some(count) = self.send_inline(parts).map_err(closed)? {
+            self.producer.set_starved(self.segment.indices(self.outgoing()), false);
+            self.sent = true;
+            return Ok(count);
+        }
         let mut sent = 0;
         let mut full = false;
         for part in parts {
@@ -151,7 +197,11 @@ impl Link for RingLink {
         if !self.sent && !self.released {
             return Ok(());
         }
-        AtomicU64::fence();
+        if self.unfenced {
+            compiler_fence(SeqCst);
+        } else {
+            AtomicU64::fence();
+        }
         // A peer that waits for our bytes is not woken because we made room, and is spared a switch of context.
         if self.sent || self.consumer.producer_is_starved(self.segment.indices(self.incoming())) {
             self.peer.ring_after_fence();
@@ -163,7 +213,7 @@ impl Link for RingLink {
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let mut taken = 0;
         while taken < into.len() {
-            let arrived = match self.consumer.arrived(self.segment.indices(self.incoming()), 1) {
+            let arrived = match self.arrived(1) {
                 Ok(0) => break,
                 Ok(arrived) => arrived,
                 Err(_) if taken > 0 => break,
@@ -184,7 +234,7 @@ impl Link for RingLink {
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        let arrived = self.consumer.arrived(self.segment.indices(self.incoming()), least.max(1)).map_err(closed)?;
+        let arrived = self.arrived(least.max(1)).map_err(closed)?;
         let ring = self.segment.data[self.incoming()].address();
         // SAFETY: as in `receive`; `consume` needs `self`, so the bytes are released after the slice is gone.
         Ok(unsafe { std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), arrived) })
