@@ -258,7 +258,7 @@ def test_more_than_the_cpu_carries_is_warned_of():
     [
         ((os, "geteuid", lambda: 1000), "needs root: run this with sudo"),
         ((sys, "platform", "darwin"), "needs Linux"),
-        ((kernel.shutil, "which", lambda tool: None), "iproute2: apt-get install iproute2"),
+        ((kernel.shutil, "which", lambda tool, path: None), "iproute2: apt-get install iproute2"),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_made(monkeypatch, name, lacking, says):

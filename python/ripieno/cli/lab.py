@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from ripieno.lab import Lab, registry
+from ripieno.lab import Lab, kernel, registry
 from ripieno.lab.blueprint import HOSTS_PER_RACK_MAX, RACKS_MAX
 
 # Everything after the first word of the command is the command's own, options included.
@@ -201,15 +201,25 @@ def heal_command(name: str, names: tuple[str, ...]) -> None:
 @click.option("--all", "every", is_flag=True, help="Every lab, and what killed programs have left of theirs.")
 def down_command(name: str, every: bool) -> None:
     """End every process inside a lab and remove everything that it was."""
+    kernel.require_rights()
     if not every:
         registry.existing(registry.check_name(name))
-    for each in registry.names() if every else [name]:
-        record = registry.read(each)
-        if every and record is not None and record.owner is not None and not registry.is_orphan(each):
-            click.echo(f"{each}: left alone, for process {record.owner[0]} is using it; --name {each} takes it down")
-            continue
-        killed = Lab(name=each).down()
-        click.echo(f"{each}: down" + (f", {_processes(killed)} killed" if killed else ""))
+        _take_down(name)
+        return
+    names = registry.names()
+    if not names:
+        click.echo("there is no lab")
+    for each in names:
+        owner = registry.living_owner(each)
+        if owner is None:
+            _take_down(each)
+        else:
+            click.echo(f"{each}: left alone, for process {owner} is using it; --name {each} takes it down")
+
+
+def _take_down(name: str) -> None:
+    killed = Lab(name=name).down()
+    click.echo(f"{name}: down" + (f", {_processes(killed)} killed" if killed else ""))
 
 
 def _processes(count: int) -> str:

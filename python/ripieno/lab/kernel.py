@@ -7,6 +7,7 @@ the rest of the process does not notice.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import re
 import select
@@ -35,12 +36,13 @@ _TRIALS = (
     ("bridge", "CONFIG_BRIDGE", "ip", "link add switch type bridge"),
     ("sch_tbf", "CONFIG_NET_SCH_TBF", "tc", "qdisc add dev one root tbf rate 1mbit burst 10000 limit 10000"),
 )
+_CAPABILITIES = "a container needs --privileged, or --cap-add SYS_ADMIN --cap-add NET_ADMIN"
 _FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
 
 
 def why_not() -> str | None:
     """Why no lab can be made here, if so, and what to do about it. Leaves nothing behind."""
-    lacking = what_lacks()
+    lacking = _what_lacks()
     if lacking is not None:
         return lacking
     found: list[str | None] = []
@@ -51,30 +53,47 @@ def why_not() -> str | None:
     return found[0]
 
 
-def what_lacks() -> str | None:
+def require_rights() -> None:
+    """Refuse to go on where no lab can be used.
+
+    Raises
+    ------
+    LabError
+        If this is not Linux, not root, or has no iproute2.
+    """
+    lacking = _what_lacks()
+    if lacking is not None:
+        raise LabError(lacking)
+
+
+def _what_lacks() -> str | None:
     """What this process lacks to use a lab, if anything, and what to do about it."""
     if sys.platform != "linux":
         return f"an emulated cluster needs Linux, and this is {sys.platform}: use a Linux machine or a virtual one"
     if os.geteuid() != 0:
         return "an emulated cluster needs root: run this with sudo"
-    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    missing = [tool for tool in _TOOLS if _path(tool) is None]
     if missing:
         return f"an emulated cluster needs {', '.join(missing)} of iproute2: apt-get install iproute2"
     return None
+
+
+def _path(tool: str) -> str | None:
+    """Where a tool is; the path of a root that was not logged in as such may lack the folders of administration."""
+    return shutil.which(tool, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
 
 
 def _try() -> str | None:
     try:
         unshare(CLONE_NEWNET)
     except OSError as error:
-        return (
-            f"root may not make network namespaces here ({error.strerror}): a container needs --privileged, "
-            "or --cap-add SYS_ADMIN --cap-add NET_ADMIN"
-        )
+        return f"root may make no network namespaces here ({error.strerror}): {_CAPABILITIES}"
     for module, option, tool, line in _TRIALS:
         try:
             batch(tool, [line])
         except LabError as error:
+            if os.strerror(errno.EPERM) in str(error):
+                return f"root may make no network devices here ({error}): {_CAPABILITIES}"
             return f"this kernel offers no {module}: modprobe {module}, or take a kernel with {option} ({error})"
     return None
 
@@ -117,7 +136,7 @@ def batch(tool: str, lines: Sequence[str]) -> None:
     if not lines:
         return
     done = subprocess.run(
-        [tool, "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
+        [_path(tool) or tool, "-batch", "-"], input="\n".join(lines) + "\n", capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip()
@@ -129,7 +148,7 @@ def batch(tool: str, lines: Sequence[str]) -> None:
 
 def output(tool: str, *words: str) -> str:
     """What ``ip``, ``tc`` or ``bridge`` prints."""
-    done = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run([_path(tool) or tool, *words], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise LabError(f"{tool} {' '.join(words)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout

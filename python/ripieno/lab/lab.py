@@ -83,7 +83,7 @@ class Lab:
         LabError
             If there is none, or it is incomplete.
         """
-        _check(kernel.what_lacks())
+        kernel.require_rights()
         record = registry.existing(registry.check_name(name))
         if record.blueprint is None or registry.is_orphan(name):
             raise LabError(f"of the lab {name!r} only remains are left: ripieno lab down --name {name}")
@@ -104,7 +104,7 @@ class Lab:
 
     def down(self) -> int:
         """End every process inside and remove everything; returns how many processes there were."""
-        _check(kernel.what_lacks())
+        kernel.require_rights()
         return registry.remove(self.name)
 
     def __enter__(self) -> Lab:
@@ -250,7 +250,9 @@ class Lab:
 
     def _make(self, ending: ExitStack | None = None) -> None:
         """Make it; if that fails or is interrupted, nothing is left."""
-        _check(kernel.why_not())
+        reason = kernel.why_not()
+        if reason is not None:
+            raise LabError(reason)
         warning = self.blueprint.warning()
         if warning is not None:
             warnings.warn(warning, stacklevel=3)
@@ -263,8 +265,3 @@ class Lab:
         except BaseException:
             registry.remove(self.name)
             raise
-
-
-def _check(reason: str | None) -> None:
-    if reason is not None:
-        raise LabError(reason)

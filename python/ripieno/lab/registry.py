@@ -151,13 +151,21 @@ def load(name: str, file: str) -> dict[str, Any] | None:
         return None
 
 
+def living_owner(name: str) -> int | None:
+    """The process that a lab ends with, or that is making it."""
+    record = read(name)
+    if record is None or record.owner is None or _process(record.owner[0]) != record.owner:
+        return None
+    return record.owner[0]
+
+
 def is_orphan(name: str) -> bool:
     """Whether what there is of a lab is of no use to anyone: its owner has ended, or its switches are gone."""
     record = read(name)
     if record is None:
         return False
     if record.owner is not None:
-        return _process(record.owner[0]) != record.owner
+        return living_owner(name) is None
     return record.blueprint is None or not kernel.namespaces(prefix(name) + SWITCHES)
 
 
