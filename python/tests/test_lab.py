@@ -449,6 +449,27 @@ def test_a_rank_that_fails_ends_the_others_and_its_exit_code_comes_back(lab, cap
 
 
 @needs_lab
+def test_the_exit_code_is_the_culprits_and_not_that_of_ranks_that_heard_of_it(lab, capfd):
+    # Rank 0 hears that rank 1 leaves, and has ended by an exception before rank 1 ends.
+    source = (
+        "import os, select, sys, ripieno as rp\n"
+        "comm = rp.init()\n"
+        "other = os.pidfd_open(comm.broadcast(os.getpid()))\n"
+        "if comm.rank == 0:\n"
+        "    comm.allreduce(1)\n"
+        "comm.close()\n"
+        "select.select([other], [], [])\n"
+        "sys.exit(7)\n"
+    )
+
+    assert lab.run([sys.executable, "-c", source], first=2, timeout_s=60) == 7
+
+    said = capfd.readouterr().err
+    assert "RankFailed: rank 1 on h1 failed: left the job" in said
+    assert "ripieno: rank 1 on h1 failed: its process exited with status 7" in said
+
+
+@needs_lab
 def test_ranks_may_go_on_when_one_fails(lab, capfd):
     assert lab.run(["sh", "-c", "test $RANK != 0 || exit 4; sleep 2; echo done"], first=2, keep_going=True) == 4
 

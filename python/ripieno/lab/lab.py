@@ -164,7 +164,7 @@ class Lab:
         -------
         int
             0 if all ranks end well, 124 if the time is over, else the exit code of the rank that failed first (128 +
-            signal if it was killed).
+            signal if it was killed); 1, with which ranks end that hear of a failure, gives way to any other.
         """
         if first is not None and on is not None:
             raise InputError("first and on: expected one of the two")

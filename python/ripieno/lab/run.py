@@ -164,14 +164,21 @@ def _wait(ranks: list[_Rank], program: Program) -> tuple[_Rank | None, list[_Ran
                     selector.unregister(key.fd)
                     os.close(key.fd)
                     unfinished.remove(key.data)
-                    if key.data.process.wait() and failed is None:
+                    if not key.data.process.wait():
+                        continue
+                    if failed is None and not program.keep_going:
+                        deadline = min(deadline or float("inf"), time.monotonic() + LAST_WORDS_S)
+                    if failed is None or (_may_be_victim(failed) and not _may_be_victim(key.data)):
                         failed = key.data
-                        if not program.keep_going:
-                            deadline = min(deadline or float("inf"), time.monotonic() + LAST_WORDS_S)
         finally:
             for key in list(selector.get_map().values()):
                 os.close(key.fd)
     return failed, unfinished
+
+
+def _may_be_victim(rank: _Rank) -> bool:
+    """Whether it ended as a rank does that hears of another's failure, by an exception; it may have ended first."""
+    return rank.process.returncode == 1
 
 
 def _cut(lifeline: subprocess.Popen[bytes] | None) -> None:
@@ -195,5 +202,6 @@ def _explain(failed: _Rank | None, unfinished: list[_Rank], program: Program) ->
         print(f"ripieno: after {program.timeout_s:g} s these ranks still ran: {names}{more}", file=sys.stderr)
         return TIMED_OUT
     status = failed.process.returncode
-    print(f"ripieno: rank {failed.rank} on {failed.host.name} failed: {process.ending(status)}", file=sys.stderr)
+    first = "was the first to fail" if _may_be_victim(failed) else "failed"
+    print(f"ripieno: rank {failed.rank} on {failed.host.name} {first}: {process.ending(status)}", file=sys.stderr)
     return status if status > 0 else 128 - status
