@@ -33,7 +33,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A relay forwards at least so many bytes at once, unless its span ends.
-pub const RELAY_UNIT_BYTES: usize = 32 << 10;
+pub const RELAY_UNIT_BYTES: usize = 16 << 10;
 /// A step moves at most so many bytes before the other lanes get their turn: what fits the first-level caches.
 pub const SEGMENT_BYTES: usize = 64 << 10;
 
