@@ -635,6 +635,28 @@ def test_what_a_killed_command_left_is_removed_by_the_next(monkeypatch, name):
 
 
 @needs_lab
+def test_a_machine_without_namespaces_is_left_without(name):
+    # In a view of files of its own there is nothing in /run, not even what iproute2 keeps there.
+    clear = "umount --recursive --lazy /run/netns 2> /dev/null; mount -t tmpfs none /run"
+    use = '"$@" up --hosts 2 && grep -q /run/netns /proc/self/mountinfo && "$@" run hostname && "$@" down'
+    look = "echo left:; ls -A /run; grep -o /run/netns /proc/self/mountinfo"
+    words = ["unshare", "--mount", "sh", "-c", f"{clear}; {use} && {look}", "sh", *COMMAND]
+
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+    assert done.stderr == ""
+    assert "[h1] h1" in done.stdout
+    assert done.stdout.endswith("left:\n"), done.stdout
+
+
+@needs_lab
+def test_a_guard_leaves_the_lab_of_another_owner_alone(name):
+    with Lab(hosts=1, name=name) as lab:
+        assert registry.remove(name, of=1) == 0
+        assert lab.run(["true"]) == 0
+
+
+@needs_lab
 def test_remains_without_a_record_are_taken_down(cli, name):
     subprocess.run(["ip", "netns", "add", f"{registry.prefix(name)}h0"], check=True)
 

@@ -28,7 +28,9 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hang up: whatever the lab still is then, is taken down."""
+        """Dismiss it; after an error hang up, so that whatever the lab still is then is taken down."""
         assert self._process.stdin is not None, "a guard is started with a pipe"
+        if error is None:
+            self._process.kill()
         self._process.stdin.close()
         self._process.wait(END_S)

@@ -177,6 +177,13 @@ def delete_namespaces(names: Iterable[str]) -> None:
         path.unlink(missing_ok=True)
 
 
+def namespaces_are_mounted() -> bool:
+    """Whether the folder of named namespaces is a mount, to which iproute2 makes it."""
+    # A bind mount of the same file system: only the list of mounts tells.
+    mounts = (line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    return os.path.realpath(NAMESPACES) in mounts
+
+
 def unmount_namespaces() -> None:
     """Undo what iproute2 did to the folder of named namespaces, if none is left; it does it again at need."""
     with suppress(OSError):

@@ -258,6 +258,7 @@ class Lab:
             warnings.warn(warning, stacklevel=3)
         registry.claim(self.name, self.blueprint)
         try:
+            registry.write_hosts_file(self.name, self.blueprint)
             if ending is not None:
                 ending.enter_context(Guard(self.name))
                 ending.callback(registry.remove, self.name)

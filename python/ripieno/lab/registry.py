@@ -72,7 +72,9 @@ def prefix(name: str) -> str:
 
 def names() -> list[str]:
     """All labs of which anything exists: a folder, or namespaces."""
-    folders = [entry.name for entry in os.scandir(FOLDER)] if FOLDER.is_dir() else []
+    folders: list[str] = []
+    with suppress(FileNotFoundError):
+        folders = os.listdir(FOLDER)
     made = [name.removeprefix(NAMESPACE_PREFIX).partition("-")[0] for name in kernel.namespaces(NAMESPACE_PREFIX)]
     return sorted({name for name in (*folders, *made) if NAME.fullmatch(name)})
 
@@ -88,7 +90,7 @@ def claim(name: str, blueprint: Blueprint) -> None:
     with _alone():
         for each in names():
             if is_orphan(each):
-                remove(each)
+                _remove(each, read(each))
         mounted = _mounted_before()
         try:
             FOLDER.mkdir(parents=True, exist_ok=True)
@@ -100,6 +102,10 @@ def claim(name: str, blueprint: Blueprint) -> None:
         except OSError as error:
             raise LabError(f"{folder(name)}: {error.strerror}: an emulated cluster keeps its state there") from None
         write(name, Record(blueprint, _process(os.getpid()), mounted))
+
+
+def write_hosts_file(name: str, blueprint: Blueprint) -> None:
+    """Write the /etc/hosts of every host of a lab."""
     lines = [f"{host.address} {host.name}\n" for host in blueprint.hosts]
     hosts_file(name).write_text("".join(["127.0.0.1 localhost\n", *lines]))
 
@@ -169,9 +175,19 @@ def is_orphan(name: str) -> bool:
     return record.blueprint is None or not kernel.namespaces(prefix(name) + SWITCHES)
 
 
-def remove(name: str) -> int:
-    """End every process of a lab and remove whatever there is of it; returns how many processes there were."""
-    record = read(name)
+def remove(name: str, *, of: int | None = None) -> int:
+    """End every process of a lab and remove whatever there is of it; returns how many processes there were.
+
+    With `of`, only if that process is its owner.
+    """
+    with _alone():
+        record = read(name)
+        if of is not None and (record is None or record.owner is None or record.owner[0] != of):
+            return 0
+        return _remove(name, record)
+
+
+def _remove(name: str, record: Record | None) -> int:
     made = kernel.namespaces(prefix(name))
     killed = kernel.kill_inside(made)
     kernel.delete_namespaces(made)
@@ -186,7 +202,7 @@ def remove(name: str) -> int:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Keep other processes from looking for orphans, or taking a name, meanwhile. The lock leaves no file."""
+    """Keep other processes from making and removing records meanwhile. The lock leaves no file."""
     descriptor = os.open(FOLDER.parents[1], os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -197,7 +213,7 @@ def _alone() -> Iterator[None]:
 
 def _mounted_before() -> bool:
     known = [record for name in names() if (record := read(name)) is not None]
-    return kernel.NAMESPACES.is_mount() and all(record.mounted for record in known)
+    return kernel.namespaces_are_mounted() and all(record.mounted for record in known)
 
 
 def _process(pid: int) -> tuple[int, int] | None:

@@ -19,6 +19,8 @@ def wait(owner: int) -> None:
 
 
 if __name__ == "__main__":
+    lab, owner = sys.argv[1], int(sys.argv[2])
     with suppress(ProcessLookupError):
-        wait(int(sys.argv[2]))
-    registry.remove(sys.argv[1])
+        wait(owner)
+    # By then another process may have a lab of this name.
+    registry.remove(lab, of=owner)
