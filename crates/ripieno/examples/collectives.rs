@@ -1,5 +1,5 @@
-//! Times a collective between processes: the native side of `benches/`, beside the MPI program `benches/collectives.c`,
-//! with the same arguments, the same rule and the same output.
+//! Times a collective between processes without Python: a rank to look at with a profiler or a tracer.
+//! Figures beside peers and limits come from `ripieno bench`.
 //!
 //!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
 //!     collectives allreduce|broadcast[=ALGORITHM] BYTES:CALLS:BATCHES …

@@ -24,6 +24,8 @@ BUDGET_S = 0.01
 ROUND_COUNT = 3
 #: After the first round, who is slower than the best by this factor is not timed again.
 HOPELESS = 2.0
+#: Calls that take longer than this are steady enough for one round.
+LONG_S = 0.5
 #: Who is slower by this factor, and by more than its budget, is not tried with more bytes.
 LOST = 4.0
 #: The default may be off the best by this factor.
@@ -94,7 +96,7 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, names: Sequence[
     for _ in range(ROUND_COUNT):
         least = min((min(some) for some in found.values() if some), default=float("inf"))
         for name, some in found.items():
-            if some and min(some) > HOPELESS * least:
+            if some and (min(some) > HOPELESS * least or least > LONG_S):
                 continue
             some.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
     return Cell(collective, world.world_size, vectors.main.nbytes, chosen, {k: min(v) for k, v in found.items()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import selectors
 import signal
 import socket
 import subprocess
@@ -21,7 +22,6 @@ TIMEOUT_S = 900.0
 # An ending program has this long to end its own children.
 END_S = 3.0
 SAID_CHARACTERS = 2000
-POLL_S = 0.02
 
 
 class ProgramFailed(RipienoError):
@@ -62,6 +62,8 @@ def run_ranks(
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port or free_port),
             "RIPIENO_TOKEN": secrets.token_hex(32),
+            # It would come before MASTER_ADDR.
+            "RIPIENO_DIRECTORY": "",
         }
         ranks = [(command, {**shared, "RANK": str(rank), **environment(rank)}) for rank, command in enumerate(commands)]
         return _run_all(ranks, timeout_s, "rank {} of ")
@@ -104,22 +106,24 @@ def _start(words: list[str], environment: Mapping[str, str], out: IO[bytes], err
 
 
 def _wait(running: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> int | None:
-    """Until all have ended well; the number of the first seen to have failed, or of one that was too slow."""
+    """Until all have ended well; the number of the first seen to have failed, or of one that was too slow.
+
+    It sleeps until one ends: looking now and then would take cores from what is measured.
+    """
     deadline = time.monotonic() + timeout_s
-    left = dict(enumerate(running))
-    while left:
-        for number, process in list(left.items()):
-            status = process.poll()
-            if status:
-                return number
-            if status == 0:
-                del left[number]
-        if left and time.monotonic() > deadline:
-            return min(left)
-        if left:
-            # Any of them may end first, so none is waited on for long.
-            with suppress(subprocess.TimeoutExpired):
-                next(iter(left.values())).wait(POLL_S)
+    with ExitStack() as stack, selectors.DefaultSelector() as ends:
+        for number, process in enumerate(running):
+            descriptor = os.pidfd_open(process.pid)
+            stack.callback(os.close, descriptor)
+            ends.register(descriptor, selectors.EVENT_READ, number)
+        while ends.get_map():
+            ended = ends.select(max(0.0, deadline - time.monotonic()))
+            if not ended:
+                return min(key.data for key in ends.get_map().values())
+            for key, _ in ended:
+                ends.unregister(key.fd)
+                if running[key.data].wait() != 0:
+                    return key.data
     return None
 
 
