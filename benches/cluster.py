@@ -7,11 +7,12 @@ of Open MPI in its favour: real hosts do not share cores.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from effort import Effort, Measured
 from ripieno.bench import contestants
 from ripieno.bench.cases import Case
 from ripieno.bench.contest import contest
@@ -90,9 +91,9 @@ ROWS: dict[Shape, list[Row]] = {
 }
 
 
-def cases() -> dict[str, Callable[[Report, bool], None]]:
+def cases() -> dict[str, Measured]:
     """What can be measured alone, by name: every row, the scaling and the racks; ``8x100mbit`` is all of a shape."""
-    found: dict[str, Callable[[Report, bool], None]] = {}
+    found: dict[str, Measured] = {}
     for shape, rows in ROWS.items():
         name = f"{shape.host_count}x{shape.rate}"
         found[name] = _measured(shape, rows)
@@ -109,57 +110,62 @@ def quick(report: Report) -> None:
     """The quick form of everything, all rows in one lab."""
     rows = {_small(row.case): row for rows in ROWS.values() for row in rows}
     for measured in (_measured(Shape(QUICK_HOST_COUNT, QUICK_RATE), list(rows.values())), _scaling, _racks):
-        measured(report, True)
+        measured(report, Effort(quick=True))
 
 
-def _measured(shape: Shape, rows: Sequence[Row]) -> Callable[[Report, bool], None]:
-    def measured(report: Report, quick: bool) -> None:
+def _measured(shape: Shape, rows: Sequence[Row]) -> Measured:
+    def measured(report: Report, effort: Effort) -> None:
         if not _can(report):
             return
-        real = Shape(QUICK_HOST_COUNT, QUICK_RATE) if quick else shape
-        asked = [replace(row, case=_small(row.case)) for row in rows] if quick else rows
+        real = Shape(QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else shape
+        asked = [replace(row, case=_small(row.case)) for row in rows] if effort.quick else rows
         with ExitStack() as stack:
             lab = stack.enter_context(Lab(hosts=real.host_count, rate=real.rate))
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             place = _place(lab, folder)
             targets = {row.case: row.targets for row in asked}
             _contest(
-                [contestants.ripieno(place), *_peers(place, asked, report)], list(targets), real, report, quick, targets
+                [contestants.ripieno(place), *_peers(place, asked, report)],
+                list(targets),
+                real,
+                report,
+                effort,
+                targets,
             )
 
     return measured
 
 
-def _scaling(report: Report, quick: bool) -> None:
+def _scaling(report: Report, effort: Effort) -> None:
     """One broadcast to 32 hosts against the same to 8 of them: what more hosts cost."""
     if not _can(report):
         return
-    few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if quick else (8, 32, "100mbit")
-    case = _small(Case("broadcast", 32 * MIB)) if quick else Case("broadcast", 32 * MIB)
+    few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else (8, 32, "100mbit")
+    case = _small(Case("broadcast", 32 * MIB)) if effort.quick else Case("broadcast", 32 * MIB)
     with Lab(hosts=many, rate=rate) as lab, tempfile.TemporaryDirectory() as folder:
         all_hosts = contestants.ripieno(_place(lab, Path(folder)))
         some = replace(contestants.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
         title = f"hosts x {rate}, against {few} hosts"
-        _contest([all_hosts, some], [case], Shape(many, rate), report, quick, {case: {"peer": 1.06}}, title=title)
+        _contest([all_hosts, some], [case], Shape(many, rate), report, effort, {case: {"peer": 1.06}}, title=title)
 
 
-def _racks(report: Report, quick: bool) -> None:
+def _racks(report: Report, effort: Effort) -> None:
     """A broadcast through racks with narrow uplinks: in the order of the racks, and in one rack."""
     if not _can(report):
         return
-    racks, hosts, rate = (2, 2, QUICK_RATE) if quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
-    case = _small(Case("broadcast", 16 * MIB)) if quick else Case("broadcast", 16 * MIB)
+    racks, hosts, rate = (2, 2, QUICK_RATE) if effort.quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
+    case = Case("broadcast", 16 * MIB, "chain")
+    case = _small(case) if effort.quick else case
     shape = Shape(racks * hosts, rate)
     with (
         Lab(racks=racks, hosts=hosts, rate=rate, uplink=rate) as narrow,
         Lab(hosts=racks * hosts, rate=rate) as one,
         tempfile.TemporaryDirectory() as folder,
     ):
-        place = _place(narrow, Path(folder))
-        ours = contestants.ripieno(place)
+        ours = contestants.ripieno(_place(narrow, Path(folder)))
         in_one = replace(contestants.ripieno(_place(one, Path(folder))), name="one rack")
         title = f"hosts x {rate} in {racks} racks, uplinks {rate}"
-        _contest([ours, in_one], [case], shape, report, quick, {case: {"peer": 1.1}}, title=f"{title}, one rack")
+        _contest([ours, in_one], [case], shape, report, effort, {case: {"peer": 1.1}}, title=title)
 
 
 def _contest(
@@ -167,7 +173,7 @@ def _contest(
     cases: Sequence[Case],
     shape: Shape,
     report: Report,
-    quick: bool,
+    effort: Effort,
     targets: Mapping[Case, Mapping[str, float]],
     *,
     title: str | None = None,
@@ -178,9 +184,9 @@ def _contest(
         WireLimit(shape.host_count, bits_per_s(shape.rate)),
         report,
         title=lambda case: f"{case.name}, {shape.host_count} {title or f'hosts x {shape.rate}'}",
-        repetitions=1 if quick else REPETITION_COUNT,
-        budget_s=QUICK_BUDGET_S if quick else BUDGET_S,
-        timeout_s=QUICK_TIMEOUT_S if quick else TIMEOUT_S,
+        repetitions=effort.runs(REPETITION_COUNT),
+        budget_s=QUICK_BUDGET_S if effort.quick else BUDGET_S,
+        timeout_s=QUICK_TIMEOUT_S if effort.quick else TIMEOUT_S,
         targets=lambda case: targets[case],
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from effort import Effort, Measured
 from ripieno.bench import contestants
 from ripieno.bench.cases import Case, cases_of
 from ripieno.bench.contest import contest
@@ -26,14 +27,14 @@ TARGETS: dict[tuple[str, int, str], dict[str, float]] = {
 }
 
 
-def cases() -> dict[str, Callable[[Report, bool], None]]:
+def cases() -> dict[str, Measured]:
     """What can be measured alone, by name."""
     shapes = [(through, ranks) for ranks in (2, 4) for through in ("native", "python")]
     return {f"{through}-{ranks}": _case(through, ranks) for through, ranks in shapes}
 
 
-def _case(through: str, ranks: int) -> Callable[[Report, bool], None]:
-    def measured(report: Report, quick: bool) -> None:
+def _case(through: str, ranks: int) -> Measured:
+    def measured(report: Report, effort: Effort) -> None:
         place = Place(ranks)
         ours = contestants.ripieno(place, through=through)
         peers, remarks = contestants.peers(PEERS, place, python=through == "python", gloo_python=None)
@@ -41,13 +42,13 @@ def _case(through: str, ranks: int) -> Callable[[Report, bool], None]:
             report.remark(remark)
         contest(
             [ours, *peers],
-            cases_of(COLLECTIVES, QUICK_SIZES_BYTES if quick else SIZES_BYTES),
+            cases_of(COLLECTIVES, QUICK_SIZES_BYTES if effort.quick else SIZES_BYTES),
             MemoryLimit(ranks),
             report,
             title=lambda case: f"{case.name}, {ranks} ranks, {through}",
-            repetitions=1 if quick else REPETITION_COUNT,
-            budget_s=QUICK_BUDGET_S if quick else BUDGET_S,
-            timeout_s=QUICK_TIMEOUT_S if quick else TIMEOUT_S,
+            repetitions=effort.runs(REPETITION_COUNT),
+            budget_s=QUICK_BUDGET_S if effort.quick else BUDGET_S,
+            timeout_s=QUICK_TIMEOUT_S if effort.quick else TIMEOUT_S,
             targets=_targets(through, ranks),
         )
 

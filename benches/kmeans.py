@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from effort import Effort
 from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Report, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.launch.machine import usable_cores
 
 SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
-QUICK_SHAPE, QUICK_CLUSTER_COUNTS, QUICK_RUN_COUNT = (2_000, 32), (20,), 1
+QUICK_SHAPE, QUICK_CLUSTER_COUNTS = (2_000, 32), (20,)
 PASS_COUNT = 2
 WORKER_COUNT = 2
 SQUARE, QUICK_SQUARE = 4096, 256
@@ -59,14 +60,16 @@ class Outcome:
 Contender = Callable[[Problem], Outcome]
 
 
-def measured(report: Report, *, quick: bool, data: Path | None = None) -> None:
+def measured(report: Report, effort: Effort, *, data: Path | None = None) -> None:
     """One case per number of clusters."""
     rows = (
-        hog_like(*(QUICK_SHAPE if quick else SHAPE)) if data is None else np.load(data).astype(np.float32, copy=False)
+        hog_like(*(QUICK_SHAPE if effort.quick else SHAPE))
+        if data is None
+        else np.load(data).astype(np.float32, copy=False)
     )
-    for cluster_count in QUICK_CLUSTER_COUNTS if quick else CLUSTER_COUNTS:
+    for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
         problem = Problem(rows, _distinct_rows(rows, cluster_count))
-        report.figures += _figures(problem, report, quick=quick)
+        report.figures += _figures(problem, report, effort)
 
 
 def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
@@ -79,13 +82,13 @@ def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
     return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _figures(problem: Problem, report: Report, *, quick: bool) -> list[Figure]:
+def _figures(problem: Problem, report: Report, effort: Effort) -> list[Figure]:
     ours: dict[str, Contender] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
     peers = _peers(report)
     seconds: dict[str, list[float]] = {}
     square_s, shaped_s = [], []
-    for _ in range(QUICK_RUN_COUNT if quick else RUN_COUNT):
-        square_s.append(_square_s(QUICK_SQUARE if quick else SQUARE) * problem.operation_count)
+    for _ in range(effort.runs(RUN_COUNT)):
+        square_s.append(_square_s(QUICK_SQUARE if effort.quick else SQUARE) * problem.operation_count)
         shaped_s.append(_shaped_s(problem) * problem.operation_count)
         outcomes = {name: _after_a_pause(contender, problem) for name, contender in {**ours, **peers}.items()}
         _check_inertia(problem, outcomes)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from effort import Effort, Measured
 from ripieno.bench import toolchain
 from ripieno.bench.contestants import Place
 from ripieno.bench.figures import Count, Report
@@ -52,19 +53,19 @@ ROWS = (
 )
 
 
-def cases() -> dict[str, Callable[[Report, bool], None]]:
+def cases() -> dict[str, Measured]:
     """What can be counted alone, by name."""
     return {links: _case(links) for links in ("auto", "tcp")}
 
 
-def _case(links: str) -> Callable[[Report, bool], None]:
-    def measured(report: Report, quick: bool) -> None:
+def _case(links: str) -> Measured:
+    def measured(report: Report, effort: Effort) -> None:
         counter = toolchain.shared_object(Path(__file__).with_name("count_malloc.c"))
-        words = [sys.executable, __file__, links, *(row.word(quick) for row in ROWS)]
+        words = [sys.executable, __file__, links, *(row.word(effort.quick) for row in ROWS)]
         output = Place(RANKS).ranks(words, TIMEOUT_S, {"LD_PRELOAD": str(counter)})
         for row, line in zip(ROWS, output.splitlines(), strict=True):
             allocations, extra_bytes = (float(number) for number in line.split())
-            case = f"{row.word(quick)}, {RANKS} ranks, links {links}"
+            case = f"{row.word(effort.quick)}, {RANKS} ranks, links {links}"
             report.counts.append(Count(case, "allocations a call", allocations, "", ALLOCATIONS_PER_CALL))
             report.counts.append(
                 Count(case, "memory beside the vector", extra_bytes / MIB, "MiB", row.extra_bytes / MIB)

@@ -6,7 +6,7 @@ benches/run.py [host|cluster|memory|kmeans|all] [--case NAME]… [--quick] [--js
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from blas import free_blas
@@ -19,11 +19,11 @@ import cluster  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
 import memory  # noqa: E402
+from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
 
 NAMES = ("host", "cluster", "memory", "kmeans")
-Measured = Callable[[Report, bool], None]
 
 
 @click.command()
@@ -31,9 +31,18 @@ Measured = Callable[[Report, bool], None]
 @click.option("--case", "only", multiple=True, help="Of host, cluster or memory; --list names them.")
 @click.option("--list", "listing", is_flag=True, help="Name the cases of NAME and end.")
 @click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
 @click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="kmeans: float32 .npy rows.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
-def main(name: str, only: Sequence[str], listing: bool, quick: bool, data: Path | None, target: Path | None) -> None:
+def main(
+    name: str,
+    only: Sequence[str],
+    listing: bool,
+    quick: bool,
+    repetitions: int | None,
+    data: Path | None,
+    target: Path | None,
+) -> None:
     """Measure NAME; peers that are not installed are left out, and it is said how to get them."""
     names = NAMES if name == "all" else (name,)
     if listing:
@@ -46,11 +55,11 @@ def main(name: str, only: Sequence[str], listing: bool, quick: bool, data: Path 
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
     if quick:
         console.print("quick: unoptimized or too short, so these figures say nothing about speed", style="yellow")
-    reports = []
+    reports, effort = [], Effort(quick, repetitions)
     for each, measured in chosen.items():
         report = Report(each)
         for one in measured:
-            one(report, quick)
+            one(report, effort)
         table.show(console, report)
         reports.append(report)
     if target is not None:
@@ -61,7 +70,7 @@ def main(name: str, only: Sequence[str], listing: bool, quick: bool, data: Path 
 def _cases(name: str, data: Path | None) -> tuple[dict[str, Measured], Sequence[str]]:
     """What can be measured alone, and the names of what is the whole."""
     if name == "kmeans":
-        return {"kmeans": lambda report, quick: kmeans.measured(report, quick=quick, data=data)}, ["kmeans"]
+        return {"kmeans": lambda report, effort: kmeans.measured(report, effort, data=data)}, ["kmeans"]
     module = {"host": host, "cluster": cluster, "memory": memory}[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))
@@ -69,7 +78,7 @@ def _cases(name: str, data: Path | None) -> tuple[dict[str, Measured], Sequence[
 
 def _chosen(name: str, only: Sequence[str], data: Path | None, *, quick: bool) -> list[Measured]:
     if quick and name == "cluster" and not only:
-        return [lambda report, quick: cluster.quick(report)]
+        return [lambda report, effort: cluster.quick(report)]
     found, whole = _cases(name, data)
     for case in only:
         if case not in found:

@@ -26,8 +26,9 @@ ROUND_COUNT = 3
 HOPELESS = 2.0
 #: Calls that take longer than this are steady enough for one round.
 LONG_S = 0.5
-#: Who is slower by this factor, and by more than its budget, is not tried with more bytes.
+#: Who is slower by this factor at two sizes from so many bytes on, and falls further behind, is not tried with more.
 LOST = 4.0
+LOST_BYTES = 256 << 10
 #: The default may be off the best by this factor.
 TOLERANCE = 1.15
 
@@ -57,15 +58,14 @@ class Cell:
         """The fastest algorithm."""
         return min(self.seconds, key=lambda name: self.seconds[name])
 
-    @property
-    def to_best(self) -> float:
-        """Seconds of the default over those of the best; infinite if it was given up at fewer bytes."""
-        return self.seconds.get(self.chosen, float("inf")) / self.seconds[self.best]
+    def to_best(self, name: str) -> float:
+        """Seconds of an algorithm over those of the best; infinite if it was given up at fewer bytes."""
+        return self.seconds.get(name, float("inf")) / self.seconds[self.best]
 
     @property
     def is_off(self) -> bool:
         """Whether the default is further off than it may be."""
-        return self.to_best > TOLERANCE
+        return self.to_best(self.chosen) > TOLERANCE
 
     def as_json(self) -> dict[str, object]:
         """All of it, with the best."""
@@ -76,22 +76,27 @@ def cells(world: NativeWorld, collectives: Sequence[str], sizes: Sequence[int]) 
     """Time all algorithms; every rank sees the same seconds, and so takes the same turns."""
     for collective in collectives:
         names = _native.algorithms(collective)
-        for size in (timing.ELEMENT_BYTES,) if collective == "barrier" else sizes:
+        behind = dict.fromkeys(names, 0.0)
+        per_rank = timing.ELEMENT_BYTES * world.world_size
+        chunked = collective in (*timing.BLOCK_COLLECTIVES, "reduce-scatter", "alltoall")
+        # Chunks hold an element at least.
+        all_sizes = dict.fromkeys(max(size // per_rank, 1) * per_rank if chunked else size for size in sizes)
+        for size in (timing.ELEMENT_BYTES,) if collective == "barrier" else all_sizes:
             cell = _cell(world, collective, size, names)
             yield cell
-            least = min(cell.seconds.values())
-            names = [name for name in names if not cell.seconds[name] > max(LOST * least, BUDGET_S)]
+            before, behind = behind, {name: cell.to_best(name) for name in names}
+            lost = {name for name in names if behind[name] > before[name] > LOST and size >= LOST_BYTES}
+            names = [name for name in names if name not in lost]
 
 
 def _cell(world: NativeWorld, collective: str, size_bytes: int, names: Sequence[str]) -> Cell:
-    per_rank = timing.ELEMENT_BYTES * world.world_size
-    blocks = collective in timing.BLOCK_COLLECTIVES
-    asked_bytes = max(size_bytes // per_rank, 1) * timing.ELEMENT_BYTES if blocks else size_bytes
-    vectors = timing.vectors_of(collective, asked_bytes, world.world_size)
+    block = size_bytes // world.world_size if collective in timing.BLOCK_COLLECTIVES else size_bytes
+    vectors = timing.vectors_of(collective, block, world.world_size)
     vectors.main.fill(0)
     vectors.into.fill(0)
-    chosen = _native.choice(world.comm._native, collective, vectors.main.nbytes)
-    apart = vectors.main.nbytes >= timing.APART_BYTES
+    chosen = _native.choice(world.comm._native, collective, size_bytes)
+    # A root that runs ahead would time how fast it sends, and not when the last rank has what it is to have.
+    apart = collective in timing.ROOTED or size_bytes >= timing.APART_BYTES
     found: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(ROUND_COUNT):
         least = min((min(some) for some in found.values() if some), default=float("inf"))
@@ -99,7 +104,7 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, names: Sequence[
             if some and (min(some) > HOPELESS * least or least > LONG_S):
                 continue
             some.append(statistics.median(world.timed(collective, vectors, name, BUDGET_S, apart=apart)))
-    return Cell(collective, world.world_size, vectors.main.nbytes, chosen, {k: min(v) for k, v in found.items()})
+    return Cell(collective, world.world_size, size_bytes, chosen, {k: min(v) for k, v in found.items()})
 
 
 def main() -> None:

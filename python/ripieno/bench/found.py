@@ -55,7 +55,16 @@ class FoundChoice:
         for cell in off:
             default_s, best_s = (_time(cell, name) for name in (cell.chosen, cell.best))
             size, ranks = size_text(cell.size_bytes), str(cell.world_size)
-            rows.add_row(cell.collective, ranks, size, cell.chosen, default_s, cell.best, best_s, f"{cell.to_best:.2f}")
+            rows.add_row(
+                cell.collective,
+                ranks,
+                size,
+                cell.chosen,
+                default_s,
+                cell.best,
+                best_s,
+                f"{cell.to_best(cell.chosen):.2f}",
+            )
         if off:
             target.print(rows)
         target.print(f"{len(off)} of {len(self.cells)} choices are {OFF}")

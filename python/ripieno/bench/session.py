@@ -53,7 +53,8 @@ class Asked:
         names = questions.collectives_of(collectives)
         if algorithm not in (None, "all"):
             for name in names:
-                if algorithm not in _native.algorithms(name):
+                # After an @ there may be an order of the ranks.
+                if algorithm.partition("@")[0] not in _native.algorithms(name):
                     known = ", ".join(_native.algorithms(name))
                     raise InputError(f"algorithm {algorithm!r}: expected all, or for {name} one of {known}")
         peers = [name.strip() for name in against.split(",")] if against else []
