@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ripieno import _native
-from ripieno.bench import cases, contest, limits, processes, session, toolchain
+from ripieno.bench import cases, contest, found, limits, processes, session, toolchain
 from ripieno.bench.cases import Case
 from ripieno.bench.choice import Cell
 from ripieno.bench.contestants import Contestant, Place
@@ -73,23 +73,25 @@ def test_every_collective_is_timed_beside_the_limit_and_the_peers(tmp_path):
     done = bench("all", "--sizes", "8B", "--repetitions", "1", "--against", "openmpi,mpich", "--json", str(target))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(target.read_text())
-    assert [figure["case"].split(",")[0] for figure in found["figures"]] == list(timing.COLLECTIVES)
-    assert all(figure["ours"]["seconds"][0] > 0 and figure["limit_s"] >= 0 for figure in found["figures"])
-    missing = sum("is not installed: apt-get install" in remark for remark in found["remarks"])
-    peers = {peer for figure in found["figures"] for peer in figure["peers"]}
+    written = json.loads(target.read_text())
+    assert [figure["case"].split(",")[0] for figure in written["figures"]] == list(timing.COLLECTIVES)
+    assert all(figure["ours"]["seconds"][0] > 0 and figure["limit_s"] >= 0 for figure in written["figures"])
+    missing = sum("is not installed: apt-get install" in remark for remark in written["remarks"])
+    peers = {peer for figure in written["figures"] for peer in figure["peers"]}
     assert missing == ("MPICH" not in peers) + ("Open MPI (CMA)" not in peers)
 
 
 def test_a_page_shows_time_and_bandwidth_with_the_limit_as_a_line(tmp_path):
-    plot = tmp_path / "speed.html"
+    page, limit, report = tmp_path / "speed.html", limits.WireLimit(2, 1e9), Report("bench")
+    for case in (Case("allreduce", 8), Case("allreduce", 1 << 20), Case("barrier", 4)):
+        times = [0.1, 0.2, 0.3]
+        report.figures.append(contest.figure_of(case, times, {"Peer & sons": times}, limit, case.collective))
 
-    done = bench("allreduce,barrier", "--sizes", "8B,64KiB", "--repetitions", "1", "--plot", str(plot))
+    found.Found(report).write_plot(page)
 
-    assert done.returncode == 0, done.stderr
-    html = plot.read_text()
+    html = page.read_text()
     assert html.count("<svg") == 1, "a barrier has no size to draw against"
-    assert ">limit<" in html and not re.search(r'(src|href)="http', html)
+    assert ">limit<" in html and "Peer &amp; sons" in html and not re.search(r'(src|href)="http', html)
 
 
 def test_ranks_of_a_launcher_are_measured_and_rank_0_prints():
@@ -207,9 +209,9 @@ def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
         from_python=False, gloo_python=str(Path("no", "python")), rate=None, budget_s=0.001, timeout_s=60.0,
     )  # fmt: skip
 
-    found = session.started(asked, only_choice=False)
+    told = session.started(asked, only_choice=False)
 
-    assert "apt-get install python3-torch" in found.report.remarks[0] and not found.failed
+    assert "apt-get install python3-torch" in told.report.remarks[0] and not told.failed
 
 
 def test_ranks_meet_where_they_are_placed():

@@ -18,8 +18,9 @@ const BATCH_COUNT: usize = 5;
 const MOST_CALLS_OF_BATCH: f64 = 5000.0;
 const MOST_CALLS_APART: f64 = 50.0;
 
-const LINE_BATCH_COUNT: usize = 9;
-const LINE_ROUND_COUNT: usize = 5_000;
+const LINE_BUDGET: Duration = Duration::from_millis(20);
+const LINE_ROUND_COUNT: usize = 100;
+const LAST_TURN: usize = usize::MAX;
 const SPIN_COUNT: usize = 10_000;
 /// Memory passes go over so many bytes before they look at the clock.
 const LOOK_BYTES: usize = 64 << 10;
@@ -70,29 +71,40 @@ fn batch(
 /// in the best of some batches.
 pub fn line_s() -> f64 {
     let turn = AtomicUsize::new(0);
-    let mut best_s = f64::INFINITY;
-    for _ in 0..LINE_BATCH_COUNT {
-        turn.store(0, Release);
-        let start = Instant::now();
-        thread::scope(|scope| {
-            scope.spawn(|| bounce(&turn, 1));
-            bounce(&turn, 0);
-        });
-        best_s = best_s.min(start.elapsed().as_secs_f64() / LINE_ROUND_COUNT as f64);
-    }
-    best_s
+    thread::scope(|scope| {
+        scope.spawn(|| answer(&turn));
+        let (mut best_s, mut mine, start) = (f64::INFINITY, 0, Instant::now());
+        while mine == 0 || start.elapsed() < LINE_BUDGET {
+            let batch = Instant::now();
+            for _ in 0..LINE_ROUND_COUNT {
+                turn.store(mine + 1, Release);
+                mine += 2;
+                wait(|| turn.load(Acquire) == mine);
+            }
+            best_s = best_s.min(batch.elapsed().as_secs_f64() / (2 * LINE_ROUND_COUNT) as f64);
+        }
+        turn.store(LAST_TURN, Release);
+        best_s
+    })
 }
 
-/// Takes every other turn.
-fn bounce(turn: &AtomicUsize, parity: usize) {
-    for mine in (parity..LINE_ROUND_COUNT).step_by(2) {
-        let mut spin_count = 0;
-        while turn.load(Acquire) != mine {
-            spin_count += 1;
-            // Other programs may have put both threads on one core.
-            if spin_count % SPIN_COUNT == 0 { thread::yield_now() } else { spin_loop() }
+/// Takes every odd turn, until the last.
+fn answer(turn: &AtomicUsize) {
+    loop {
+        wait(|| turn.load(Acquire) % 2 == 1);
+        match turn.load(Acquire) {
+            LAST_TURN => return,
+            theirs => turn.store(theirs + 1, Release),
         }
-        turn.store(mine + 1, Release);
+    }
+}
+
+fn wait(is_over: impl Fn() -> bool) {
+    let mut spin_count = 0;
+    while !is_over() {
+        spin_count += 1;
+        // Other programs may have put both threads on one core.
+        if spin_count % SPIN_COUNT == 0 { thread::yield_now() } else { spin_loop() }
     }
 }
 
