@@ -3,14 +3,15 @@
 //! An algorithm that stands here is known to users by its name, to peers by its index, and to the laws in `tests/`,
 //! which run it for every world size and root.
 
-use crate::algorithms::{
-    allgather, allreduce, alltoall, barrier, broadcast, exscan, gather, neighbour_exchange, point_to_point, reduce,
-    reduce_scatter, rotate, scan, scatter,
-};
 use crate::order::in_order;
 use crate::request::{Collective, PeerSpan, Request};
 use crate::{Group, Op, Plan, Span};
 use alloc::vec::Vec;
+use core::fmt;
+
+mod entries;
+
+pub use entries::ALGORITHMS;
 
 /// The `plan` function of an algorithm; the variant is its collective.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,47 @@ pub struct Algorithm {
     pub planner: Planner,
     /// Whether its ranks stand in the group's [`Order`](crate::Order): chains, rings, and trees over them.
     pub is_ordered: bool,
+    /// What a request must have for it.
+    pub needs: Needs,
+}
+
+/// What a request must have for an algorithm. All ranks come to the same answer, if all ask for the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Whatever is asked for.
+    Nothing,
+    /// An even number of ranks, or one.
+    EvenWorld,
+    /// Chunks that are equally long, on all ranks.
+    EqualChunks,
+}
+
+/// An algorithm cannot do what is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsuitable {
+    /// Its name.
+    pub algorithm: &'static str,
+    /// What it needs.
+    pub needs: Needs,
+}
+
+impl fmt::Display for Unsuitable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} needs {}", self.algorithm, self.needs.text())
+    }
+}
+
+impl core::error::Error for Unsuitable {}
+
+impl Needs {
+    /// What is needed, in words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Needs::Nothing => "nothing",
+            Needs::EvenWorld => "an even number of ranks",
+            Needs::EqualChunks => "equally long chunks on all ranks",
+        }
+    }
 }
 
 impl Algorithm {
@@ -85,18 +127,44 @@ impl Algorithm {
         }
     }
 
+    /// Whether the algorithm can do what is asked for.
+    pub fn applies(&self, group: &Group, request: &Request) -> bool {
+        match (self.needs, request) {
+            (Needs::Nothing, _) => true,
+            (Needs::EvenWorld, _) => group.size() == 1 || group.size().is_multiple_of(2),
+            (Needs::EqualChunks, Request::Alltoall { out_chunks, in_chunks }) => {
+                let chunks = || out_chunks.iter().chain(*in_chunks).map(|chunk| chunk.length_bytes);
+                chunks().all(|length_bytes| length_bytes == out_chunks[0].length_bytes)
+            }
+            (Needs::EqualChunks, _) => true,
+        }
+    }
+
+    /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of them
+    /// no more than that each rank has one.
+    const fn ordered(self) -> Algorithm {
+        Algorithm { is_ordered: true, ..self }
+    }
+
+    const fn needing(self, needs: Needs) -> Algorithm {
+        Algorithm { needs, ..self }
+    }
+
     /// All ranks' plans; `requests` has what each rank asks for.
-    pub fn plans(&self, requests: &[Request]) -> Vec<Plan> {
+    pub fn plans(&self, requests: &[Request]) -> Result<Vec<Plan>, Unsuitable> {
         let plan = |(rank, request)| self.plan(&Group::new(rank, requests.len()), request);
         requests.iter().enumerate().map(plan).collect()
     }
 
     /// This rank's plan for `request`, which asks for this algorithm's collective.
-    pub fn plan(&self, group: &Group, request: &Request) -> Plan {
-        match self.is_ordered {
+    pub fn plan(&self, group: &Group, request: &Request) -> Result<Plan, Unsuitable> {
+        if !self.applies(group, request) {
+            return Err(Unsuitable { algorithm: self.name, needs: self.needs });
+        }
+        Ok(match self.is_ordered {
             true => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
             false => self.plan_by_rank(group, request),
-        }
+        })
     }
 
     fn plan_by_rank(&self, group: &Group, request: &Request) -> Plan {
@@ -121,74 +189,3 @@ impl Algorithm {
         }
     }
 }
-
-const HARP: &str = "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I";
-const TWISTER: &str = "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
-                       communication\" (Twister), section 4";
-const MPICH: &str = "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005";
-const RING: &str = "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithms\", JPDC 2009";
-const BLELLOCH: &str = "Blelloch, \"Prefix sums and their applications\", CMU-CS-90-190, 1990";
-const BARRIER: &str = "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988";
-
-const SPIDAL: &str = "Ekanayake et al., \"Java thread and process performance for parallel machine learning on \
-                      multicore HPC clusters\", IEEE Big Data 2016, section III.C";
-
-const fn entry(name: &'static str, index: u8, planner: Planner, cost: &'static str, source: &'static str) -> Algorithm {
-    Algorithm { name, index, cost, source, planner, is_ordered: false }
-}
-
-/// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of them
-/// no more than that each rank has one.
-const fn ordered(algorithm: Algorithm) -> Algorithm {
-    Algorithm { is_ordered: true, ..algorithm }
-}
-
-/// The index of "two-level" in every collective that has it.
-const TWO_LEVEL: u8 = 31;
-/// It is as good as what it is made of.
-const OF_BOTH_LEVELS: &str = "inside a node + between nodes, each as chosen";
-
-/// Every algorithm. New ones are added with the next free index.
-#[rustfmt::skip]
-pub static ALGORITHMS: &[Algorithm] = {
-    use Planner::*;
-    &[
-        entry("flat", 0, Broadcast(broadcast::flat::plan), "(p-1)·(alpha + n·beta)", TWISTER),
-        ordered(entry("binomial", 1, Broadcast(broadcast::binomial::plan), "ceil(log2 p)·(alpha + n·beta)", TWISTER)),
-        ordered(entry("scatter-allgather", 2, Broadcast(broadcast::scatter_allgather::plan),
-            "(ceil(log2 p) + p-1)·alpha + 2(p-1)/p·n·beta", TWISTER)),
-        ordered(entry("chain", 3, Broadcast(broadcast::chain::plan), "(p-2+k)·(alpha + n/k·beta), k segments", TWISTER)),
-        entry("two-level", TWO_LEVEL, Broadcast(broadcast::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
-        ordered(entry("binomial", 0, Reduce(reduce::binomial::plan), "ceil(log2 p)·(alpha + n·beta + n·gamma)", MPICH)),
-        ordered(entry("chain", 1, Reduce(reduce::chain::plan),
-            "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", TWISTER)),
-        entry("two-level", TWO_LEVEL, Reduce(reduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
-        ordered(entry("bidirectional-exchange", 0, Allreduce(allreduce::bidirectional_exchange::plan),
-            "log2 p·(alpha + n·beta + n·gamma)", HARP)),
-        entry("regroup-allgather", 1, Allreduce(allreduce::regroup_allgather::plan),
-            "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
-        ordered(entry("ring", 2, Allreduce(allreduce::ring::plan),
-            "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", RING)),
-        entry("two-level", TWO_LEVEL, Allreduce(allreduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
-        ordered(entry("ring", 0, Allgather(allgather::ring::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP)),
-        entry("direct", 1, Allgather(allgather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
-        entry("two-level", TWO_LEVEL, Allgather(allgather::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
-        ordered(entry("ring", 0, ReduceScatter(reduce_scatter::ring::plan),
-            "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", RING)),
-        entry("direct", 1, ReduceScatter(reduce_scatter::direct::plan),
-            "(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
-        entry("two-level", TWO_LEVEL, ReduceScatter(reduce_scatter::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
-        entry("direct", 0, Gather(gather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", MPICH),
-        entry("binomial", 1, Gather(gather::binomial::plan), "ceil(log2 p)·alpha + (p-1)/p·n·beta", MPICH),
-        entry("direct", 0, Scatter(scatter::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", MPICH),
-        entry("binomial", 1, Scatter(scatter::binomial::plan), "ceil(log2 p)·alpha + (p-1)/p·n·beta", MPICH),
-        entry("direct", 0, Alltoall(alltoall::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
-        entry("dissemination", 0, Barrier(barrier::dissemination::plan), "ceil(log2 p)·alpha", BARRIER),
-        entry("two-level", TWO_LEVEL, Barrier(barrier::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
-        entry("direct", 0, PointToPoint(point_to_point::plan), "alpha + n·beta", HARP),
-        entry("chain", 0, Scan(scan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),
-        entry("chain", 0, Exscan(exscan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),
-        entry("direct", 0, Rotate(rotate::plan), "alpha + n·beta", HARP),
-        entry("direct", 0, NeighbourExchange(neighbour_exchange::plan), "d·alpha + n·beta, d neighbours", HARP),
-    ]
-};

@@ -10,7 +10,7 @@
 //! choice is more than 15 % behind the best, move the limit of its row or put a row before it: the first that fits wins.
 //! For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
-use crate::catalogue::{ALGORITHMS, Algorithm};
+use crate::catalogue::{ALGORITHMS, Algorithm, Needs};
 use crate::group::Group;
 use crate::request::Collective;
 use Collective::*;
@@ -174,6 +174,7 @@ const fn algorithm(collective: Collective, name: &str) -> &'static Algorithm {
     while index < ALGORITHMS.len() {
         let algorithm = &ALGORITHMS[index];
         if algorithm.collective() as u8 == collective as u8 && is_equal(algorithm.name.as_bytes(), name.as_bytes()) {
+            assert!(matches!(algorithm.needs, Needs::Nothing), "a row names an algorithm that not every call can have");
             return algorithm;
         }
         index += 1;

@@ -28,7 +28,7 @@ mod topology;
 mod value;
 mod wiring;
 
-pub use catalogue::Algorithm;
+pub use catalogue::{Algorithm, Needs, Unsuitable};
 pub use choice::choose;
 pub use fault::{Fault, What};
 pub use group::Group;

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Layout, topologies};
 use ripieno_plan::table::table;
-use ripieno_plan::{Algorithm, Collective, Op, Order, Topology};
+use ripieno_plan::{Algorithm, Collective, Needs, Op, Order, Topology};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ fn every_algorithm_has_its_textbook_table() {
 
 fn tables_of(algorithm: &Algorithm) -> String {
     let mut text = String::new();
-    for p in 3..=5 {
-        let layout = Layout::even(p, 2 * p);
+    for p in if algorithm.needs == Needs::EvenWorld { [2, 4, 6] } else { [3, 4, 5] } {
+        let layout = Layout::suiting(algorithm, p, 2 * p);
         let plans = match algorithm.name {
             // Two ranks to a node.
             "two-level" => {

@@ -7,7 +7,7 @@
 use crate::error::Error;
 use crate::pool::BufferPool;
 use crate::schedules::Schedules;
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, choose};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, Unsuitable, choose};
 use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, Schedule};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -294,12 +294,17 @@ impl Communicator {
         &mut self,
         ask: &Ask<'_>,
         [main, output]: [Memory<'_>; 2],
-        plan: impl FnOnce(&Algorithm, &Group) -> Plan,
+        plan: impl FnOnce(&Algorithm, &Group) -> Result<Plan, Unsuitable>,
     ) -> Result<(), Error> {
         let algorithm = self.algorithm(ask)?;
         let call = ask.call(algorithm);
         let group = &self.group;
-        let schedule = self.schedules.get(call, ask.counts, || Schedule::new(&plan(algorithm, group)));
+        let schedule = self.schedules.get(call, ask.counts, || {
+            let plan = plan(algorithm, group).map_err(|unsuitable| {
+                argument("algorithm", algorithm.name, &format!("another one, because {unsuitable}"))
+            })?;
+            Ok::<_, Error>(Schedule::new(&plan))
+        })?;
         let header = Header { sequence: *self.sequence_of(ask), call };
         let mut scratch = match schedule.scratch_bytes() {
             0 => None,

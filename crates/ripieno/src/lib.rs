@@ -12,5 +12,5 @@ pub use communicator::{Communicator, Statistics};
 pub use error::Error;
 pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
-pub use ripieno_plan::{Algorithm, Collective, Op, Topology};
+pub use ripieno_plan::{Algorithm, Collective, Needs, Op, Topology};
 pub use ripieno_run::{Element, Failure, Memory};

@@ -22,20 +22,29 @@ struct Key {
 
 impl Schedules {
     /// The schedule for `call` with these `counts`, made by `make` if it is new.
-    pub fn get(&mut self, call: Call, counts: &[usize], make: impl FnOnce() -> Schedule) -> Arc<Schedule> {
+    pub fn get<E>(
+        &mut self,
+        call: Call,
+        counts: &[usize],
+        make: impl FnOnce() -> Result<Schedule, E>,
+    ) -> Result<Arc<Schedule>, E> {
         if let Some((key, schedule)) = &self.latest
             && key.call == call
             // Not `==`: on nothing it may end in a memcmp at an address without a page, which costs some processors 200 ns.
             && key.counts.iter().eq(counts)
         {
-            return schedule.clone();
+            return Ok(schedule.clone());
         }
         if self.by_call.len() >= KEPT_COUNT {
             self.by_call.clear();
         }
         let key = Key { call, counts: counts.to_vec() };
-        let schedule = self.by_call.entry(key.clone()).or_insert_with(|| Arc::new(make())).clone();
+        let schedule = match self.by_call.get(&key) {
+            Some(schedule) => schedule.clone(),
+            None => Arc::new(make()?),
+        };
+        self.by_call.insert(key.clone(), schedule.clone());
         self.latest = Some((key, schedule.clone()));
-        schedule
+        Ok(schedule)
     }
 }

@@ -80,7 +80,8 @@ impl Levels<'_> {
         let topology = Arc::new(self.group.topology().of(ranks));
         let group = Group::with_topology(place, topology).in_order(self.group.order());
         let algorithm = choose(request.collective(), &group, request.length_bytes());
-        algorithm.plan(&group, request).with_peers(|place| ranks[place])
+        let plan = algorithm.plan(&group, request).expect("the choice takes what needs nothing");
+        plan.with_peers(|place| ranks[place])
     }
 
     /// Round `round` of the lanes over `chunks`, one per rank: of every lane of `node` the chunk of the local rank that

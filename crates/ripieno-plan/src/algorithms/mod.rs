@@ -8,6 +8,7 @@ pub mod allreduce;
 pub mod alltoall;
 pub mod barrier;
 pub mod broadcast;
+mod cyclic;
 pub mod exscan;
 pub mod gather;
 mod levels;

@@ -3,7 +3,7 @@
 
 pub mod topologies;
 
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, PeerSpan, Plan, Request, Span};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Needs, Op, PeerSpan, Plan, Request, Span};
 use std::collections::BTreeSet;
 
 /// Bytes of an element.
@@ -27,11 +27,27 @@ pub fn neighbour_distances(p: usize) -> BTreeSet<usize> {
 }
 
 impl Layout {
-    /// A vector of `element_count` elements in `p` chunks as equal as may be; every chunk of an alltoall is the vector.
+    /// A vector of `element_count` elements in `p` chunks as equal as may be; the chunks of an alltoall are about as long as
+    /// the vector.
     pub fn even(p: usize, element_count: usize) -> Layout {
         let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
         let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
         Layout::uneven(&counts, |from, to| element_count.saturating_sub((from + 2 * to) % 3))
+    }
+
+    /// As `even`, but every chunk of an alltoall is the vector.
+    pub fn equal(p: usize, element_count: usize) -> Layout {
+        let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
+        let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
+        Layout::uneven(&counts, |_, _| element_count)
+    }
+
+    /// The one of the two whose chunks `algorithm` can do with.
+    pub fn suiting(algorithm: &Algorithm, p: usize, element_count: usize) -> Layout {
+        match algorithm.needs {
+            Needs::EqualChunks => Layout::equal(p, element_count),
+            Needs::Nothing | Needs::EvenWorld => Layout::even(p, element_count),
+        }
     }
 
     /// Chunks of the given sizes; `pair_count(i, j)` elements go from rank `i` to rank `j` in an alltoall.
@@ -96,7 +112,7 @@ impl Layout {
     /// All ranks' plans for a sum rooted at `root`.
     pub fn plans(&self, algorithm: &Algorithm, root: usize) -> Vec<Plan> {
         let peer = (root + 1) % self.world_size();
-        algorithm.plans(&self.requests(algorithm.collective(), root, peer, Op::Sum))
+        algorithm.plans(&self.requests(algorithm.collective(), root, peer, Op::Sum)).unwrap()
     }
 }
 

@@ -31,7 +31,7 @@ pub fn grid(node_count: usize, ranks_per_node: usize) -> Arc<Topology> {
 /// All ranks' plans for `requests`.
 pub fn plans(algorithm: &Algorithm, topology: &Arc<Topology>, order: Order, requests: &[Request]) -> Vec<Plan> {
     let group = |rank| Group::with_topology(rank, topology.clone()).in_order(order);
-    requests.iter().enumerate().map(|(rank, request)| algorithm.plan(&group(rank), request)).collect()
+    requests.iter().enumerate().map(|(rank, request)| algorithm.plan(&group(rank), request).unwrap()).collect()
 }
 
 /// Bytes that go from each place to each other one, where a rank stands at `place`.

@@ -12,13 +12,5 @@ use crate::{Group, Plan, Span};
 
 /// This rank's part in a binomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
-    let node = Node::of(group, root);
-    let mut plan = Plan::new();
-    if let Some(parent) = node.parent() {
-        plan.receive(parent, vector);
-    }
-    for child in node.children().rev() {
-        plan.send(child.rank(), vector);
-    }
-    plan
+    Node::of(group, root, 2).place().broadcast(vector)
 }

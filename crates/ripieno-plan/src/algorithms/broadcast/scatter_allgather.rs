@@ -24,7 +24,7 @@ pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
 
 /// A ring allgather in which each rank receives only chunks from outside its subtree; those come first.
 fn gathered(group: &Group, chunks: &[Span]) -> Plan {
-    let wanted_by = |rank| group.size() - Node::of(&Group::new(rank, group.size()), 0).subtree().len();
+    let wanted_by = |rank| group.size() - Node::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
     let (to_send, to_receive) = (wanted_by(group.right()), wanted_by(group.rank()));
     let mut plan = Plan::new();
     for round in 0..to_send.max(to_receive) {

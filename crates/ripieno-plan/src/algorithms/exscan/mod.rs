@@ -2,3 +2,4 @@
 //! first keeps its own.
 
 pub mod chain;
+pub mod recursive_doubling;

@@ -12,7 +12,7 @@ use crate::{Group, Plan, Span};
 
 /// This rank's part in a binomial gather of `chunks`, one per rank, to `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
-    let node = Node::of(group, root);
+    let node = Node::of(group, root, 2);
     let mut plan = Plan::new();
     for child in node.children() {
         child.spans(chunks).into_iter().for_each(|span| plan.receive(child.rank(), span));

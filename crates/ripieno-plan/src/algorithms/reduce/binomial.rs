@@ -11,13 +11,5 @@ use crate::{Group, Op, Plan, Span};
 
 /// This rank's part in a binomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    let node = Node::of(group, root);
-    let mut plan = Plan::new();
-    for child in node.children() {
-        plan.reduce(child.rank(), vector, op);
-    }
-    if let Some(parent) = node.parent() {
-        plan.send(parent, vector);
-    }
-    plan
+    Node::of(group, root, 2).place().reduce(vector, op)
 }

@@ -12,7 +12,7 @@ use crate::{Group, Plan, Span};
 
 /// This rank's part in a binomial scatter of `chunks`, one per rank, from `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
-    let node = Node::of(group, root);
+    let node = Node::of(group, root, 2);
     let mut plan = Plan::new();
     if let Some(parent) = node.parent() {
         node.spans(chunks).into_iter().for_each(|span| plan.receive(parent, span));

@@ -1,10 +1,8 @@
-//! Direct alltoall: every rank ends with the chunk that each rank had for it. Chunks may differ in size or be empty.
+//! Direct alltoall: every rank ends with the chunk that each rank had for it.
 //!
 //! In round `i` every rank sends to the rank `i` after it, so no rank is everybody's next; its own chunk is copied.
 //!
 //! Cost: `(p-1)·alpha + (p-1)/p·n·beta`; no message waits for another: one hop.
-//! Needs the input in [`Buffer::MAIN`](crate::Buffer::MAIN) and the output in
-//! [`Buffer::OUTPUT`](crate::Buffer::OUTPUT); out chunk `j` of rank `i` is as long as in chunk `i` of rank `j`.
 //! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
 
 use crate::{Group, Plan, Span};

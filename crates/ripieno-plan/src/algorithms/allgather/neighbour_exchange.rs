@@ -1,0 +1,38 @@
+//! Neighbour-exchange allgather: every rank ends with every rank's chunk, by talking to its two neighbours only.
+//!
+//! First the ranks of each pair `2i`, `2i+1` exchange their chunks. Then every rank exchanges with the neighbour outside its
+//! pair and the one inside it by turns, both chunks of the pair that it heard of last: half the rounds of a ring.
+//!
+//! Cost: `p/2·alpha + (p-1)/p·n·beta`.
+//! Needs an even `p`, and each rank's own chunk in place.
+//! Source: Chen, Zhang, Zhang, Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster with fast
+//! Ethernet", HPC Asia 2005.
+
+use crate::{Group, Plan, Span};
+
+/// This rank's part in a neighbour-exchange allgather of `chunks`, one per rank.
+pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
+    let (rank, p) = (group.rank(), group.size());
+    let mut plan = Plan::new();
+    if p == 1 {
+        return plan;
+    }
+    let pair_count = p / 2;
+    let pair = |number: usize| Span::joined(&chunks[2 * (number % pair_count)..][..2]);
+    let (inside, outside) = (rank ^ 1, if rank % 2 == 0 { group.left() } else { group.right() });
+    plan.send(inside, chunks[rank]);
+    plan.receive(inside, chunks[inside]);
+
+    // News comes from the side that the other neighbour stands on: pairs before this one and after it by turns.
+    let (mut latest, mut peer) = (rank / 2, outside);
+    for round in 1..pair_count {
+        let distance = round.div_ceil(2);
+        let from_before = (round % 2 == 1) == (rank % 2 == 0);
+        let next = if from_before { rank / 2 + pair_count - distance } else { rank / 2 + distance };
+        plan.send(peer, pair(latest));
+        plan.receive(peer, pair(next));
+        latest = next;
+        peer = if peer == outside { inside } else { outside };
+    }
+    plan
+}

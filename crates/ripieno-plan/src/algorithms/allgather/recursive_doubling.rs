@@ -1,0 +1,28 @@
+//! Recursive-doubling allgather: every rank ends with every rank's chunk.
+//!
+//! In round `i` ranks whose numbers differ in bit `i` exchange the `2^i` chunks they have: each message is one span, and
+//! each peer is one for both directions. If `p` is no power of two, Bruck's allgather does the same with other peers.
+//!
+//! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta`; where `p` is no power of two, one `alpha` more in each round in which a run
+//! of chunks wraps around.
+//! Needs each rank's own chunk in place.
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.1.
+
+use super::bruck;
+use crate::{Group, Plan, Span};
+
+/// This rank's part in a recursive-doubling allgather of `chunks`, one per rank.
+pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
+    let (rank, p) = (group.rank(), group.size());
+    if !p.is_power_of_two() {
+        return bruck::plan(group, chunks);
+    }
+    let mut plan = Plan::new();
+    for bit in 0..p.ilog2() {
+        let (peer, count) = (rank ^ (1 << bit), 1 << bit);
+        let chunks_of = |rank: usize| Span::joined(&chunks[rank / count * count..][..count]);
+        plan.send(peer, chunks_of(rank));
+        plan.receive(peer, chunks_of(peer));
+    }
+    plan
+}

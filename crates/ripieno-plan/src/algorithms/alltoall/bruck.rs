@@ -1,0 +1,44 @@
+//! Bruck's alltoall: every rank ends with the chunk that each rank had for it, in `ceil(log2 p)` rounds.
+//!
+//! The chunk for the rank `d` after this one has to travel `d`. In round `i` every rank packs the chunks whose way has bit
+//! `i` and sends them `2^i` on, all in one message; what comes takes their places. In the end it is unpacked.
+//!
+//! Cost: `ceil(log2 p)·(alpha + n/2·beta)`: few messages for more bytes, and two passes inside the rank for each.
+//! Needs chunks that are equally long, on all ranks: a rank passes on what it could not measure otherwise.
+//! Scratch: `n/2` bytes for every round and `n/2` more.
+//! Source: Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", TPDS
+//! 1997, section 3 (index).
+
+use crate::{Buffer, Group, Plan, Span};
+use alloc::vec::Vec;
+
+/// This rank's part in Bruck's alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
+pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
+    let p = group.size();
+    let chunk = out_chunks[0];
+    let slots = |first: usize, count: usize| Span {
+        length_bytes: count * chunk.length_bytes,
+        ..chunk.placed(Buffer::SCRATCH, first * chunk.length_bytes)
+    };
+    // Where the chunk with way `d` lies; when all bits are done, the chunk that came that way.
+    let mut place: Vec<Span> = (0..p).map(|way| out_chunks[group.after(way)]).collect();
+    let mut used_count = p / 2;
+
+    let mut plan = Plan::new();
+    let mut distance = 1;
+    while distance < p {
+        let travelling: Vec<usize> = (0..p).filter(|way| way & distance != 0).collect();
+        for (slot, &way) in travelling.iter().enumerate() {
+            plan.copy(place[way], slots(slot, 1));
+            place[way] = slots(used_count + slot, 1);
+        }
+        plan.send(group.after(distance), slots(0, travelling.len()));
+        plan.receive(group.before(distance), slots(used_count, travelling.len()));
+        used_count += travelling.len();
+        distance *= 2;
+    }
+    for (way, &came) in place.iter().enumerate() {
+        plan.copy(came, in_chunks[group.before(way)]);
+    }
+    plan
+}

@@ -1,0 +1,30 @@
+//! Pairwise alltoall: every rank ends with the chunk that each rank had for it.
+//!
+//! In round `i` every rank sends to the rank `i` after it, and to no other before that chunk has left. Chunks are sent from
+//! scratch: the first element of each lies where the last of the chunk before lay, so it can only come there, byte by
+//! byte, when that has gone. The order of the rounds follows.
+//!
+//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, and a pass over the input to stage it; one stream out of a rank and one into it,
+//! where direct sending has `p-1` of each.
+//! Scratch: `(p-1)/p·n` bytes.
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.3.
+
+use crate::{Buffer, Group, Plan, Span};
+
+/// This rank's part in a pairwise alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
+pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
+    let mut plan = Plan::new();
+    plan.copy(out_chunks[group.rank()], in_chunks[group.rank()]);
+    let mut start_bytes = 0;
+    for round in 1..group.size() {
+        let out = out_chunks[group.after(round)];
+        let staged = out.placed(Buffer::SCRATCH, start_bytes);
+        plan.copy(out, staged);
+        plan.send(group.after(round), staged);
+        if out.length_bytes > 0 {
+            start_bytes = staged.end_bytes() - out.element_bytes;
+        }
+        plan.receive(group.before(round), in_chunks[group.before(round)]);
+    }
+    plan
+}

@@ -1,0 +1,45 @@
+//! Recursive-doubling exscan: every rank but the first ends with the combination of the vectors of all ranks before it.
+//!
+//! As the scan of that name; a rank that has still to send keeps the combination up to itself in scratch, beside that
+//! without itself.
+//!
+//! Cost: `ceil(log2 p)·(alpha + n·beta + n·gamma)`, and `n·gamma` more in a round after which a rank sends again.
+//! Needs a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
+//! Source: Hillis and Steele, "Data parallel algorithms", CACM 1986 (all partial sums).
+
+use crate::{Buffer, Group, Op, Plan, Span};
+
+/// This rank's part in a recursive-doubling exscan of `vector`.
+pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
+    let (rank, p) = (group.rank(), group.size());
+    let up_to_me = vector.placed(Buffer::SCRATCH, 0);
+    let came = vector.placed(Buffer::SCRATCH, vector.length_bytes);
+    let mut plan = Plan::new();
+    let mut distance = 1;
+    while distance < p {
+        let sends_again = rank + 2 * distance < p;
+        if rank + distance < p {
+            // The first has nothing before it, and in the first round every rank has its own vector only.
+            plan.send(rank + distance, if rank == 0 || distance == 1 { vector } else { up_to_me });
+        }
+        if rank >= distance {
+            let from = rank - distance;
+            match (distance, sends_again) {
+                (1, false) => plan.receive(from, vector),
+                (1, true) => {
+                    plan.copy(vector, up_to_me);
+                    plan.receive(from, vector);
+                    plan.combine(vector, up_to_me, op);
+                }
+                (_, false) => plan.reduce(from, vector, op),
+                (_, true) => {
+                    plan.receive(from, came);
+                    plan.combine(came, vector, op);
+                    plan.combine(came, up_to_me, op);
+                }
+            }
+        }
+        distance *= 2;
+    }
+    plan
+}

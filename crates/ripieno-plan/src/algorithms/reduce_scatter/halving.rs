@@ -1,0 +1,39 @@
+//! Recursive-halving reduce-scatter: every rank ends with its chunk of the combination of all vectors.
+//!
+//! If `p` is a power of two, ranks whose numbers differ in one bit, the highest first, exchange halves of what they still
+//! have to do and combine. Otherwise Bruck's allgather runs backwards: with `s` the largest power of two below what is
+//! still to do, every rank hands the chunks of the ranks from `s` after it on to the rank `s` after it.
+//!
+//! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma`; where `p` is no power of two, one `alpha` more in each
+//! round in which a run of chunks wraps around.
+//! Needs a commutative operation; the rounds fix the order.
+//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.4; Bruck
+//! et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", TPDS 1997,
+//! section 4, reversed.
+
+use crate::algorithms::cyclic;
+use crate::{Group, Op, Plan, Span};
+
+/// This rank's part in a recursive-halving reduce-scatter of `chunks`, one per rank.
+pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
+    let (rank, p) = (group.rank(), group.size());
+    let mut plan = Plan::new();
+    if p.is_power_of_two() {
+        for bit in (0..p.ilog2()).rev() {
+            let (peer, count) = (rank ^ (1 << bit), 1 << bit);
+            let half_of = |rank: usize| Span::joined(&chunks[rank / count * count..][..count]);
+            plan.send(peer, half_of(peer));
+            plan.reduce(peer, half_of(rank), op);
+        }
+        return plan;
+    }
+    let mut count = p;
+    while count > 1 {
+        let distance = count.next_power_of_two() / 2;
+        let (to, from) = (group.after(distance), group.before(distance));
+        cyclic::spans(chunks, to, count - distance).into_iter().for_each(|span| plan.send(to, span));
+        cyclic::spans(chunks, rank, count - distance).into_iter().for_each(|span| plan.reduce(from, span, op));
+        count = distance;
+    }
+    plan
+}

@@ -1,0 +1,16 @@
+//! The binary tree over a group: below distance `d` from the root stand `2d+1` and `2d+2`.
+//!
+//! Depth `floor(log2 p)`, two children at most.
+
+use super::Place;
+use crate::Group;
+
+/// The place of the group's own rank in the binary tree below `root`.
+pub(crate) fn binary(group: &Group, root: usize) -> Place {
+    let distance = group.distance_from(root);
+    let children = [2 * distance + 1, 2 * distance + 2].into_iter().filter(|&child| child < group.size());
+    Place {
+        parent: (distance > 0).then(|| group.at_distance(root, (distance - 1) / 2)),
+        children: children.map(|child| group.at_distance(root, child)).collect(),
+    }
+}

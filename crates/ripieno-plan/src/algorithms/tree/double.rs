@@ -1,0 +1,103 @@
+//! Two binary trees over a group, in which no rank but the root has children twice.
+//!
+//! The `m = p-1` ranks other than the root stand in in-order binary trees, numbered `1..=m` from left to right: there odd
+//! numbers are leaves. The first tree numbers them by distance from the root; the second the other way round if `m` is
+//! even, and moved on by one if it is odd, so that leaves of one are inner nodes of the other. The root is the parent of
+//! both trees' tops. Depth `floor(log2 (p-1)) + 1`.
+//!
+//! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
+//! Computing 2009.
+
+use super::Place;
+use crate::Group;
+
+/// The places of the group's own rank in both trees below `root`.
+pub(crate) fn double(group: &Group, root: usize) -> [Place; 2] {
+    let count = group.size() - 1;
+    let mirrored = |number: usize| count + 1 - number;
+    let number_in_second = |distance: usize| match count % 2 {
+        0 => mirrored(distance),
+        _ => {
+            if distance == 1 {
+                count
+            } else {
+                distance - 1
+            }
+        }
+    };
+    let distance_in_second = |number: usize| match count % 2 {
+        0 => mirrored(number),
+        _ => number % count + 1,
+    };
+    let place = |number_of: &dyn Fn(usize) -> usize, distance_of: &dyn Fn(usize) -> usize| {
+        let number = match group.distance_from(root) {
+            0 => 0,
+            distance => number_of(distance),
+        };
+        let rank = |number: usize| match number {
+            0 => root,
+            number => group.at_distance(root, distance_of(number)),
+        };
+        Place {
+            parent: (number > 0).then(|| rank(parent(number, count))),
+            children: children(number, count).into_iter().flatten().map(rank).collect(),
+        }
+    };
+    [place(&|distance| distance, &|number| number), place(&number_in_second, &distance_in_second)]
+}
+
+/// The number above `number` in the in-order tree over `1..=count`; 0, the root, above its top.
+fn parent(number: usize, count: usize) -> usize {
+    let (mut first, mut above) = (0, 0);
+    let mut rest = count;
+    // From the top down: `top` stands over `first+1 ..= first+rest`.
+    loop {
+        let top = first + (1 << rest.ilog2());
+        if number == top {
+            return above;
+        }
+        above = top;
+        if number < top {
+            rest = top - first - 1;
+        } else {
+            rest = first + rest - top;
+            first = top;
+        }
+    }
+}
+
+/// The numbers right below `number`: left and right.
+fn children(number: usize, count: usize) -> [Option<usize>; 2] {
+    // The root has the whole tree to its right.
+    let level = if number == 0 { usize::BITS - 1 } else { number.trailing_zeros() };
+    let to_the_right = (count - number).min((1 << level) - 1);
+    let left = (number > 0 && level > 0).then(|| number - (1 << (level - 1)));
+    let right = (to_the_right > 0).then(|| number + (1 << to_the_right.ilog2()));
+    [left, right]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn parents_and_children_agree_and_no_rank_has_children_twice() {
+        for p in 2..=130 {
+            for root in [0, p / 2] {
+                let places: Vec<[Place; 2]> = (0..p).map(|rank| double(&Group::new(rank, p), root)).collect();
+                for tree in 0..2 {
+                    for (rank, place) in places.iter().enumerate() {
+                        assert_eq!(place[tree].parent.is_none(), rank == root);
+                        let agree = |&child: &usize| places[child][tree].parent == Some(rank);
+                        assert!(place[tree].children.iter().all(agree), "p {p}, tree {tree}, rank {rank}");
+                    }
+                    let edge_count: usize = places.iter().map(|place| place[tree].children.len()).sum();
+                    assert_eq!(edge_count, p - 1);
+                }
+                let twice = |&rank: &usize| places[rank].iter().all(|place| !place.children.is_empty());
+                assert!((0..p).filter(twice).eq([root]), "p {p}");
+            }
+        }
+    }
+}

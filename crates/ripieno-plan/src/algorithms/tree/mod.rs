@@ -1,0 +1,46 @@
+//! Trees over a group, and what flows up and down them.
+
+mod binary;
+mod double;
+mod nomial;
+
+pub(crate) use binary::binary;
+pub(crate) use double::double;
+pub(crate) use nomial::Node;
+
+use crate::{Op, Plan, Span};
+use alloc::vec::Vec;
+
+/// The radix of the k-nomial trees: a rank hands its bytes to three others at a time, so that half as many hops lead to
+/// the farthest as in a binomial tree.
+pub(crate) const RADIX: usize = 4;
+
+/// The place of one rank in a tree, by ranks.
+pub(crate) struct Place {
+    /// The rank above; the root has none.
+    pub(crate) parent: Option<usize>,
+    /// The ranks below, those that take longest to serve first.
+    pub(crate) children: Vec<usize>,
+}
+
+impl Place {
+    /// This rank's part when `vector` flows down from the root.
+    pub(crate) fn broadcast(&self, vector: Span) -> Plan {
+        let mut plan = Plan::new();
+        if let Some(parent) = self.parent {
+            plan.receive(parent, vector);
+        }
+        self.children.iter().for_each(|&child| plan.send(child, vector));
+        plan
+    }
+
+    /// This rank's part when vectors flow up to the root and are combined at every node, the quickest subtree first.
+    pub(crate) fn reduce(&self, vector: Span, op: Op) -> Plan {
+        let mut plan = Plan::new();
+        self.children.iter().rev().for_each(|&child| plan.reduce(child, vector, op));
+        if let Some(parent) = self.parent {
+            plan.send(parent, vector);
+        }
+        plan
+    }
+}
