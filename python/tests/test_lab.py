@@ -566,8 +566,11 @@ def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_no_process_of_a_run_outlives_its_command(lab, ending, code):
     mark = f"78{os.getpid()}"
-    words = [*COMMAND, "run", "--name", lab.name, "--", "sh", "-c", f"setsid sleep {mark} & echo up; wait"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as running:
+    words = ["run", "--name", lab.name, "--", "sh", "-c", f"setsid sleep {mark} & echo up; wait"]
+    # What a shell starts in the background ignores SIGINT, these tests perhaps too.
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert sorted(line(running) for _ in lab.hosts) == [f"[{host.name}] up" for host in lab.hosts]
         started = [pid for pid in pids_of(mark) if pid != running.pid]
         assert len(started) >= 8
