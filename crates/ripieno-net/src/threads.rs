@@ -34,12 +34,18 @@ struct World {
 }
 
 impl ThreadFabric {
-    /// The fabrics of `world_size` threads, by rank.
+    /// The fabrics of `world_size` threads, by rank: one node.
     pub fn group(world_size: usize) -> io::Result<Vec<ThreadFabric>> {
+        ThreadFabric::placed(Topology::new(vec![0; world_size], vec![0; world_size]))
+    }
+
+    /// The fabrics of threads that plan as if they stood where `topology` says.
+    pub fn placed(topology: Topology) -> io::Result<Vec<ThreadFabric>> {
+        let world_size = topology.size();
         let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;
         let world = Arc::new(World {
             started: Instant::now(),
-            topology: Arc::new(Topology::new(vec![0; world_size], vec![0; world_size])),
+            topology: Arc::new(topology),
             bells: doorbells.iter().map(Doorbell::bell).collect(),
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
@@ -138,7 +144,6 @@ impl Fabric for ThreadFabric {
         self.links.len()
     }
 
-    /// The ranks are threads of one process, so of one node.
     fn topology(&self) -> Arc<Topology> {
         self.world.topology.clone()
     }

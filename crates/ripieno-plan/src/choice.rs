@@ -93,10 +93,8 @@ const KIB: usize = 1 << 10;
 /// The default algorithm of `collective` for `group` and a vector (all chunks together) of `bytes`.
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
-    match Algorithm::by_name(collective, "two-level") {
-        Some(two_level) if is_mixed => two_level,
-        _ => first(collective, group, bytes, |_| true),
-    }
+    let two_level = if is_mixed { Algorithm::by_name(collective, "two-level") } else { None };
+    two_level.unwrap_or_else(|| first(collective, group, bytes, |_| true))
 }
 
 /// The same for chunks that do not lie one after the other.

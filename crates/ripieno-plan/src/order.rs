@@ -26,6 +26,17 @@ pub enum Order {
 }
 
 impl Order {
+    /// The order of this name: `racks`, `given`, `random` (the same as `random:0`) or `random:SEED`.
+    pub fn parse(name: &str) -> Option<Order> {
+        match name.split_once(':') {
+            None if name == "racks" => Some(Order::Racks),
+            None if name == "given" => Some(Order::Given),
+            None if name == "random" => Some(Order::Random(0)),
+            Some(("random", seed)) => seed.parse().ok().map(Order::Random),
+            _ => None,
+        }
+    }
+
     /// All ranks of `topology` from `first` on: the stops of a chain that starts there, or of a ring.
     pub fn ranks(self, topology: &Topology, first: usize) -> Vec<usize> {
         let p = topology.size();

@@ -8,7 +8,7 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Links, Ports, Token};
-use ripieno::{Algorithm, Collective, Error, Op};
+use ripieno::{Algorithm, Collective, Error, Op, Overrides};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -61,11 +61,15 @@ impl Communicator {
         config.links = parse_links(links)?;
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
+        let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();
+        let overrides = Overrides::parse(&overrides.to_string_lossy())
+            .map_err(|error| errors::input(format!("RIPIENO_ALGORITHM: {error}")))?;
         let supplier = Supplier::parse(exchange, tcp_store, directory)?;
         let endpoint = supplier.meet(py, config)?;
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
         let mut inner = ripieno::Communicator::new(Box::new(endpoint));
+        inner.set_overrides(overrides);
         let nodes = inner.topology().nodes();
         let interruption = Interruption::default();
         inner.set_interrupt(interruption.clone().check());

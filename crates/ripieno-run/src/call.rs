@@ -42,7 +42,7 @@ pub struct Call {
     pub root: u32,
     /// Elements in all; 0 where every rank has another count (alltoall).
     pub element_count: u64,
-    /// A hash of the counts per rank, where they are given; 0 otherwise.
+    /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; else 0.
     pub counts_hash: u64,
 }
 
@@ -154,7 +154,7 @@ impl Header {
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.collective == Collective::Barrier {
+        if self.collective == Collective::Barrier && self.algorithm == 0 {
             return f.write_str("barrier");
         }
         write!(f, "{}({} × {}", self.collective.name(), self.element.name(), self.element_count)?;
@@ -169,7 +169,11 @@ impl std::fmt::Display for Call {
             _ => {}
         }
         if self.counts_hash != 0 {
-            write!(f, ", counts #{:08x}", self.counts_hash as u32)?;
+            let what = match self.collective {
+                Collective::Broadcast | Collective::Reduce | Collective::Allreduce => "order",
+                _ => "counts",
+            };
+            write!(f, ", {what} #{:08x}", self.counts_hash as u32)?;
         }
         match Algorithm::by_index(self.collective, self.algorithm) {
             Some(algorithm) => write!(f, ", {})", algorithm.name),

@@ -2,12 +2,14 @@
 //!
 //! Every method is called by every rank of the world, in the same order; ranks that disagree all get an error that says
 //! who called what. All work in place: a vector is read from, received into and left where it is. `algorithm` names one of
-//! the catalogue, `None` leaves the choice to [`choose`].
+//! the catalogue, or an [order](ripieno_plan::Order) of its ranks, or both (`chain@random:7`); `None` leaves the choice to
+//! the [`Overrides`], and these to [`choose`](ripieno_plan::choose).
 
+use crate::choice::{Choice, Overrides};
 use crate::error::Error;
 use crate::pool::BufferPool;
 use crate::schedules::Schedules;
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, Unsuitable, choose};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, Unsuitable};
 use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, Schedule};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,6 +24,7 @@ pub struct Communicator {
     group: Group,
     executor: Executor,
     schedules: Schedules,
+    overrides: Overrides,
     /// Memory lent to plans that need some beside the caller's.
     scratch: BufferPool,
     sequence: u64,
@@ -63,6 +66,7 @@ impl Communicator {
             group,
             executor: Executor::default(),
             schedules: Schedules::default(),
+            overrides: Overrides::default(),
             scratch: BufferPool::default(),
             sequence: 0,
             messages: BTreeMap::new(),
@@ -73,6 +77,11 @@ impl Communicator {
     /// Asks `interrupt`, each time this rank has slept, whether to give up waiting.
     pub fn set_interrupt(&mut self, interrupt: impl FnMut() -> bool + Send + 'static) {
         self.executor.interrupt = Some(Box::new(interrupt));
+    }
+
+    /// What runs when a call names no algorithm. All ranks must set the same.
+    pub fn set_overrides(&mut self, overrides: Overrides) {
+        self.overrides = overrides;
     }
 
     /// This rank.
@@ -93,7 +102,7 @@ impl Communicator {
     /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
     /// `size_bytes`.
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> &'static Algorithm {
-        choose(collective, &self.group, size_bytes)
+        self.overrides.unasked(collective, &self.group, size_bytes).algorithm
     }
 
     /// What was done so far.
@@ -296,12 +305,13 @@ impl Communicator {
         [main, output]: [Memory<'_>; 2],
         plan: impl FnOnce(&Algorithm, &Group) -> Result<Plan, Unsuitable>,
     ) -> Result<(), Error> {
-        let algorithm = self.algorithm(ask)?;
-        let call = ask.call(algorithm);
+        let bytes = ask.element_count * ask.element.size_bytes();
+        let choice = self.overrides.choice(ask.collective, ask.algorithm, &self.group, bytes)?;
+        let call = ask.call(&choice);
         let group = &self.group;
-        let schedule = self.schedules.get(call, ask.counts, || {
-            let plan = plan(algorithm, group).map_err(|unsuitable| {
-                argument("algorithm", algorithm.name, &format!("another one, because {unsuitable}"))
+        let schedule = self.schedules.get(call, choice.order, ask.counts, || {
+            let plan = plan(choice.algorithm, &group.in_order(choice.order)).map_err(|unsuitable| {
+                argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
             })?;
             Ok::<_, Error>(Schedule::new(&plan))
         })?;
@@ -327,16 +337,6 @@ impl Communicator {
             (Collective::PointToPoint, &[from]) => self.messages.entry((from, ask.root)).or_default(),
             _ => &mut self.sequence,
         }
-    }
-
-    fn algorithm(&self, ask: &Ask<'_>) -> Result<&'static Algorithm, Error> {
-        let Some(name) = ask.algorithm else {
-            return Ok(self.choice(ask.collective, ask.element_count * ask.element.size_bytes()));
-        };
-        Algorithm::by_name(ask.collective, name).ok_or_else(|| {
-            let names: Vec<&str> = Algorithm::of(ask.collective).map(|algorithm| algorithm.name).collect();
-            argument("algorithm", name, &format!("one of {} for {}", names.join(", "), ask.collective.name()))
-        })
     }
 
     fn check_rank(&self, name: &'static str, rank: usize) -> Result<(), Error> {
@@ -366,7 +366,7 @@ impl Communicator {
 
 impl Ask<'_> {
     /// What other ranks must have asked for too.
-    fn call(&self, algorithm: &Algorithm) -> Call {
+    fn call(&self, choice: &Choice) -> Call {
         let (element_count, counts_hash) = match self.collective {
             Collective::Alltoall => (0, 0),
             Collective::Allgather | Collective::ReduceScatter | Collective::Gather | Collective::Scatter => {
@@ -376,12 +376,12 @@ impl Ask<'_> {
         };
         Call {
             collective: self.collective,
-            algorithm: algorithm.index,
+            algorithm: choice.algorithm.index,
             element: self.element,
             op: self.op,
             root: self.root as u32,
             element_count,
-            counts_hash,
+            counts_hash: counts_hash ^ u64::from(choice.order_hash()),
         }
     }
 }

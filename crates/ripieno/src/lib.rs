@@ -2,12 +2,14 @@
 //!
 //! A [`Communicator`] is one rank's end of a world of ranks.
 
+mod choice;
 mod communicator;
 mod error;
 pub mod measuring;
 mod pool;
 mod schedules;
 
+pub use choice::Overrides;
 pub use communicator::{Communicator, Statistics};
 pub use error::Error;
 pub use pool::{BufferPool, PooledBuffer};

@@ -1,0 +1,198 @@
+//! What is to run: an algorithm by its name, and an order for its ranks.
+//!
+//! Both are one text, `algorithm@order`, of which either part may be missing: `ring`, `chain@random:7`, `@given`. An
+//! argument of a call is stronger than [`Overrides`], these are stronger than [`choose`]. The order is `racks` (by
+//! default), `given` or `random:SEED`; it concerns chains, rings and trees, and both levels of two.
+
+use crate::error::Error;
+use ripieno_plan::{Algorithm, Collective, Group, Order, choose};
+
+/// An algorithm and the order of its ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    pub algorithm: &'static Algorithm,
+    pub order: Order,
+}
+
+/// The choices of a user for all calls that do not choose for themselves: by the environment's `RIPIENO_ALGORITHM`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Overrides {
+    by_collective: [Named; Collective::ALL.len()],
+}
+
+/// What a text names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Named {
+    algorithm: Option<&'static Algorithm>,
+    order: Option<Order>,
+}
+
+impl Overrides {
+    /// Reads `ring` (for every collective that knows the name), `allreduce=ring,broadcast=chain@given`, or both kinds
+    /// mixed, of which those with a collective are stronger; nothing from an empty text.
+    pub fn parse(text: &str) -> Result<Overrides, Error> {
+        let mut overrides = Overrides::default();
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let (special, general): (Vec<&str>, Vec<&str>) = entries.partition(|entry| entry.contains('='));
+        for entry in general {
+            overrides.set_where_known(entry)?;
+        }
+        for entry in special {
+            let (name, choice) = entry.split_once('=').unwrap_or((entry, ""));
+            let collective = Collective::ALL.into_iter().find(|each| each.name() == name.trim().replace('_', "-"));
+            let collective = collective.ok_or_else(|| {
+                let names = Collective::ALL.map(Collective::name).join(", ");
+                wrong("collective", name.trim(), format!("one of {names}"))
+            })?;
+            overrides.by_collective[collective as usize].take(Named::parse(collective, choice.trim())?);
+        }
+        Ok(overrides)
+    }
+
+    fn set_where_known(&mut self, entry: &str) -> Result<(), Error> {
+        let (name, order) = split(entry)?;
+        let mut is_known = name.is_empty();
+        for (collective, named) in Collective::ALL.into_iter().zip(&mut self.by_collective) {
+            let algorithm = Algorithm::by_name(collective, name);
+            is_known |= algorithm.is_some();
+            named.take(Named { algorithm, order: order.filter(|_| name.is_empty() || algorithm.is_some()) });
+        }
+        if is_known { Ok(()) } else { Err(wrong("algorithm", name, format!("one of {}", all_names()))) }
+    }
+
+    /// What runs when a call of `collective` asks for `asked`, for `group` and so many bytes.
+    pub(crate) fn choice(
+        &self,
+        collective: Collective,
+        asked: Option<&str>,
+        group: &Group,
+        bytes: usize,
+    ) -> Result<Choice, Error> {
+        let Some(asked) = asked else {
+            return Ok(self.unasked(collective, group, bytes));
+        };
+        let mut named = self.by_collective[collective as usize];
+        named.take(Named::parse(collective, asked)?);
+        Ok(named.or_chosen(collective, group, bytes))
+    }
+
+    /// What runs when a call asks for nothing.
+    pub(crate) fn unasked(&self, collective: Collective, group: &Group, bytes: usize) -> Choice {
+        self.by_collective[collective as usize].or_chosen(collective, group, bytes)
+    }
+}
+
+impl Choice {
+    /// What two ranks compare of the order: 0 for the default.
+    pub fn order_hash(&self) -> u32 {
+        match self.order {
+            Order::Racks => 0,
+            Order::Given => 1,
+            Order::Random(seed) => 2 + ((seed ^ (seed >> 32)) as u32).wrapping_mul(0x9e37_79b9) % (u32::MAX - 2),
+        }
+    }
+}
+
+impl Named {
+    fn parse(collective: Collective, text: &str) -> Result<Named, Error> {
+        let (name, order) = split(text)?;
+        let algorithm = Algorithm::by_name(collective, name);
+        if algorithm.is_none() && !name.is_empty() {
+            let names: Vec<&str> = Algorithm::of(collective).map(|algorithm| algorithm.name).collect();
+            return Err(wrong("algorithm", name, format!("one of {} for {}", names.join(", "), collective.name())));
+        }
+        Ok(Named { algorithm, order })
+    }
+
+    fn or_chosen(self, collective: Collective, group: &Group, bytes: usize) -> Choice {
+        let algorithm = self.algorithm.unwrap_or_else(|| choose(collective, group, bytes));
+        Choice { algorithm, order: self.order.unwrap_or_default() }
+    }
+
+    /// What `stronger` leaves open stays as it is.
+    fn take(&mut self, stronger: Named) {
+        *self = Named { algorithm: stronger.algorithm.or(self.algorithm), order: stronger.order.or(self.order) };
+    }
+}
+
+/// The name of the algorithm, which may be empty, and the order.
+fn split(text: &str) -> Result<(&str, Option<Order>), Error> {
+    let Some((name, order)) = text.split_once('@') else { return Ok((text, None)) };
+    match Order::parse(order) {
+        Some(order) => Ok((name, Some(order))),
+        None => Err(wrong("order", order, "racks, given, random or random:SEED with a whole number".to_string())),
+    }
+}
+
+fn all_names() -> String {
+    let mut names: Vec<&str> = Collective::ALL.into_iter().flat_map(Algorithm::of).map(|each| each.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(", ")
+}
+
+fn wrong(name: &'static str, value: &str, expected: String) -> Error {
+    Error::Argument { name, value: value.to_string(), expected }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(overrides: &str, collective: Collective, asked: Option<&str>) -> (&'static str, Order) {
+        let group = Group::new(0, 16);
+        let choice = Overrides::parse(overrides).unwrap().choice(collective, asked, &group, 8).unwrap();
+        (choice.algorithm.name, choice.order)
+    }
+
+    fn told(overrides: &str) -> String {
+        Overrides::parse(overrides).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_bare_name_concerns_every_collective_that_knows_it() {
+        assert_eq!(chosen("ring", Collective::Allreduce, None).0, "ring");
+        assert_eq!(chosen("ring", Collective::Allgather, None).0, "ring");
+        assert_eq!(
+            chosen("ring", Collective::Broadcast, None).0,
+            choose(Collective::Broadcast, &Group::new(0, 16), 8).name
+        );
+    }
+
+    #[test]
+    fn an_entry_with_a_collective_is_stronger_and_an_argument_stronger_still() {
+        let overrides = " reduce_scatter = direct , ring, broadcast=chain@given";
+        assert_eq!(chosen(overrides, Collective::ReduceScatter, None).0, "direct");
+        assert_eq!(chosen(overrides, Collective::Broadcast, None), ("chain", Order::Given));
+        assert_eq!(chosen(overrides, Collective::Broadcast, Some("flat")), ("flat", Order::Given));
+        assert_eq!(chosen(overrides, Collective::Broadcast, Some("@random:7")), ("chain", Order::Random(7)));
+        assert_eq!(chosen("", Collective::Broadcast, Some("chain")), ("chain", Order::Racks));
+    }
+
+    #[test]
+    fn an_order_alone_concerns_every_collective_and_leaves_the_algorithm() {
+        assert_eq!(chosen("@given,ring", Collective::Allreduce, None), ("ring", Order::Given));
+        for collective in Collective::ALL {
+            assert_eq!(chosen("@random:3", collective, None).1, Order::Random(3));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_told_with_what_is() {
+        assert!(told("rng").contains("algorithm=rng: expected one of") && told("rng").contains("dissemination"));
+        assert!(told("allreduce=chain").contains("algorithm=chain: expected one of bidirectional-exchange"));
+        assert!(told("allreduse=ring").contains("collective=allreduse: expected one of broadcast"));
+        assert!(told("ring@sideways").contains("order=sideways: expected racks, given"));
+        assert!(told("broadcast=chain@random:x").contains("order=random:x"));
+    }
+
+    #[test]
+    fn orders_that_differ_are_told_apart() {
+        let hash = |asked| {
+            Overrides::default().choice(Collective::Broadcast, Some(asked), &Group::new(0, 9), 8).unwrap().order_hash()
+        };
+        let hashes = ["@racks", "@given", "@random:0", "@random:1", "@random:2"].map(hash);
+        assert_eq!(hashes[0], 0);
+        assert!((0..5).all(|i| (0..i).all(|j| hashes[i] != hashes[j])), "{hashes:?}");
+    }
+}
