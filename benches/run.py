@@ -22,6 +22,7 @@ import memory  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
+from ripieno.bench.toolchain import Skipped  # noqa: E402
 
 NAMES = ("host", "cluster", "memory", "kmeans")
 
@@ -59,7 +60,10 @@ def main(
     for each, measured in chosen.items():
         report = Report(each)
         for one in measured:
-            one(report, effort)
+            try:
+                one(report, effort)
+            except Skipped as skipped:
+                report.remark(str(skipped))
         table.show(console, report)
         reports.append(report)
     if target is not None:

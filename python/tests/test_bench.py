@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -180,6 +181,23 @@ def test_a_peer_that_hangs_is_left_out_with_what_it_said():
     assert failed == ["Peer"]
     assert report.figures[0].ours == Samples((0.5, 0.5)) and report.figures[0].peers == {}
     assert "did not end within 1 s; it said: waiting for godot" in report.remarks[0]
+
+
+def test_a_launcher_that_fails_is_told_and_the_rest_is_measured(tmp_path, monkeypatch):
+    for name, text in {
+        "mpirun.openmpi": 'test "$1" = --version && echo "mpirun (Open MPI) 4" && exit; echo "no slots" >&2; exit 3',
+        "mpicc.openmpi": 'while [ "$1" != -o ]; do shift; done; : > "$2"',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    done = bench("barrier", "--repetitions", "1", "--against", "openmpi")
+
+    assert done.returncode == 1
+    assert "barrier, 2 ranks" in done.stdout
+    assert re.search(r"(?s)Open MPI \(CMA\) is left out: .*ended with 3; it said:\s+no slots", done.stdout)
 
 
 def test_a_rank_that_fails_ends_the_others_and_is_told():
