@@ -50,6 +50,9 @@ pub struct Algorithm {
     pub is_ordered: bool,
     /// What a request must have for it.
     pub needs: Needs,
+    /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::checker::check_rendezvous)): no
+    /// rank has to get rid of bytes before it can take others.
+    pub rendezvous: bool,
 }
 
 /// What a request must have for an algorithm. All ranks come to the same answer, if all ask for the same.
@@ -144,6 +147,11 @@ impl Algorithm {
     /// no more than that each rank has one.
     const fn ordered(self) -> Algorithm {
         Algorithm { is_ordered: true, ..self }
+    }
+
+    /// The same algorithm, whose links have to hold something.
+    const fn buffered(self) -> Algorithm {
+        Algorithm { rendezvous: false, ..self }
     }
 
     const fn needing(self, needs: Needs) -> Algorithm {

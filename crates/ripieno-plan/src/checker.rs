@@ -7,7 +7,7 @@
 use crate::fault::{Fault, What};
 use crate::plan::{Op, Operation, Plan};
 use crate::promise::{Part, Promise};
-use crate::run::Run;
+use crate::run::{Capacity, Run};
 use crate::span::Span;
 use crate::value::{Source, Value};
 use crate::wiring::Wiring;
@@ -47,7 +47,7 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
     let ends = parts.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
     let wiring = Wiring::new(plans, ends)?;
 
-    let mut run = Run::new(plans, &wiring);
+    let mut run = Run::new(plans, &wiring, Capacity::OnePiece);
     run.finish()?;
     let mut trees = Trees::new();
     for (rank, part) in parts {
@@ -58,6 +58,13 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
         }
     }
     Ok(Report { ranks: traffic(plans, &wiring), round_count: run.round_count() })
+}
+
+/// Whether the plans come to their end over links that hold nothing: a send passes only bytes that the receiver has taken.
+/// If so, a link may lend the sender's memory instead of copying it.
+pub fn check_rendezvous(plans: &[Plan]) -> Result<(), Fault> {
+    let wiring = Wiring::new(plans, core::iter::empty())?;
+    Run::new(plans, &wiring, Capacity::Nothing).finish()
 }
 
 /// The tree of each combined piece and the first rank that ended with it. A piece is known by its first contribution

@@ -1,4 +1,4 @@
-//! The run: all ranks' plans, executed on symbolic values over links that hold one piece each.
+//! The run: all ranks' plans, executed on symbolic values over links that hold one piece each, or nothing.
 //!
 //! Time is counted in messages: a piece arrives one unit after its message could start, which is when its bytes were
 //! ready and the message before on the link had arrived.
@@ -14,8 +14,18 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// How much is under way between two ranks at most.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Capacity {
+    /// A piece that has been sent and not yet taken.
+    OnePiece,
+    /// Nothing: a piece is sent in the moment in which it is taken.
+    Nothing,
+}
+
 /// All ranks in the middle of their plans.
 pub(crate) struct Run<'a> {
+    capacity: Capacity,
     plans: &'a [Plan],
     wiring: &'a Wiring,
     gates: Vec<Vec<Gate>>,
@@ -56,13 +66,14 @@ impl Cursor {
 
 impl<'a> Run<'a> {
     /// All ranks before their first operation.
-    pub(crate) fn new(plans: &'a [Plan], wiring: &'a Wiring) -> Run<'a> {
+    pub(crate) fn new(plans: &'a [Plan], wiring: &'a Wiring, capacity: Capacity) -> Run<'a> {
         let initial = |rank: usize| {
             let cuts = &wiring.cuts[rank];
             let source = |span: Span| Source { rank, buffer: span.buffer, start_bytes: span.start_bytes };
             (0..cuts.piece_count()).map(|piece| Rc::new(Value::initial(source(cuts.piece_span(piece))))).collect()
         };
         Run {
+            capacity,
             plans,
             wiring,
             gates: wiring.gates(),
@@ -96,19 +107,44 @@ impl<'a> Run<'a> {
         while moved {
             moved = self.local_pieces(rank)?;
             for &link in &wiring.incoming[rank] {
-                if self.receive_piece(link)? {
+                if self.take_piece(link)? {
                     moved = true;
                     woken.push(wiring.links[link].sender);
                 }
             }
             for &link in &wiring.outgoing[rank] {
-                if self.send_piece(link) {
+                if self.give_piece(link)? {
                     moved = true;
                     woken.push(wiring.links[link].receiver);
                 }
             }
         }
         Ok(woken)
+    }
+
+    /// Moves a piece at the sender's end, if one can be moved.
+    fn give_piece(&mut self, link: usize) -> Result<bool, Fault> {
+        match self.capacity {
+            Capacity::OnePiece => Ok(self.send_piece(link)),
+            Capacity::Nothing => Ok(self.is_awaited(link) && self.send_piece(link) && self.receive_piece(link)?),
+        }
+    }
+
+    /// Moves a piece at the receiver's end, if one can be moved.
+    fn take_piece(&mut self, link: usize) -> Result<bool, Fault> {
+        match self.capacity {
+            Capacity::OnePiece => self.receive_piece(link),
+            Capacity::Nothing => self.give_piece(link),
+        }
+    }
+
+    /// Whether the receiver could take the next piece at once.
+    fn is_awaited(&self, link: usize) -> bool {
+        let (wires, sent) = (&self.wiring.links[link], &self.links[link].sent);
+        wires.messages.get(sent.message).is_some_and(|message| {
+            let (piece, threshold) = self.wiring.steps[wires.receiver][message.receive].writes.piece(sent.piece);
+            self.gates[wires.receiver][piece].writable_at(threshold).is_some()
+        })
     }
 
     fn send_piece(&mut self, link: usize) -> bool {

@@ -136,7 +136,7 @@ fn hop_counts(algorithm: &Algorithm, p: usize, root: usize) -> RangeInclusive<us
 
 /// How many digits to the base 4 are not 0, at most, in a distance below `p`.
 fn knomial_depth(p: usize) -> usize {
-    let digit_count = |distance: usize| (0..10).filter(|digit| (distance >> (2 * digit)) % 4 != 0).count();
+    let digit_count = |distance: usize| (0..10).filter(|digit| (distance >> (2 * digit)) & 3 != 0).count();
     (0..p).map(digit_count).max().unwrap()
 }
 

@@ -37,7 +37,7 @@ const TWO_LEVEL: u8 = 31;
 const OF_BOTH_LEVELS: &str = "inside a node + between nodes, each as chosen";
 
 const fn entry(name: &'static str, index: u8, planner: Planner, cost: &'static str, source: &'static str) -> Algorithm {
-    Algorithm { name, index, cost, source, planner, is_ordered: false, needs: Needs::Nothing }
+    Algorithm { name, index, cost, source, planner, is_ordered: false, needs: Needs::Nothing, rendezvous: true }
 }
 
 /// Every algorithm, ordered by collective and index. New ones are added with the next free index.
@@ -69,7 +69,7 @@ pub static ALGORITHMS: &[Algorithm] = {
             "2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", RABENSEIFNER).ordered(),
         entry("two-level", TWO_LEVEL, Reduce(reduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
         entry("bidirectional-exchange", 0, Allreduce(allreduce::bidirectional_exchange::plan),
-            "log2 p·(alpha + n·beta + n·gamma)", HARP).ordered(),
+            "log2 p·(alpha + n·beta + n·gamma)", HARP).ordered().buffered(),
         entry("regroup-allgather", 1, Allreduce(allreduce::regroup_allgather::plan),
             "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", HARP),
         entry("ring", 2, Allreduce(allreduce::ring::plan),
@@ -81,7 +81,7 @@ pub static ALGORITHMS: &[Algorithm] = {
         entry("one-round", 5, Allreduce(allreduce::one_round::plan), "(p-1)·(alpha + n·beta + n·gamma)", HARP),
         entry("double-tree", 6, Allreduce(allreduce::double_tree::plan),
             "about (4·log2 p + 2k)·(alpha + n/k·beta) + (2·log2 p + k)·n/k·gamma, k segments", TWO_TREES).ordered(),
-        entry("two-level", TWO_LEVEL, Allreduce(allreduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
+        entry("two-level", TWO_LEVEL, Allreduce(allreduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL).buffered(),
         entry("ring", 0, Allgather(allgather::ring::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP).ordered(),
         entry("direct", 1, Allgather(allgather::direct::plan), "(p-1)·alpha + (p-1)/p·n·beta", HARP),
         entry("bruck", 2, Allgather(allgather::bruck::plan), "ceil(log2 p)·alpha + (p-1)/p·n·beta", BRUCK),
@@ -105,9 +105,9 @@ pub static ALGORITHMS: &[Algorithm] = {
         entry("bruck", 1, Alltoall(alltoall::bruck::plan), "ceil(log2 p)·(alpha + n/2·beta)", BRUCK)
             .needing(Needs::EqualChunks),
         entry("pairwise", 2, Alltoall(alltoall::pairwise::plan), "(p-1)·alpha + (p-1)/p·n·beta", MPICH),
-        entry("dissemination", 0, Barrier(barrier::dissemination::plan), "ceil(log2 p)·alpha", BARRIER),
+        entry("dissemination", 0, Barrier(barrier::dissemination::plan), "ceil(log2 p)·alpha", BARRIER).buffered(),
         entry("tree", 1, Barrier(barrier::tree::plan), "6·ceil(log4 p)·alpha at most", ARRIVALS),
-        entry("two-level", TWO_LEVEL, Barrier(barrier::two_level::plan), OF_BOTH_LEVELS, SPIDAL),
+        entry("two-level", TWO_LEVEL, Barrier(barrier::two_level::plan), OF_BOTH_LEVELS, SPIDAL).buffered(),
         entry("direct", 0, PointToPoint(point_to_point::plan), "alpha + n·beta", HARP),
         entry("chain", 0, Scan(scan::chain::plan), "(p-2+k)·(alpha + n/k·beta + n/k·gamma), k segments", BLELLOCH),
         entry("recursive-doubling", 1, Scan(scan::recursive_doubling::plan),
