@@ -14,11 +14,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ripieno import _objects
+from ripieno import _objects, flight
 from ripieno._arrays import (
     OPS,
     as_array,
@@ -35,6 +35,7 @@ from ripieno._arrays import (
     split,
 )
 from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.flight.waiting import Waiting
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -391,18 +392,56 @@ class Communicator:
         if self._on_event is not None:
             self._on_event(event)
 
-    def statistics(self) -> dict[str, float]:
-        """Seconds spent communicating, bytes sent and received, and the number of calls, since the start."""
-        return dict(self._native.statistics())
+    @overload
+    def stats(self, *, all_ranks: Literal[False] = False) -> dict[str, Any]: ...
+
+    @overload
+    def stats(self, *, all_ranks: Literal[True]) -> Waiting: ...
+
+    def stats(self, *, all_ranks: bool = False) -> dict[str, Any] | Waiting:
+        """What this rank has communicated since the start, and for whom it has waited.
+
+        Parameters
+        ----------
+        all_ranks : bool
+            Bring the waits of all ranks together: then it is a collective, which every rank calls.
+
+        Returns
+        -------
+        dict
+            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", and
+            "seconds_waited_for", a list with one number per rank. Waits of less than a microsecond may be missing.
+        Waiting
+            Of all ranks: a table of who waited for whom, and which rank made the others wait. Print it.
+        """
+        seconds_waited_for = self._native.flight(0)["seconds_waited_for"]
+        if not all_ranks:
+            return {**self._native.statistics(), "seconds_waited_for": seconds_waited_for}
+        return Waiting(np.array(self.allgather(np.array(seconds_waited_for))))
+
+    def flight(self, count: int | None = None) -> list[dict[str, Any]]:
+        """The latest collectives of this rank, at most `count`, oldest first; by default all that are kept.
+
+        Each is a dict: "collective", "sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count" (how
+        many ranks it exchanged bytes with), "start_s" and "end_s" (on `time.monotonic`), "waiting_s", "waited_for" (the
+        rank that was waited for longest, or None), "moving_s", "outcome" ("done", "failed", "interrupted" or
+        "in flight"), "text" (the same for people) and "number" (its place among all that this rank began).
+
+        4096 are kept. A short call that never waited has no times: it lies between its neighbours. With RIPIENO_FLIGHT
+        set to a folder 65,536 are kept, all with times.
+        """
+        return self._native.flight(count)["records"]
 
     def abort(self, cause: str, traceback: str = "") -> None:
         """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
+        flight.leave_file(self._native)
         self._native.abort(cause, traceback)
 
     def close(self) -> None:
         """End the connections. May be called again."""
         native, self._native_or_none = self._native_or_none, None
         if native is not None:
+            flight.leave_file(native)
             native.close()
 
     def __enter__(self) -> Communicator:

@@ -22,9 +22,7 @@ PART_SUFFIX = ".part"
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """A path beside `path` to write to; at the end it takes the name `path`, after an error it is gone."""
-    if not path.parent.is_dir():
-        raise InputError(f"{path.parent} is not a folder")
-    _check_place(path)
+    check_new_file(path)
     descriptor, name = tempfile.mkstemp(PART_SUFFIX, f".{path.name}.", path.parent)
     os.close(descriptor)
     part = Path(name)
@@ -67,6 +65,15 @@ def new_folder(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
             # Those that have become the result's parents are not empty, and stay.
             with suppress(OSError):
                 folder.rmdir()
+
+
+def check_new_file(path: Path) -> None:
+    """Raise InputError, before any work is done, if `new_file` would."""
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder")
+    _check_place(path)
 
 
 def check_new_folder(path: Path, replaceable: Collection[str] = ()) -> None:

@@ -3,6 +3,7 @@
 use crate::arrays::Bytes;
 use crate::errors;
 use crate::interruption::Interruption;
+use crate::recorder::{self, Whose};
 use crate::supplier::Supplier;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -20,6 +21,7 @@ type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 pub struct Communicator {
     inner: Mutex<Option<ripieno::Communicator>>,
     interruption: Interruption,
+    whose: Whose,
     #[pyo3(get)]
     rank: usize,
     #[pyo3(get)]
@@ -37,7 +39,8 @@ impl Communicator {
     /// Meets the other ranks, over `exchange`, a TCP store or a shared directory.
     #[staticmethod]
     #[pyo3(signature = (rank, world_size, exchange=None, *, token, tcp_store=None, directory=None, bind_host=None,
-        rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto"))]
+        rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto",
+        flight_folder=None))]
     #[allow(clippy::too_many_arguments)]
     fn connect(
         py: Python<'_>,
@@ -53,6 +56,7 @@ impl Communicator {
         rendezvous_timeout_s: f64,
         heartbeat_timeout_s: f64,
         links: &str,
+        flight_folder: Option<String>,
     ) -> PyResult<Communicator> {
         let mut config = Config::new(rank, world_size, Token::from_secret(token));
         config.host = bind_host;
@@ -66,14 +70,16 @@ impl Communicator {
             .map_err(|error| errors::input(format!("RIPIENO_ALGORITHM: {error}")))?;
         let supplier = Supplier::parse(exchange, tcp_store, directory)?;
         let endpoint = supplier.meet(py, config)?;
+        let whose = Whose::new(&endpoint, flight_folder);
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
         let mut inner = ripieno::Communicator::new(Box::new(endpoint));
         inner.set_overrides(overrides);
+        whose.keep_records(&mut inner);
         let nodes = inner.topology().nodes();
         let interruption = Interruption::default();
         inner.set_interrupt(interruption.clone().check());
-        Ok(Communicator { inner: Mutex::new(Some(inner)), interruption, rank, world_size, hosts, nodes, racks })
+        Ok(Communicator { inner: Mutex::new(Some(inner)), interruption, whose, rank, world_size, hosts, nodes, racks })
     }
 
     /// Every rank's array becomes the root's.
@@ -214,6 +220,13 @@ impl Communicator {
         entries.set_item("bytes_received", statistics.received_bytes)?;
         Ok(entries)
     }
+
+    /// The latest collectives of this rank, by default all that are kept, and whose they are.
+    #[pyo3(signature = (count=None))]
+    fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
+        let flight = py.detach(|| self.lock().as_ref().map(|inner| inner.flight(count))).ok_or_else(errors::closed)?;
+        recorder::flight(py, &self.whose, flight)
+    }
 }
 
 impl Communicator {
@@ -224,7 +237,11 @@ impl Communicator {
         collective: impl FnOnce(&mut ripieno::Communicator) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| self.lock().as_mut().map(collective)).ok_or_else(errors::closed)?;
-        done.map_err(|error| self.interruption.take().unwrap_or_else(|| errors::from_collective(error)))
+        done.map_err(|error| {
+            let flight = error.ends_job().then(|| self.flight(py, self.whose.count_for_error()));
+            let raised = self.interruption.take().unwrap_or_else(|| errors::from_collective(error));
+            flight.map_or(raised.clone_ref(py), |flight| recorder::attach(py, raised, flight))
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<ripieno::Communicator>> {

@@ -7,6 +7,7 @@ mod interruption;
 mod kernels;
 mod measuring;
 mod memory;
+mod recorder;
 mod supplier;
 
 use pyo3::prelude::*;

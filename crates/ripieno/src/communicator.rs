@@ -7,6 +7,7 @@
 
 use crate::choice::{Choice, Overrides};
 use crate::error::Error;
+use crate::flight::{self, Flight};
 use crate::pool::BufferPool;
 use crate::schedules::Schedules;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span, Topology, Unsuitable};
@@ -108,6 +109,16 @@ impl Communicator {
     /// What was done so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// The latest `count` collectives of this rank, or all that are kept: some thousands.
+    pub fn flight(&self, count: Option<usize>) -> Flight {
+        Flight::of(&self.executor.recorder, count, self.fabric.now())
+    }
+
+    /// Keeps the last `count` collectives from now on, and the times of all: two looks at the clock for each.
+    pub fn keep_records(&mut self, count: usize) {
+        flight::keep(&mut self.executor, count);
     }
 
     /// Every rank's `vector` becomes the root's. The root's is only read.

@@ -26,6 +26,13 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// Whether no later call on this communicator can succeed.
+    pub fn ends_job(&self) -> bool {
+        matches!(self, Error::Failed(_) | Error::Interrupted)
+    }
+}
+
 impl From<RunError> for Error {
     fn from(error: RunError) -> Error {
         match error {

@@ -97,7 +97,7 @@ def fit(
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
-        traffic=comm.statistics(),
+        traffic=comm.stats(),
     )
 
 

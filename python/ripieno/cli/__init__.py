@@ -26,6 +26,7 @@ COMMANDS = {
     "kmeans": "ripieno.cli.kmeans:kmeans_command",
     "lab": "ripieno.cli.lab:lab_command",
     "run": "ripieno.launch.cli:run_command",
+    "trace": "ripieno.cli.trace:trace_command",
 }
 
 

@@ -33,7 +33,12 @@ DEMO_STRIDE = 16
     show_default=True,
     help="Worker processes on this machine.",
 )
-def demo_command(out: Path, clusters: int, workers: int) -> None:
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
+)
+def demo_command(out: Path, clusters: int, workers: int, trace: Path | None) -> None:
     """Cluster the patches of the photographs that come inside scikit-learn and scikit-image."""
     from ripieno.cli import cli
 
@@ -41,6 +46,8 @@ def demo_command(out: Path, clusters: int, workers: int) -> None:
         vectors = str(Path(folder) / "vectors.npy")
         features = ["features", "--demo", "--stride", str(DEMO_STRIDE), "--out", vectors]
         kmeans = ["kmeans", vectors, "--clusters", str(clusters), "--workers", str(workers), "--out", str(out)]
+        if trace is not None:
+            kmeans += ["--trace", str(trace)]
         for command in (features, [*kmeans, "--overwrite"]):
             click.secho(f"$ ripieno {shlex.join(command)}", fg="cyan", err=True)
             cli.main(command, prog_name="ripieno", standalone_mode=False)

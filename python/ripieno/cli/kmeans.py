@@ -19,6 +19,7 @@ from ripieno.cli.progress import IterationProgress
 from ripieno.data import open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
+from ripieno.flight.trace import traced
 from ripieno.output import check_new_folder, new_folder, save_array
 from ripieno.report import write_report
 
@@ -95,6 +96,11 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=click.Path(path_type=Path), help="Folder of the pictures that patches come from.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds a result.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def kmeans_command(
@@ -111,6 +117,7 @@ def kmeans_command(
     weights: Path | None,
     patches: Path | None,
     photos: Path | None,
+    trace: Path | None,
     overwrite: bool,
     quiet: bool,
 ) -> None:
@@ -142,7 +149,7 @@ def kmeans_command(
         threads=threads,
         on_iteration=progress.on_event,
     )
-    with progress:
+    with progress, traced(trace):
         model.fit(inputs, sample_weight=None if weights is None else _read_weights(weights))
     with new_folder(out, replaceable) as folder:
         _write(folder, model, dataset.names, found)

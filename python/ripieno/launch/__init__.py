@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ripieno.errors import InputError
+from ripieno.flight.trace import Trace
 from ripieno.launch.environment import init
 from ripieno.launch.inline import InlineJob
 from ripieno.launch.job import EventListener, Job
@@ -23,6 +25,7 @@ def launch(
     on_event: EventListener | None = None,
     *,
     prefix_output: bool = False,
+    trace: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> Job:
     """Start worker ranks and let them meet.
@@ -40,6 +43,8 @@ def launch(
     prefix_output : bool
         Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
+    trace : path, optional
+        A file to write when the job ends, well or not: what every rank communicated and when, for ui.perfetto.dev.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
         ``ports``; ``racks``, a file or a dict that says which hosts stand in which rack, see `ripieno.launch.racks`.
@@ -62,9 +67,10 @@ def launch(
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
     workers = usable_cores() if workers is None else _positive("workers", workers)
     threads = max(1, usable_cores() // workers) if threads is None else _positive("threads", threads)
+    common = {"threads": threads, "on_event": on_event, "trace": None if trace is None else Trace(trace), **options}
     if workers == 1:
-        return InlineJob(threads=threads, on_event=on_event, **options)
-    return LocalJob(workers, threads=threads, on_event=on_event, prefix_output=prefix_output, **options)
+        return InlineJob(**common)
+    return LocalJob(workers, prefix_output=prefix_output, **common)
 
 
 def _positive(name: str, value: int) -> int:

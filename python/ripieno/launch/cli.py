@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from pathlib import Path
 
 import click
 
@@ -32,6 +33,11 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     help="A TOML file that says which hosts stand in which rack.",
 )
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="File to write: what every rank communicated and when, for ui.perfetto.dev.",
+)
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_command(
@@ -40,6 +46,7 @@ def run_command(
     threads: int | None,
     racks: str | None,
     prefix: bool,
+    trace: Path | None,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -48,6 +55,8 @@ def run_command(
     The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on. Where RANK
     and WORLD_SIZE are set already, by another launcher, this process just becomes the script.
     """
+    from ripieno import flight
+    from ripieno.flight.trace import traced
     from ripieno.launch import run
 
     if not module and not os.path.isfile(script):
@@ -56,9 +65,14 @@ def run_command(
     threads = threads or max(1, usable_cores() // workers)
     what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads, racks=racks)
     if run.under_launcher():
+        if trace is not None:
+            instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
+            raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
         run.run_here(what)
     try:
-        sys.exit(run.run(what, workers))
+        with traced(trace):
+            code = run.run(what, workers)
+        sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(run.INTERRUPTED)
 

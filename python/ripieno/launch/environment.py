@@ -6,6 +6,7 @@
 | MASTER_ADDR, MASTER_PORT | where rank 0 listens while the ranks meet |
 | RIPIENO_DIRECTORY | instead of these: a new, empty directory that all ranks share |
 | RIPIENO_TOKEN | the job's secret, the same on every rank |
+| RIPIENO_FLIGHT | a folder in which every rank leaves the records of its collectives (optional) |
 | LOCAL_WORLD_SIZE | how many ranks share this host and its cores (optional) |
 | RACK | the name of the rack that this host stands in (optional) |
 | RIPIENO_RACKS | instead of that: a file of racks and their hosts, see `ripieno.launch.racks` (optional) |
@@ -19,6 +20,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ripieno import flight
 from ripieno.comm import Communicator, describe
 from ripieno.errors import RendezvousError
 from ripieno.launch.inline import alone
@@ -67,6 +69,7 @@ def current() -> Communicator | None:
 def from_environment(variables: Mapping[str, str], *, threads: int | None, **options: Any) -> Communicator:
     """A new communicator as `variables` say."""
     present = {name: variables[name] for name in VARIABLES if variables.get(name)}
+    options = flight.prepared(options)
     if threads is None:
         threads = max(1, usable_cores() // _number(variables, "LOCAL_WORLD_SIZE", 1))
     if not present:

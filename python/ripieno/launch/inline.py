@@ -6,7 +6,9 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
+from ripieno import flight
 from ripieno.comm import Communicator, describe
+from ripieno.flight.trace import Trace
 from ripieno.launch.job import EventListener, Job
 from ripieno.launch.racks import rack_of_this_host
 
@@ -14,8 +16,9 @@ from ripieno.launch.racks import rack_of_this_host
 class InlineJob(Job):
     """`workers=1`."""
 
-    def __init__(self, *, threads: int, on_event: EventListener | None, **options: Any) -> None:
-        super().__init__(1, threads)
+    def __init__(self, *, threads: int, on_event: EventListener | None, trace: Trace | None, **options: Any) -> None:
+        super().__init__(1, threads, trace)
+        options |= {} if trace is None else {"flight_folder": trace.folder}
         self._comm = alone(threads=threads, on_event=on_event, **options)
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -28,6 +31,7 @@ class InlineJob(Job):
 
     def _close(self) -> None:
         self._comm.close()
+        self._finish_trace()
 
 
 def alone(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:
@@ -35,6 +39,7 @@ def alone(*, threads: int, on_event: EventListener | None = None, **options: Any
     from ripieno import _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
+    options = flight.prepared(options)
     native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
     listener = None if on_event is None else lambda event: on_event({"rank": 0, **event})
     return Communicator(native, threads=threads, on_event=listener)

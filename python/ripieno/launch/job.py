@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.flight.trace import Trace
 
 EventListener = Callable[[dict[str, Any]], None]
 
@@ -23,9 +24,10 @@ class Job(ABC):
         Threads that each should compute with.
     """
 
-    def __init__(self, workers: int, threads: int) -> None:
+    def __init__(self, workers: int, threads: int, trace: Trace | None) -> None:
         self.workers = workers
         self.threads = threads
+        self._trace = trace
         self._over: str | None = None
         self._running = False
 
@@ -85,6 +87,11 @@ class Job(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _finish_trace(self) -> None:
+        """Once no rank will leave a file any more."""
+        if self._trace is not None:
+            self._trace.finish()
 
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from ripieno.errors import RankFailed, SerializationError
+from ripieno.flight.trace import Trace
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
 from ripieno.launch.job import EventListener, Job
@@ -30,6 +31,8 @@ from ripieno.launch.report import Report
 
 # Once a rank says that another one failed, that one has this long to give its own account.
 CULPRIT_S = 2.0
+# After a failure the other ranks have this long to report what they were at.
+WITNESSES_S = 0.5
 # A worker that has begun a message, or should be reading one, may stand still for this long.
 MESSAGE_S = 60.0
 # Workers of a job that has done its work get this long to say goodbye.
@@ -53,14 +56,18 @@ class LocalJob(Job):
         *,
         threads: int,
         on_event: EventListener | None,
+        trace: Trace | None,
         prefix_output: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(workers, threads)
+        super().__init__(workers, threads, trace)
+        options |= {} if trace is None else {"flight_folder": trace.folder}
         self._on_event = on_event
         self._host = socket.gethostname()
         self._pump = LinePump() if prefix_output else None
         self._workers: list[_Worker] = []
+        # Of ranks that have failed, by rank.
+        self._reports: dict[int, Report] = {}
         self._end = weakref.finalize(self, _end_workers, self._workers, self._pump, os.getpid())
         try:
             setup = {"world_size": workers, "threads": threads, "token": secrets.token_bytes(32), **options}
@@ -115,6 +122,13 @@ class LocalJob(Job):
                     with suppress(HungUp):
                         worker.channel.send_parcel("run", parcel)
             return self._replies("result")
+        except Exception as error:
+            self._hear_witnesses()
+            for line in self._flight_lines():
+                if line not in getattr(error, "__notes__", ()):
+                    error.add_note(line)
+            self._fail(f"its program failed: {type(error).__name__}: {error}".partition("\n")[0])
+            raise
         except BaseException as error:
             self._fail(f"its program failed: {type(error).__name__}: {error}".partition("\n")[0])
             raise
@@ -129,14 +143,39 @@ class LocalJob(Job):
             except subprocess.TimeoutExpired:
                 break
         self._end()
+        self._finish_trace()
 
     def _fail(self, sentence: str) -> None:
         self._over = sentence
         self._end()
+        self._finish_trace()
+
+    def _hear_witnesses(self) -> None:
+        """Wait for the reports of ranks that fail now because another one has; each has left its records by then."""
+        deadline = time.monotonic() + WITNESSES_S
+        with selectors.DefaultSelector() as selector:
+            for worker in self._workers:
+                if worker.rank not in self._reports:
+                    selector.register(worker.channel, selectors.EVENT_READ, worker)
+            while selector.get_map() and (left_s := deadline - time.monotonic()) > 0:
+                for key, _ in selector.select(left_s):
+                    worker = key.data
+                    try:
+                        kind, value = worker.channel.receive()
+                    except HungUp:
+                        selector.unregister(key.fileobj)
+                        continue
+                    if kind == "error":
+                        self._reports[worker.rank] = value
+                        selector.unregister(key.fileobj)
+
+    def _flight_lines(self) -> list[str]:
+        """What the ranks that have reported did last."""
+        return [line for rank in sorted(self._reports) for line in self._reports[rank].flight]
 
     def _replies(self, kind: str) -> list[Any]:
         """One message of `kind` from every worker; serves exchanges and events until then, and raises on failure."""
-        conversation = _Conversation(kind, self._workers, self._host)
+        conversation = _Conversation(kind, self._workers, self._host, self._reports)
         with selectors.DefaultSelector() as selector:
             for worker in self._workers:
                 selector.register(worker.channel, selectors.EVENT_READ, worker)
@@ -153,10 +192,11 @@ class LocalJob(Job):
 class _Conversation:
     """What the workers have said so far."""
 
-    def __init__(self, awaited: str, workers: list[_Worker], host: str) -> None:
+    def __init__(self, awaited: str, workers: list[_Worker], host: str, reports: dict[int, Report]) -> None:
         self._awaited = awaited
         self._workers = workers
         self._host = host
+        self._reports = reports
         self._exchange: dict[int, str] = {}
         self._victim: Report | None = None
         self._culprit_by = 0.0
@@ -191,7 +231,7 @@ class _Conversation:
         elif kind == "event":
             return {"rank": worker.rank, **value}
         elif kind == "error":
-            self._reported(value)
+            self._reported(worker, value)
         return None
 
     def _exchanged(self, worker: _Worker, text: str) -> None:
@@ -202,7 +242,8 @@ class _Conversation:
             for each in self._workers:
                 _tell(each, "exchange", texts)
 
-    def _reported(self, report: Report) -> None:
+    def _reported(self, worker: _Worker, report: Report) -> None:
+        self._reports[worker.rank] = report
         if report.victim is None:
             report.throw()
         if self._victim is None:

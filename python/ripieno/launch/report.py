@@ -8,7 +8,8 @@ from typing import NoReturn
 
 import cloudpickle
 
-from ripieno.comm import describe
+from ripieno import flight
+from ripieno.comm import Communicator, describe
 from ripieno.errors import RankFailed
 
 
@@ -26,6 +27,8 @@ class Report:
         The rank that failed first, if the exception came of another rank's failure.
     pickled
         The exception itself, or None if it cannot travel.
+    flight
+        The latest collectives of the rank, a line each.
     """
 
     rank: int
@@ -34,12 +37,14 @@ class Report:
     traceback: str
     victim: RankFailed | None = None
     pickled: bytes | None = None
+    flight: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, error: BaseException, rank: int, host: str) -> Report:
-        """The report of `rank` about `error`."""
+    def of(cls, error: BaseException, rank: int, host: str, comm: Communicator | None = None) -> Report:
+        """The report of `rank` about `error`, and about what it did over `comm`."""
         cause, text = describe(error)
-        return cls(rank, host, cause, text, _other_rank(error), _pickled(error))
+        lines = () if comm is None or comm.closed else tuple(flight.lines(rank, comm.flight(flight.SHOWN_COUNT)))
+        return cls(rank, host, cause, text, _other_rank(error), _pickled(error), lines)
 
     def throw(self) -> NoReturn:
         """Raise the exception itself where possible, from a `RankFailed` that says where it happened."""

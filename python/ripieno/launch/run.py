@@ -93,15 +93,15 @@ def run(script: Script, world_size: int) -> int:
     outlives the call, whatever ends it.
     """
     for _ in range(PORT_ATTEMPT_COUNT):
-        failed = _run_once(script, world_size)
+        ranks: list[_Rank] = []
+        failed = _run_once(script, world_size, ranks)
         if failed is None or not _port_was_taken(failed):
             break
-    return 0 if failed is None else _explain(failed, script)
+    return 0 if failed is None else _explain(failed, ranks, script)
 
 
-def _run_once(script: Script, world_size: int) -> _Rank | None:
-    """Run all ranks to their end; the one that failed first, if any."""
-    ranks: list[_Rank] = []
+def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | None:
+    """Run all ranks, which are added to `ranks`, to their end; the one that failed first, if any."""
     pump = LinePump() if script.prefix else None
     # Bound but not listening, this socket keeps the port from everyone but rank 0.
     with socket.socket() as reservation:
@@ -192,14 +192,18 @@ def _port_was_taken(failed: _Rank) -> bool:
     return failed.rank == 0 and failed.report is not None and os.strerror(errno.EADDRINUSE) in failed.report.cause
 
 
-def _explain(failed: _Rank, script: Script) -> int:
-    """Say once what went wrong; returns the exit code."""
+def _explain(failed: _Rank, ranks: list[_Rank], script: Script) -> int:
+    """Say once what went wrong, and what the ranks were at; returns the exit code."""
     report, status = failed.report, failed.status
+    flight = [line for each in ranks if each.report is not None for line in each.report.flight]
     who = f"ripieno: rank {failed.rank} of {script.target} on {socket.gethostname()} failed"
     if report is not None:
         text = str(report.victim) if report.victim is not None else report.traceback.rstrip()
-        print(f"{text}\n{who}: {report.cause}".lstrip(), file=sys.stderr)
+        print(
+            "\n".join([text, *(line for line in flight if line not in text), f"{who}: {report.cause}"]).lstrip(),
+            file=sys.stderr,
+        )
         return status if status is not None and status > 0 else 1
     assert status, "a rank that failed without a report has ended with a status"
-    print(f"{who}: {process.ending(status)}", file=sys.stderr)
+    print("\n".join([*flight, f"{who}: {process.ending(status)}"]), file=sys.stderr)
     return status if status > 0 else 128 - status

@@ -31,10 +31,10 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
             runpy.run_path(target, run_name="__main__")
     except SystemExit as error:
         if error.code:
-            _abort(Report.of(error, *_whoami()))
+            _abort(Report.of(error, *_whoami(), environment.current()))
         raise
     except BaseException as error:
-        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
+        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami(), environment.current())
         _abort(report)
         _tell(channel, report)
         sys.exit(1)

@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any
 
+from ripieno import flight
 from ripieno.comm import Communicator
 from ripieno.errors import SerializationError
 from ripieno.launch import process
@@ -87,12 +88,13 @@ def _meet(channel: Channel, rank: int, threads: int, options: dict[str, Any]) ->
         return texts
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
+    options = flight.prepared(options)
     native = _native.Communicator.connect(rank, options.pop("world_size"), exchange, **options)
     return Communicator(native, threads=threads, on_event=lambda event: channel.send("event", event))
 
 
 def _fail(channel: Channel, comm: Communicator, error: BaseException) -> None:
-    report = Report.of(error, comm.rank, comm.hosts[comm.rank])
+    report = Report.of(error, comm.rank, comm.hosts[comm.rank], comm)
     if report.victim is None:
         comm.abort(report.cause, report.traceback)
     sys.stdout.flush()

@@ -191,6 +191,11 @@ impl Endpoint {
         &self.config
     }
 
+    /// The job's name: equal on all its ranks, and another for every job.
+    pub fn job(&self) -> &str {
+        &self.cards[0].nonce
+    }
+
     /// The host name of a rank.
     pub fn host(&self, rank: usize) -> &str {
         &self.cards[rank].host

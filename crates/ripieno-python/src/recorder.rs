@@ -1,0 +1,103 @@
+//! The flight recorder for Python: records as dicts, waits as tuples, errors that carry them.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ripieno::net::Endpoint;
+use ripieno::{Flight, Record, Wait};
+use std::time::Duration;
+
+/// So many records, and as many waits, are kept where they shall be written to a file: 6 MiB.
+const WRITTEN_COUNT: usize = 65_536;
+/// An error carries so many.
+const CARRIED_COUNT: usize = 64;
+
+/// Whose records these are.
+pub struct Whose {
+    job: String,
+    rank: usize,
+    world_size: usize,
+    host: String,
+    /// Where the records shall be written to.
+    folder: Option<String>,
+}
+
+impl Whose {
+    /// The records of the rank at `endpoint`, to be written to `folder` if there is one.
+    pub fn new(endpoint: &Endpoint, folder: Option<String>) -> Whose {
+        let config = endpoint.config();
+        Whose {
+            job: endpoint.job().to_string(),
+            rank: config.rank,
+            world_size: config.world_size,
+            host: endpoint.host(config.rank).to_string(),
+            folder,
+        }
+    }
+
+    /// Lets `communicator` keep what shall be written.
+    pub fn keep_records(&self, communicator: &mut ripieno::Communicator) {
+        if self.folder.is_some() {
+            communicator.keep_records(WRITTEN_COUNT);
+        }
+    }
+
+    /// How many records an error needs: all, if they are to be written.
+    pub fn count_for_error(&self) -> Option<usize> {
+        self.folder.is_none().then_some(CARRIED_COUNT)
+    }
+}
+
+/// What the recorder knows, and whose it is.
+pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: Flight) -> PyResult<Bound<'py, PyDict>> {
+    let records: PyResult<Vec<_>> = flight.records.iter().map(|(number, it)| record(py, *number, it)).collect();
+    let entries = PyDict::new(py);
+    entries.set_item("job", &whose.job)?;
+    entries.set_item("rank", whose.rank)?;
+    entries.set_item("world_size", whose.world_size)?;
+    entries.set_item("host", &whose.host)?;
+    entries.set_item("folder", &whose.folder)?;
+    entries.set_item("records", records?)?;
+    let waited_for = (0..whose.world_size).map(|peer| flight.waited_for.get(peer).copied().unwrap_or_default());
+    entries.set_item("seconds_waited_for", waited_for.map(seconds).collect::<Vec<_>>())?;
+    entries.set_item("waits", flight.waits.iter().map(wait).collect::<Vec<_>>())?;
+    Ok(entries)
+}
+
+/// One record; times in seconds of the monotonic clock of this host.
+fn record<'py>(py: Python<'py>, number: u64, record: &Record) -> PyResult<Bound<'py, PyDict>> {
+    let entry = PyDict::new(py);
+    entry.set_item("number", number)?;
+    entry.set_item("communicator", record.communicator)?;
+    entry.set_item("sequence", record.sequence)?;
+    entry.set_item("collective", record.collective.name())?;
+    entry.set_item("algorithm", record.algorithm())?;
+    entry.set_item("dtype", record.element.name())?;
+    entry.set_item("op", record.op.map(|op| op.name()))?;
+    entry.set_item("bytes", record.bytes)?;
+    entry.set_item("peer_count", record.peer_count)?;
+    entry.set_item("start_s", record.start().map(seconds))?;
+    entry.set_item("end_s", record.end().map(seconds))?;
+    entry.set_item("waiting_s", seconds(record.waiting()))?;
+    entry.set_item("moving_s", record.moving().map(seconds))?;
+    entry.set_item("waited_for", record.waited_for())?;
+    entry.set_item("outcome", record.outcome.name())?;
+    entry.set_item("text", record.to_string())?;
+    Ok(entry)
+}
+
+/// One wait: of which record, for whom and for how many peers, from when until when.
+fn wait(wait: &Wait) -> (u64, u32, u32, f64, f64) {
+    (wait.number, wait.peer, wait.peer_count, seconds(wait.since), seconds(wait.until))
+}
+
+/// Gives an error of a collective this rank's last records; an error of that is what remains of it.
+pub fn attach(py: Python<'_>, error: PyErr, flight: PyResult<Bound<'_, PyDict>>) -> PyErr {
+    let module = py.import("ripieno.flight");
+    let attached = flight.and_then(|flight| module?.call_method1("attach", (error.value(py), flight)));
+    attached.err().unwrap_or(error)
+}
+
+/// A time as Python counts it.
+pub fn seconds(time: Duration) -> f64 {
+    time.as_secs_f64()
+}

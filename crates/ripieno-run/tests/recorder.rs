@@ -1,0 +1,185 @@
+//! What the executor tells the recorder, on a clock that stands still unless the rank yields or sleeps.
+
+mod common;
+
+use common::{World, worlds};
+use ripieno_plan::{Buffer, Collective, Plan, Span};
+use ripieno_run::recorder::{Outcome, Record};
+use ripieno_run::{
+    Call, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, RunError, Schedule, Topology, Want,
+};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+const YIELD: Duration = Duration::from_millis(1);
+const SLEEP: Duration = Duration::from_millis(99);
+const BYTES: usize = 8;
+
+/// Rank 0's world, in which something happens at each of its sleeps.
+struct Sleepy {
+    world: World,
+    events: VecDeque<Event>,
+    now: Cell<Duration>,
+}
+
+enum Event {
+    /// A peer comes, and sends what it has to.
+    Comes(World),
+    /// The job fails.
+    Fails,
+}
+
+impl Fabric for Sleepy {
+    fn rank(&self) -> usize {
+        self.world.rank()
+    }
+    fn world_size(&self) -> usize {
+        self.world.world_size()
+    }
+    fn topology(&self) -> Arc<Topology> {
+        self.world.topology()
+    }
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        self.world.link(peer)
+    }
+    fn has_failed(&self) -> bool {
+        self.world.has_failed()
+    }
+    fn failure(&self) -> Option<Failure> {
+        self.world.failure()
+    }
+    fn report(&mut self, failure: Failure) {
+        self.world.report(failure);
+    }
+    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+        self.world.blame(peer, cause)
+    }
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+    fn yield_now(&self) {
+        self.now.set(self.now.get() + YIELD);
+    }
+    fn has_core_per_rank(&self) -> bool {
+        false
+    }
+    fn enter(&mut self, _header: Header) {}
+    fn stalled(&mut self, _header: Header, peers: &[usize]) {
+        panic!("nobody waits for {peers:?} for so long");
+    }
+    fn prepare_park(&mut self) {}
+    fn park(&mut self, _wants: &[Want], _timeout: Duration) {
+        self.now.set(self.now.get() + SLEEP);
+        match self.events.pop_front().expect("who sleeps is woken by an event") {
+            Event::Comes(mut peer) => {
+                let mut send = Plan::new();
+                send.send(0, whole());
+                run(&mut Executor::default(), &mut peer, &send).expect("the link has room for it all");
+            }
+            Event::Fails => self.world.report(failure()),
+        }
+    }
+    fn cancel_park(&mut self) {}
+}
+
+fn failure() -> Failure {
+    Failure::Mismatch { description: "made up".into() }
+}
+
+fn whole() -> Span {
+    Span::whole(Buffer::MAIN, BYTES, 1)
+}
+
+fn header(sequence: u64) -> Header {
+    let call = Call {
+        collective: Collective::Gather,
+        algorithm: 0,
+        element: Element::U8,
+        op: None,
+        root: 0,
+        element_count: BYTES as u64,
+        counts_hash: 0,
+    };
+    Header { sequence, call }
+}
+
+fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<(), RunError> {
+    let mut memory = vec![0; 3 * BYTES];
+    executor.run(fabric, header(0), &Arc::new(Schedule::new(plan)), &mut [Memory::Write(&mut memory)]).map(|_| ())
+}
+
+/// Rank 0 receives from the ranks 1 and 2, whose `events` happen as it sleeps.
+fn receive(events: impl FnOnce(World, World) -> Vec<Event>) -> (Executor, Result<(), RunError>, Duration) {
+    let mut worlds = worlds(3, 1 << 10, 1 << 10).into_iter();
+    let mut next = || worlds.next().expect("there are three");
+    let (world, first, second) = (next(), next(), next());
+    let mut fabric = Sleepy { world, events: events(first, second).into(), now: Cell::default() };
+    let mut plan = Plan::new();
+    plan.receive(1, Span { start_bytes: BYTES, ..whole() });
+    plan.receive(2, Span { start_bytes: 2 * BYTES, ..whole() });
+    let mut executor = Executor::default();
+    let ended = run(&mut executor, &mut fabric, &plan);
+    (executor, ended, fabric.now())
+}
+
+fn only(executor: &Executor, now: Duration) -> Record {
+    executor.recorder.latest(1, now).next().expect("there is a record").1
+}
+
+#[test]
+fn the_peer_that_comes_last_is_the_one_that_was_waited_for() {
+    let (executor, ended, now) = receive(|first, second| vec![Event::Comes(first), Event::Comes(second)]);
+    ended.unwrap();
+
+    let (record, nap) = (only(&executor, now), YIELD + SLEEP);
+    assert_eq!((record.outcome, record.peer_count, record.waited_for()), (Outcome::Done, 2, Some(2)));
+    assert_eq!((record.waiting(), record.elapsed(), record.moving()), (2 * nap, Some(2 * nap), Some(Duration::ZERO)));
+    // Both were awaited at first, then one.
+    assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, nap / 2, nap / 2 + nap]);
+    let waits: Vec<_> = executor.recorder.waits().map(|wait| (wait.peer, wait.peer_count, wait.since)).collect();
+    assert_eq!(waits, [(1, 2, Duration::ZERO), (2, 1, nap)]);
+}
+
+#[test]
+fn a_run_that_fails_says_for_whom_it_waited() {
+    let (executor, ended, now) = receive(|_, second| vec![Event::Comes(second), Event::Fails]);
+    assert_eq!(ended, Err(RunError::Failed(failure())));
+
+    let record = only(&executor, now);
+    assert_eq!((record.outcome, record.waited_for()), (Outcome::Failed, Some(1)));
+    assert_eq!(record.to_string(), "in gather #0 (direct, uint8 × 8), waiting 200.0 ms for rank 1");
+}
+
+#[test]
+fn a_run_that_never_waits_looks_at_no_clock() {
+    let [mut world, mut peer, _]: [World; 3] = worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
+    let (mut send, mut receive) = (Plan::new(), Plan::new());
+    send.send(0, whole());
+    receive.receive(1, whole());
+    run(&mut Executor::default(), &mut peer, &send).unwrap();
+    let mut executor = Executor::default();
+    run(&mut executor, &mut world, &receive).unwrap();
+
+    let record = only(&executor, Duration::ZERO);
+    assert_eq!((record.outcome, record.elapsed(), record.waited_for()), (Outcome::Done, None, None));
+}
+
+#[test]
+fn what_is_in_flight_is_recorded_as_such() {
+    let [mut world, mut peer, _]: [World; 3] = worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
+    let (mut send, mut receive) = (Plan::new(), Plan::new());
+    send.send(0, whole());
+    receive.receive(1, whole());
+    let memory = vec![Memory::Write(Box::leak(Box::new([0; BYTES])))];
+    let mut executor = Executor::default();
+    let schedule = Arc::new(Schedule::new(&receive));
+    executor.submit(&mut world, header(0), schedule, memory, Box::new(|_| {})).unwrap();
+    executor.advance(&mut world);
+    assert_eq!(only(&executor, Duration::ZERO).outcome, Outcome::InFlight);
+
+    run(&mut Executor::default(), &mut peer, &send).unwrap();
+    executor.advance(&mut world);
+    assert_eq!(only(&executor, Duration::ZERO).outcome, Outcome::Done);
+}

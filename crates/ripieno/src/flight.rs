@@ -1,0 +1,35 @@
+//! What the flight recorder of a rank knows.
+
+use ripieno_run::Executor;
+use ripieno_run::recorder::{Record, Recorder, Wait};
+use std::time::Duration;
+
+/// The latest collectives of this rank. Times are of the monotonic clock of its host.
+#[derive(Clone, Debug, Default)]
+pub struct Flight {
+    /// Oldest first, each with its number among all that this rank began.
+    pub records: Vec<(u64, Record)>,
+    /// The longer waits of these, oldest first.
+    pub waits: Vec<Wait>,
+    /// How long this rank has waited for each peer since the start, by rank; none for ranks beyond the end.
+    pub waited_for: Vec<Duration>,
+}
+
+impl Flight {
+    /// The latest `count` records of `recorder`, or all that are kept, as they stand `now`.
+    pub(crate) fn of(recorder: &Recorder, count: Option<usize>, now: Duration) -> Flight {
+        let records: Vec<_> = recorder.latest(count.unwrap_or(usize::MAX), now).collect();
+        let first = records.first().map_or(u64::MAX, |(number, _)| *number);
+        Flight {
+            records,
+            waits: recorder.waits().filter(|wait| wait.number >= first).copied().collect(),
+            waited_for: recorder.waited_for().to_vec(),
+        }
+    }
+}
+
+/// Lets `executor` keep the last `count` collectives, all with times. What it has kept so far is gone.
+pub(crate) fn keep(executor: &mut Executor, count: usize) {
+    executor.recorder = Recorder::new(count);
+    executor.recorder.is_clocked = true;
+}

@@ -1,0 +1,34 @@
+"""`ripieno trace`: one picture of the files that ranks have left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ripieno.flight.trace import read, write
+
+
+@click.command("trace", short_help="Draw what ranks communicated, and when.")
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("trace.json"),
+    show_default=True,
+    help="File to write, in Chrome's trace event format.",
+)
+def trace_command(folders: tuple[Path, ...], out: Path) -> None:
+    """Make one picture, for ui.perfetto.dev, of what ranks left in FOLDERS.
+
+    Ranks of any launcher leave there what they communicated, and when, if RIPIENO_FLIGHT names the folder. The clocks
+    of several hosts are brought together.
+
+    \b
+    Example:
+      RIPIENO_FLIGHT=flight srun python script.py
+      ripieno trace flight --out trace.json
+    """
+    write(read(folders), out)
+    click.echo(out)
