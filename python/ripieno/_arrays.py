@@ -147,3 +147,8 @@ def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
     if isinstance(value, tuple | list):
         return type(value)([map_leaves(each, visit) for each in value])
     return visit(value)
+
+
+def in_order(algorithm: str | None, order: str | None) -> str | None:
+    """An algorithm and an order of its ranks, as the native module takes them: ``chain@given``."""
+    return algorithm if order is None else f"{algorithm or ''}@{order}"

@@ -26,6 +26,7 @@ from ripieno._arrays import (
     empty,
     fill,
     flat,
+    in_order,
     in_place,
     is_native,
     map_leaves,
@@ -60,6 +61,14 @@ class Communicator:
         The rack of every rank; None where nobody said, see `ripieno.launch.racks`.
     threads : int
         How many threads this rank should compute with, so that the ranks of a host share its cores.
+
+    Notes
+    -----
+    ``algorithm=`` names one of `ripieno._native.algorithms`. ``order=`` says how the ranks of chains, rings and the
+    trees over them follow each other: "racks" (the default; rack by rack and node by node, so that uplinks and cables
+    are crossed the fewest times possible), "given" (by rank) or "random:SEED" ("random" is seed 0), the same on every
+    rank. Algorithms in which every rank talks to every other have no order to follow. RIPIENO_ALGORITHM in the
+    environment of all ranks overrides the defaults: ``ring``, ``allreduce=ring,broadcast=chain@given``.
 
     Raises
     ------
@@ -96,7 +105,13 @@ class Communicator:
     # Collectives
 
     def broadcast(
-        self, value: Any = None, root: int = 0, *, out: np.ndarray | None = None, algorithm: str | None = None
+        self,
+        value: Any = None,
+        root: int = 0,
+        *,
+        out: np.ndarray | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> Any:
         """Every rank gets the root's `value`.
 
@@ -110,6 +125,8 @@ class Communicator:
             Same shape and dtype on every rank. The root's `value` is copied there first, if one is given.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
+        order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
+            How the ranks of chains, rings and trees follow each other, see `Communicator`.
 
         Returns
         -------
@@ -117,6 +134,7 @@ class Communicator:
             `out` if given. Otherwise a new array on every rank; of an object, the root gets back its own.
         """
         root = self._rank("root", root)
+        algorithm = in_order(algorithm, order)
         if out is not None:
             if value is not None and self.rank == root:
                 fill(out, value)
@@ -131,7 +149,13 @@ class Communicator:
         return value
 
     def allreduce(
-        self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None
+        self,
+        value: Any,
+        op: str = "sum",
+        *,
+        out: np.ndarray | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> Any:
         """Every rank gets the elementwise combination of all ranks' values, equal to the last bit on every rank.
 
@@ -145,12 +169,16 @@ class Communicator:
             Receives the result; it may be `value` itself.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
+        order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
+            How the ranks of chains, rings and trees follow each other, see `Communicator`.
 
         Returns
         -------
         array, number, or tuple, list, dict of these
             Of the same form as `value`; numbers come back as numbers.
         """
+        if order is not None:
+            algorithm = in_order(algorithm, order)
         if out is not None and out is value and type(out) is np.ndarray and is_native(out.dtype):
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
             self._native.allreduce(out, op, algorithm)
@@ -158,10 +186,18 @@ class Communicator:
         return self._reduced("allreduce", value, op, out, lambda array: self._native.allreduce(array, op, algorithm))
 
     def reduce(
-        self, value: Any, op: str = "sum", root: int = 0, *, out: np.ndarray | None = None, algorithm: str | None = None
+        self,
+        value: Any,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: np.ndarray | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> Any:
         """Like `allreduce`, but only the root gets the result; the others get None and need no `out`."""
         root = self._rank("root", root)
+        algorithm = in_order(algorithm, order)
         result = self._reduced(
             "reduce",
             value,
@@ -178,6 +214,7 @@ class Communicator:
         out: np.ndarray | None = None,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
+        order: str | None = None,
     ) -> Any:
         """Every rank gets every rank's `value`.
 
@@ -191,12 +228,15 @@ class Communicator:
             Rows of every rank. With `out`, the even division by default.
         algorithm : str, optional
             By default the cheapest for these sizes and this world is chosen.
+        order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
+            How the ranks of chains, rings and trees follow each other, see `Communicator`.
 
         Returns
         -------
         list or ndarray
             A list with one value per rank; with `out` or `counts`, one array of all rows.
         """
+        algorithm = in_order(algorithm, order)
         if out is None and counts is None:
             return _objects.allgather(self._native, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
@@ -279,6 +319,7 @@ class Communicator:
         out: np.ndarray | None = None,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
+        order: str | None = None,
     ) -> np.ndarray:
         """Rank i gets the i-th part of the elementwise combination of all ranks' arrays.
 
@@ -294,6 +335,8 @@ class Communicator:
             Rows of every rank; as even as possible by default, the first ranks taking one more.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
+        order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
+            How the ranks of chains, rings and trees follow each other, see `Communicator`.
 
         Returns
         -------
@@ -306,7 +349,7 @@ class Communicator:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(scratch), self.world_size)
         line, element_counts = _elements(scratch, counts)
-        self._native.reduce_scatter(line, element_counts, op, algorithm)
+        self._native.reduce_scatter(line, element_counts, op, in_order(algorithm, order))
         mine = split(scratch, counts)[self.rank]
         # A copy, for a view would keep all ranks' rows in memory.
         return mine.copy() if out is None else fill(in_place(out), mine)
