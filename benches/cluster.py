@@ -6,6 +6,7 @@ of Open MPI in its favour: real hosts do not share cores.
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from ripieno.bench import contestants
 from ripieno.bench.cases import Case
 from ripieno.bench.contest import contest
 from ripieno.bench.contestants import Contestant, Place
-from ripieno.bench.figures import Report
+from ripieno.bench.figures import Report, Samples
 from ripieno.bench.limits import WireLimit, bits_per_s
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
@@ -33,7 +34,7 @@ FORCED = {
     "coll_tuned_bcast_algorithm_segmentsize": str(32 * KIB),
     "coll_tuned_allreduce_algorithm": "4",  # ring
 }
-RACK_COUNT, RACK_HOST_COUNT = 4, 8
+RACK_COUNT, RACK_HOST_COUNT, SEED_COUNT = 4, 8, 5
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,13 @@ def _scaling(report: Report, effort: Effort) -> None:
 
 
 def _racks(report: Report, effort: Effort) -> None:
-    """A broadcast through racks with narrow uplinks: in the order of the racks, and in one rack."""
+    """A broadcast through racks with narrow uplinks: in the order of the racks, in random orders, and in one rack."""
     if not _can(report):
         return
     racks, hosts, rate = (2, 2, QUICK_RATE) if effort.quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
     case = Case("broadcast", 16 * MIB, "chain")
     case = _small(case) if effort.quick else case
+    random = [replace(case, algorithm=f"chain@random:{seed}") for seed in range(1 if effort.quick else SEED_COUNT)]
     shape = Shape(racks * hosts, rate)
     with (
         Lab(racks=racks, hosts=hosts, rate=rate, uplink=rate) as narrow,
@@ -166,6 +168,13 @@ def _racks(report: Report, effort: Effort) -> None:
         in_one = replace(contestants.ripieno(_place(one, Path(folder))), name="one rack")
         title = f"hosts x {rate} in {racks} racks, uplinks {rate}"
         _contest([ours, in_one], [case], shape, report, effort, {case: {"peer": 1.1}}, title=title)
+        # A crossed uplink makes them slow, so each seed runs once.
+        timeout_s = QUICK_TIMEOUT_S if effort.quick else TIMEOUT_S
+        seconds = ours.times(random, QUICK_BUDGET_S if effort.quick else BUDGET_S, timeout_s)
+    in_order = report.figures[-1]
+    means = tuple(statistics.median(some) for some in seconds.values())
+    peers = {f"random orders, mean of {len(means)}": Samples((statistics.mean(means),))}
+    report.figures.append(replace(in_order, case=f"{in_order.case}, random", peers=peers, targets={"peer": 1 / 4}))
 
 
 def _contest(
