@@ -1,9 +1,10 @@
 //! Cost: how long a collective takes, derived from the plans of all ranks.
 //!
 //! A message of `m` bytes takes `alpha + m·beta`; a reduce keeps its receiver `m·gamma` longer. A rank sends one message
-//! and receives one message at a time, both at once (one port, full duplex); links do not disturb each other and hold
-//! what their receiver has no time for. A message goes out when its bytes have come in whole; [`segmented`] plans
-//! forward earlier. A combination inside a rank takes its `m·gamma`, and disturbs no port; copies are free.
+//! and receives one message at a time, both at once (one port, full duplex); where several could go, its links take turns.
+//! Links do not disturb each other and hold what their receiver has no time for. A message goes out when its bytes have
+//! come in whole; [`segmented`] plans forward earlier. A combination inside a rank takes its `m·gamma`, and disturbs no port;
+//! copies are free.
 //!
 //! Source: Hockney, "The communication challenge for MPP", Parallel Computing 1994; as used by Zhang and Qiu,
 //! "Clustering social images with MapReduce and high performance collective communication" (Twister), eqs. 1–3.

@@ -55,10 +55,11 @@ impl<'a> Network<'a> {
         network
     }
 
-    /// The event that can begin first; of several the one that stands first in its plan.
+    /// The event that can begin first; of several the one on the link that has had the fewest, as links take turns, and of
+    /// those the one that stands first in its plan.
     pub(crate) fn next_event(&self) -> Option<Event> {
-        let mut first: Option<((f64, usize, usize), Event)> = None;
-        let mut offer = |key: (f64, usize, usize), event: Event| {
+        let mut first: Option<((f64, usize, usize, usize), Event)> = None;
+        let mut offer = |key: (f64, usize, usize, usize), event: Event| {
             if first.as_ref().is_none_or(|(best, _)| key < *best) {
                 first = Some((key, event));
             }
@@ -66,12 +67,12 @@ impl<'a> Network<'a> {
         for (index, (link, state)) in self.wiring.links.iter().zip(&self.links).enumerate() {
             if let (Some(ready_at), Some(message)) = (state.send_ready_at, link.messages.get(state.sent_at.len())) {
                 let at = ready_at.max(self.out_free_at[link.sender]);
-                offer((at, message.send, link.sender), Event::Send { link: index, at });
+                offer((at, state.sent_at.len(), message.send, link.sender), Event::Send { link: index, at });
             }
             if let (Some(ready_at), Some(sent_at)) = (state.receive_ready_at, state.sent_at.get(state.received_count)) {
                 let at = ready_at.max(*sent_at).max(self.in_free_at[link.receiver]);
                 let receive = link.messages[state.received_count].receive;
-                offer((at, receive, link.receiver), Event::Receive { link: index, at });
+                offer((at, state.received_count, receive, link.receiver), Event::Receive { link: index, at });
             }
         }
         first.map(|(_, event)| event)

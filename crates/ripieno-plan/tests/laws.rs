@@ -143,7 +143,8 @@ fn knomial_depth(p: usize) -> usize {
 /// Rounds in which a rank sends one message and receives one.
 fn round_counts(algorithm: &Algorithm, p: usize) -> RangeInclusive<usize> {
     let exactly = |count: usize| count..=count;
-    let wrapping = |count: usize| count..=if p.is_power_of_two() { count } else { 2 * count };
+    // A run of chunks that wraps around makes two messages, and ranks that have one wait for those that have two.
+    let wrapping = |count: usize| count..=if p.is_power_of_two() { count } else { 3 * count };
     let binary = ceil_log2(p)..=2 * p.ilog2() as usize;
     let knomial = ceil_log2(p)..=3 * ceil_log2(p).div_ceil(2);
     let double = ceil_log2(p)..=2 * ceil_log2(p) + 1;
@@ -158,7 +159,7 @@ fn round_counts(algorithm: &Algorithm, p: usize) -> RangeInclusive<usize> {
         (Collective::Allreduce, "ring" | "regroup-allgather") => exactly(2 * (p - 1)),
         (Collective::Reduce, "reduce-scatter-gather") => wrapping(2 * ceil_log2(p)),
         (Collective::ReduceScatter, "halving") => wrapping(ceil_log2(p)),
-        (Collective::Allgather, "bruck") => ceil_log2(p)..=2 * ceil_log2(p),
+        (Collective::Allgather, "bruck") => ceil_log2(p)..=3 * ceil_log2(p),
         (Collective::Allgather, "recursive-doubling") => wrapping(ceil_log2(p)),
         (Collective::Allgather, "neighbour-exchange") => exactly(p / 2),
         (Collective::Alltoall, "bruck") => exactly(ceil_log2(p)),

@@ -1,0 +1,157 @@
+//! Writes `docs/algorithms.md` from the plans: `cargo run -p ripieno-plan --example algorithms -- --write`; without the
+//! option it prints.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+
+use common::{Layout, topologies};
+use ripieno_plan::checker::check;
+use ripieno_plan::cost::{Model, cost_s};
+use ripieno_plan::table::table;
+use ripieno_plan::{Algorithm, Buffer, Collective, Needs, Op, Order, Plan, Request, promises};
+use std::fmt::Write;
+
+/// Where the document lies.
+pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/algorithms.md");
+
+/// Ranks that the figures are counted for, and that the tables show.
+const COUNTED_SIZE: usize = 8;
+const SHOWN_SIZE: usize = 4;
+/// A rooted collective is counted from here.
+const ROOT: usize = 0;
+/// Rotations go so far.
+const DISTANCE: usize = 1;
+
+const HEAD: &str = "\
+# Algorithms
+
+Made from the plans by `cargo run -p ripieno-plan --example algorithms -- --write`; a test fails when it is stale.
+
+`comm.<collective>(…, algorithm=\"<name>\")` takes the one that is named; without a name, size, ranks and places decide. In
+the formulae `p` is the number of ranks, `alpha` the seconds of a message, `beta` those of a byte on its way, `gamma` those of
+a byte that is combined. `n` is the bytes of the whole vector, of all chunks together where there are chunks, of what one
+rank gives away in an alltoall, a rotation or a neighbour exchange, of the token in a barrier. Where a formula speaks of `k`
+segments, the executor makes them.
+
+The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
+
+- *hops*: messages that wait for each other, where a rank may talk to all others at once;
+- *rounds*: the same where a rank sends one message and receives one at a time;
+- *messages*: of all ranks together;
+- *busiest*: bytes that the busiest rank sends, or receives if that is more, in `n`;
+- *in all*: bytes that all ranks send, in `n`;
+- *scratch*: memory beside the vector that a rank needs at most, in `n`;
+- *lends*: whether its links may lend the sender's memory instead of copying it.
+
+The tables below each collective are for 4 ranks (two-level: on 2 nodes) and a vector of 8 elements: who sends which
+elements to whom in each round; `+>` where the receiver combines, `b1` the output, `b2` scratch.
+";
+
+#[allow(dead_code)] // The test that includes this file calls `document` only.
+fn main() -> std::io::Result<()> {
+    if std::env::args().any(|argument| argument == "--write") {
+        return std::fs::write(PATH, document());
+    }
+    print!("{}", document());
+    Ok(())
+}
+
+/// The whole document.
+pub fn document() -> String {
+    let mut text = HEAD.to_string();
+    for collective in Collective::ALL {
+        write!(text, "\n## {}\n\n", collective.name()).expect("a String takes any text");
+        text += "| algorithm | hops | rounds | messages | busiest | in all | scratch | lends | cost |\n";
+        text += "|---|---|---|---|---|---|---|---|---|\n";
+        Algorithm::of(collective).for_each(|algorithm| text += &row(algorithm));
+        text.push('\n');
+        Algorithm::of(collective).for_each(|algorithm| text += &source(algorithm));
+        text += "\n```text\n";
+        let tables: Vec<String> = Algorithm::of(collective).map(shown).collect();
+        text += &tables.join("\n");
+        text += "```\n";
+    }
+    text
+}
+
+fn row(algorithm: &Algorithm) -> String {
+    let layout = Layout::equal(COUNTED_SIZE, 8 * COUNTED_SIZE);
+    let requests = requests(algorithm, &layout);
+    let plans = plans(algorithm, &requests);
+    let report = check(&plans, &promises(&requests)).expect("the laws hold");
+    let rounds = cost_s(&plans, &Model::ROUNDS).expect("the laws hold");
+
+    let n = given_bytes(&requests[ROOT]) as f64;
+    let sent = |bytes: usize| decimal(bytes as f64 / n);
+    let busiest = report.ranks.iter().map(|rank| rank.sent_bytes.max(rank.received_bytes)).max().unwrap_or(0);
+    let messages: usize = report.ranks.iter().map(|rank| rank.sent_count).sum();
+    format!(
+        "| {} | {} | {rounds} | {messages} | {} | {} | {} | {} | {} |\n",
+        algorithm.name,
+        report.round_count,
+        sent(busiest),
+        sent(report.ranks.iter().map(|rank| rank.sent_bytes).sum()),
+        sent(plans.iter().map(scratch_bytes).max().unwrap_or(0)),
+        if algorithm.rendezvous { "yes" } else { "no" },
+        algorithm.cost,
+    )
+}
+
+fn source(algorithm: &Algorithm) -> String {
+    let needs = match algorithm.needs {
+        Needs::Nothing => String::new(),
+        needs => format!(" Needs {}.", needs.text()),
+    };
+    format!("- *{}*: {}.{needs}\n", algorithm.name, algorithm.source)
+}
+
+fn shown(algorithm: &Algorithm) -> String {
+    let layout = Layout::equal(SHOWN_SIZE, 2 * SHOWN_SIZE);
+    let plans = plans(algorithm, &requests(algorithm, &layout));
+    format!("{}\n{}", algorithm.name, table(&plans).expect("the laws hold"))
+}
+
+fn requests<'a>(algorithm: &Algorithm, layout: &'a Layout) -> Vec<Request<'a>> {
+    let root = if algorithm.collective() == Collective::Rotate { DISTANCE } else { ROOT };
+    layout.requests(algorithm.collective(), root, 1, Op::Sum)
+}
+
+fn plans(algorithm: &Algorithm, requests: &[Request]) -> Vec<Plan> {
+    match algorithm.name {
+        "two-level" => topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests),
+        _ => algorithm.plans(requests).expect("equal chunks and an even number of ranks suit all"),
+    }
+}
+
+/// What the formulae call `n`.
+fn given_bytes(request: &Request) -> usize {
+    match *request {
+        Request::Broadcast { vector, .. }
+        | Request::Reduce { vector, .. }
+        | Request::Allreduce { vector, .. }
+        | Request::PointToPoint { vector, .. }
+        | Request::Scan { vector, .. }
+        | Request::Exscan { vector, .. } => vector.length_bytes,
+        Request::Barrier { token } => token.length_bytes,
+        Request::Rotate { out, .. } => out.length_bytes,
+        Request::Allgather { chunks }
+        | Request::ReduceScatter { chunks, .. }
+        | Request::Gather { chunks, .. }
+        | Request::Scatter { chunks, .. }
+        | Request::Alltoall { out_chunks: chunks, .. } => chunks.iter().map(|chunk| chunk.length_bytes).sum(),
+        Request::NeighbourExchange { out, .. } => {
+            out.iter().filter(|(peer, _)| *peer != ROOT).map(|(_, span)| span.length_bytes).sum()
+        }
+    }
+}
+
+fn scratch_bytes(plan: &Plan) -> usize {
+    let spans = plan.operations().iter().flat_map(|operation| [operation.reads(), operation.writes()]).flatten();
+    let ends = spans.filter(|span| span.buffer == Buffer::SCRATCH).map(|span| span.end_bytes());
+    ends.max().unwrap_or(0)
+}
+
+/// At most three digits after the point.
+fn decimal(value: f64) -> String {
+    format!("{}", (value * 1000.0).round() / 1000.0)
+}
