@@ -19,9 +19,10 @@ from ripieno.bench.cases import Case
 from ripieno.bench.contest import contest
 from ripieno.bench.contestants import Contestant, Place
 from ripieno.bench.figures import Report, Samples
-from ripieno.bench.limits import WireLimit, bits_per_s
+from ripieno.bench.limits import WireLimit
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
+from ripieno.lab.blueprint import bits_per_s
 
 KIB, MIB = 1 << 10, 1 << 20
 REPETITION_COUNT, BUDGET_S, TIMEOUT_S = 5, 0.25, 300.0
@@ -190,7 +191,7 @@ def _contest(
     contest(
         who,
         cases,
-        WireLimit(shape.host_count, bits_per_s(shape.rate)),
+        WireLimit(shape.host_count, bits_per_s("rate", shape.rate)),
         report,
         title=lambda case: f"{case.name}, {shape.host_count} {title or f'hosts x {shape.rate}'}",
         repetitions=effort.runs(REPETITION_COUNT),

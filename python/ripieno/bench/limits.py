@@ -95,18 +95,3 @@ class WireLimit:
     def seconds(self, case: Case) -> float | None:
         """For a case; None if it needs no bytes."""
         return 8 * wire_bytes(case.collective, case.size_bytes, self.world_size) / self.bits_per_s or None
-
-
-def bits_per_s(rate: str) -> float:
-    """``100mbit`` as a number.
-
-    Raises
-    ------
-    ValueError
-        If it is none.
-    """
-    for unit, factor in (("gbit", 10**9), ("mbit", 10**6), ("kbit", 10**3)):
-        number = rate.removesuffix(unit)
-        if number != rate and number.isdecimal() and int(number):
-            return int(number) * float(factor)
-    raise ValueError(f"rate={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ripieno import _native
 from ripieno.bench import cases as questions
-from ripieno.bench import choice, contestants, limits
+from ripieno.bench import choice, contestants
 from ripieno.bench.cases import Case
 from ripieno.bench.contest import WARM_UP, contest, figure_of
 from ripieno.bench.contestants import Place
@@ -18,6 +18,7 @@ from ripieno.bench.found import Found, FoundChoice
 from ripieno.bench.limits import Limit, MemoryLimit, Unknown, WireLimit
 from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
 from ripieno.errors import InputError
+from ripieno.lab.blueprint import bits_per_s
 from ripieno.launch.environment import init
 
 
@@ -63,7 +64,7 @@ class Asked:
                 raise InputError(f"peer {peer!r}: expected some of {', '.join(contestants.PEERS)}")
         return cls(
             names, questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm, links, peers, repetitions,
-            from_python, gloo_python, None if rate is None else limits.bits_per_s(rate), budget_s, timeout_s,
+            from_python, gloo_python, None if rate is None else bits_per_s("rate", rate), budget_s, timeout_s,
         )  # fmt: skip
 
     def cases(self) -> list[Case]:

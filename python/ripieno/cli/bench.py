@@ -9,8 +9,6 @@ from typing import Any
 
 import click
 
-from ripieno.errors import InputError
-
 # Seconds for the calls of one case in one run.
 BUDGET_S = 0.05
 
@@ -77,23 +75,20 @@ def bench_command(
 
     if choice and (plot or against or from_python or algorithm):
         raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
-    try:
-        asked = session.Asked.parse(
-            collectives=collectives,
-            ranks=ranks,
-            sizes=sizes,
-            algorithm=algorithm,
-            links=links,
-            against=against,
-            repetitions=repetitions,
-            from_python=from_python,
-            gloo_python=gloo_python,
-            rate=rate,
-            budget_s=BUDGET_S,
-            timeout_s=timeout_s,
-        )
-    except ValueError as error:
-        raise InputError(str(error)) from error
+    asked = session.Asked.parse(
+        collectives=collectives,
+        ranks=ranks,
+        sizes=sizes,
+        algorithm=algorithm,
+        links=links,
+        against=against,
+        repetitions=repetitions,
+        from_python=from_python,
+        gloo_python=gloo_python,
+        rate=rate,
+        budget_s=BUDGET_S,
+        timeout_s=timeout_s,
+    )
     found = (
         session.joined(asked, only_choice=choice) if under_launcher() else session.started(asked, only_choice=choice)
     )
