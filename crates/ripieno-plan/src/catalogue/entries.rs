@@ -78,7 +78,7 @@ pub static ALGORITHMS: &[Algorithm] = {
             "2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma", RABENSEIFNER).ordered(),
         entry("tree", 4, Allreduce(allreduce::tree::plan),
             "3·ceil(log4 p)·(2·alpha + 2·n·beta + n·gamma) at most", POSTAL).ordered(),
-        entry("one-round", 5, Allreduce(allreduce::one_round::plan), "(p-1)·(alpha + n·beta + n·gamma)", HARP),
+        entry("one-round", 5, Allreduce(allreduce::one_round::plan), "(p-1)·(alpha + n·beta + n·gamma) at most", HARP),
         entry("double-tree", 6, Allreduce(allreduce::double_tree::plan),
             "about (4·log2 p + 2k)·(alpha + n/k·beta) + (2·log2 p + k)·n/k·gamma, k segments", TWO_TREES).ordered(),
         entry("two-level", TWO_LEVEL, Allreduce(allreduce::two_level::plan), OF_BOTH_LEVELS, SPIDAL).buffered(),

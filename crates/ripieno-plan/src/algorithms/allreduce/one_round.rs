@@ -4,7 +4,7 @@
 //! combined in the order of the ranks once all before it is there: the vectors of the ranks before this one among themselves,
 //! they with its own, and that with those of the ranks after it.
 //!
-//! Cost: `(p-1)·(alpha + n·beta + n·gamma)`, but no message waits for another: one hop, the least for a few ranks and bytes.
+//! Cost: `(p-1)·(alpha + n·beta + n·gamma)` at most, but no message waits for another: one hop, the least for a few ranks and bytes.
 //! Needs a commutative operation. All combine in the order of the ranks, so the result is the same bits on every rank. Uses
 //! a link between every two ranks. Scratch: `(p-1)·n` bytes.
 //! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
