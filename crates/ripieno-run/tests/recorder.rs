@@ -183,3 +183,14 @@ fn what_is_in_flight_is_recorded_as_such() {
     executor.advance(&mut world);
     assert_eq!(only(&executor, Duration::ZERO).outcome, Outcome::Done);
 }
+
+#[test]
+fn a_call_that_comes_after_the_failure_is_recorded_as_failed() {
+    let mut world = worlds(3, 1 << 10, 1 << 10).remove(0);
+    world.report(failure());
+    let mut executor = Executor::default();
+    let mut receive = Plan::new();
+    receive.receive(1, whole());
+    assert_eq!(run(&mut executor, &mut world, &receive), Err(RunError::Failed(failure())));
+    assert_eq!(only(&executor, Duration::ZERO).to_string(), "in gather #0 (direct, uint8 × 8)");
+}

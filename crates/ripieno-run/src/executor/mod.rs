@@ -24,7 +24,7 @@ pub use schedule::Schedule;
 
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
-use crate::recorder::{Recorder, Ticket};
+use crate::recorder::{Outcome, Recorder, Ticket};
 use crate::reduction::{self, Combine, UnsupportedOp};
 use flights::{Everyone, Flights};
 use idle::Work;
@@ -91,11 +91,10 @@ impl Executor {
         schedule: &Arc<Schedule>,
         buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
-        let combine = begin(fabric, header, schedule, buffers)?;
+        let (combine, ticket) = begin(&mut self.recorder, fabric, header, schedule, buffers)?;
         if !self.flights.is_empty() {
-            return self.run_among_others(fabric, header, schedule, buffers, combine);
+            return self.run_among_others(fabric, header, schedule, buffers, combine, ticket);
         }
-        let ticket = record(&mut self.recorder, fabric, header, schedule);
         self.progress.reset(schedule, ticket);
         let recorder = &mut self.recorder;
         let mut run = Run { fabric, header, schedule, buffers, combine, recorder, progress: &mut self.progress };
@@ -113,8 +112,7 @@ impl Executor {
         buffers: Vec<Memory<'static>>,
         end: End,
     ) -> Result<(), RunError> {
-        let combine = begin(fabric, header, &schedule, &buffers)?;
-        let ticket = record(&mut self.recorder, fabric, header, &schedule);
+        let (combine, ticket) = begin(&mut self.recorder, fabric, header, &schedule, &buffers)?;
         self.flights.add(header, schedule, buffers, combine, end, ticket);
         Ok(())
     }
@@ -162,6 +160,7 @@ impl Executor {
         schedule: &Arc<Schedule>,
         buffers: &mut [Memory<'_>],
         combine: Combine,
+        ticket: Ticket,
     ) -> Result<Traffic, RunError> {
         let ended = Arc::new(OnceLock::new());
         let noted = ended.clone();
@@ -172,7 +171,6 @@ impl Executor {
         // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if anything
         // panics before, the guard lets go of all runs.
         let buffers = unsafe { memory::prolonged(buffers) };
-        let ticket = record(&mut guard.0.recorder, fabric, header, schedule);
         guard.0.flights.add(header, schedule.clone(), buffers, combine, end, ticket);
         let driven = guard.0.drive(fabric, true, &|| ended.get().is_some());
         std::mem::forget(guard);
@@ -181,13 +179,14 @@ impl Executor {
     }
 }
 
-/// What comes ahead of every run: the checks, and the note of what this rank enters.
+/// What comes ahead of every run: the checks, and the notes of what this rank enters.
 fn begin(
+    recorder: &mut Recorder,
     fabric: &mut dyn Fabric,
     header: Header,
     schedule: &Schedule,
     buffers: &[Memory<'_>],
-) -> Result<Combine, RunError> {
+) -> Result<(Combine, Ticket), RunError> {
     for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
         assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");
     }
@@ -195,14 +194,16 @@ fn begin(
         Some(op) => reduction::combine(header.call.element, op)?,
         None => |_: &mut [u8], _: &[u8]| unreachable!("a plan without reductions"),
     };
+    let ticket = record(recorder, fabric, header, schedule);
     // A call that failed may have left half a message on a link, and what came now would be taken for the rest.
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
+        recorder.end(ticket, Outcome::Failed, || fabric.now());
         return Err(failure.into());
     }
     if header.call.concerns_all() {
         fabric.enter(header);
     }
-    Ok(combine)
+    Ok((combine, ticket))
 }
 
 /// Notes in the recorder that a run begins.
