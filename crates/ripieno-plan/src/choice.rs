@@ -54,6 +54,8 @@ static NETWORK: &[Table] = &[
                 row(MANY, Bytes(16 * KIB), "bidirectional-exchange"),
                 // Two hops, but everybody sends to everybody at once, which switches like less than a ring.
                 row(FEW, Bytes(256 * KIB), "regroup-allgather"),
+                // As few bytes as around the ring in far fewer rounds, but over longer ways.
+                row(MANY, PerRank(16 * KIB), "halving-doubling"),
                 row(MANY, Any, "ring"),
             ],
         ),
