@@ -116,6 +116,35 @@ def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str |
     return [_wire.read_blob(chunk) for chunk in in_chunks]
 
 
+def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str | None) -> Any:
+    """The value of the rank `distance` before this one."""
+    packed = _wire.pack(movable(value))
+    sizes_array, in_sizes_array = np.array([_wire.blob_bytes(packed)], np.int64), np.empty(1, np.int64)
+    native.rotate(sizes_array, in_sizes_array, distance, None)
+    blob, in_blob = empty(int(sizes_array[0]), np.uint8), empty(int(in_sizes_array[0]), np.uint8)
+    _wire.write_blob(packed, blob)
+    native.rotate(blob, in_blob, distance, algorithm)
+    return _wire.read_blob(in_blob)
+
+
+def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algorithm: str | None) -> dict[int, Any]:
+    """From every rank that has a value for this one, that value."""
+    packed = {peer: _wire.pack(movable(value)) for peer, value in values.items()}
+    sizes_array, in_sizes_array = np.zeros((2, native.world_size), np.int64)
+    for peer, each in packed.items():
+        sizes_array[peer] = _wire.blob_bytes(each)
+    ones = [1] * native.world_size
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None)
+    peers = [(peer, int(size)) for peer, size in enumerate(sizes_array) if size]
+    in_peers = [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
+    blobs, chunks = _chunks([size for _, size in peers])
+    for (peer, _), chunk in zip(peers, chunks, strict=True):
+        _wire.write_blob(packed[peer], chunk)
+    in_blobs, in_chunks = _chunks([size for _, size in in_peers])
+    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm)
+    return {peer: _wire.read_blob(chunk) for (peer, _), chunk in zip(in_peers, in_chunks, strict=True)}
+
+
 def movable(value: Any) -> Any:
     """Arrays of other libraries as NumPy arrays; anything else as it is."""
     array = as_array(value)

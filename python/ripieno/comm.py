@@ -11,10 +11,11 @@ travels as pickle protocol 5, with the memory of the arrays inside it sent from,
 
 from __future__ import annotations
 
+import functools
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -35,11 +36,30 @@ from ripieno._arrays import (
     row_size,
     split,
 )
+from ripieno._handles import Handle, Line, Talk, Work
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _later(
+    method: Callable[Concatenate[Communicator, P], R],
+) -> Callable[Concatenate[Communicator, P], Handle[R]]:
+    """`method`, returning a handle at once."""
+
+    @functools.wraps(method)
+    def begin(self: Communicator, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        return method(_Later(self), *args, **kwargs)  # type: ignore[return-value]
+
+    begin.__name__ = f"{method.__name__}_async"
+    begin.__qualname__ = f"{method.__qualname__}_async"
+    begin.__doc__ = f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` gives the result."
+    return begin
 
 
 class Communicator:
@@ -88,9 +108,12 @@ class Communicator:
         *,
         threads: int = 1,
         on_event: Callable[[dict[str, Any]], None] | None = None,
+        parent: Communicator | None = None,
     ) -> None:
         self._native_or_none: NativeCommunicator | None = native
         self._on_event = on_event
+        self._parent = parent
+        self._line: Line = Line() if parent is None else parent._line
         self.rank: int = native.rank
         self.world_size: int = native.world_size
         self.hosts: list[str] = list(native.hosts)
@@ -138,15 +161,20 @@ class Communicator:
         if out is not None:
             if value is not None and self.rank == root:
                 fill(out, value)
-            self._native.broadcast(flat(in_place(out))[0], root, algorithm)
-            return out
+            return self._do(Work([("broadcast", flat(in_place(out))[0], root, algorithm)], lambda: out))
         if self.rank != root:
-            return _objects.receive(lambda piece: self._native.broadcast(piece, root, algorithm))
+            return self._do(
+                Talk(lambda native: _objects.receive(lambda piece: native.broadcast(piece, root, algorithm)))
+            )
         array = as_array(value)
         if array is not None and not array.dtype.hasobject:
             value = np.array(array, order="C", copy=True)
-        _objects.send(value, lambda piece: self._native.broadcast(piece, root, algorithm))
-        return value
+
+        def talk(native: NativeCommunicator) -> Any:
+            _objects.send(value, lambda piece: native.broadcast(piece, root, algorithm))
+            return value
+
+        return self._do(Talk(talk))
 
     def allreduce(
         self,
@@ -181,9 +209,8 @@ class Communicator:
             algorithm = in_order(algorithm, order)
         if out is not None and out is value and type(out) is np.ndarray and is_native(out.dtype):
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
-            self._native.allreduce(out, op, algorithm)
-            return out
-        return self._reduced("allreduce", value, op, out, lambda array: self._native.allreduce(array, op, algorithm))
+            return self._allreduce_in_place(out, op, algorithm)
+        return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
     def reduce(
         self,
@@ -198,14 +225,39 @@ class Communicator:
         """Like `allreduce`, but only the root gets the result; the others get None and need no `out`."""
         root = self._rank("root", root)
         algorithm = in_order(algorithm, order)
-        result = self._reduced(
-            "reduce",
-            value,
-            op,
-            out if self.rank == root else None,
-            lambda array: self._native.reduce(array, op, root, algorithm),
-        )
-        return result if self.rank == root else None
+        is_root = self.rank == root
+        calls, finish = self._reduced("reduce", value, op, out if is_root else None, (op, root, algorithm))
+        return self._do(Work(calls, finish if is_root else lambda: None))
+
+    def scan(self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None) -> Any:
+        """Rank i gets the elementwise combination of the values of ranks 0 … i.
+
+        Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
+        """
+        return self._do(self._reduced("scan", value, op, out, (op, algorithm)))
+
+    def exscan(
+        self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Rank i gets the elementwise combination of the values of ranks 0 … i - 1, rank 0 the identity of `op`.
+
+        The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
+        value of the dtype for "min" ("max"). Parameters, results and errors are those of `allreduce`.
+        """
+        work = self._reduced("exscan", value, op, out, (op, algorithm))
+        if self.rank > 0:
+            return self._do(work)
+
+        def finish() -> Any:
+            result = work.finish()
+            if out is not None:
+                out[...] = _identity(op, out.dtype)
+                return out
+            return map_leaves(
+                result, lambda leaf: _like(leaf, np.full_like(leaf, _identity(op, np.asarray(leaf).dtype)))
+            )
+
+        return self._do(Work(work.calls, finish))
 
     def allgather(
         self,
@@ -238,10 +290,9 @@ class Communicator:
         """
         algorithm = in_order(algorithm, order)
         if out is None and counts is None:
-            return _objects.allgather(self._native, value, algorithm)
+            return self._do(Talk(lambda native: _objects.allgather(native, value, algorithm)))
         out, rows, element_counts = self._all_rows(value, out, counts)
-        self._native.allgather(rows, element_counts, algorithm)
-        return out
+        return self._do(Work([("allgather", rows, element_counts, algorithm)], lambda: out))
 
     def gather(
         self,
@@ -261,10 +312,10 @@ class Communicator:
         if counts is None:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
-            return _objects.gather(self._native, value, root, algorithm)
+            return self._do(Talk(lambda native: _objects.gather(native, value, root, algorithm)))
         out, rows, element_counts = self._all_rows(value, out if self.rank == root else None, counts)
-        self._native.gather(rows, element_counts, root, algorithm)
-        return out if self.rank == root else None
+        result = out if self.rank == root else None
+        return self._do(Work([("gather", rows, element_counts, root, algorithm)], lambda: result))
 
     def scatter(
         self,
@@ -299,7 +350,7 @@ class Communicator:
         root = self._rank("root", root)
         if out is None:
             parts = self._one_per_rank(values, counts, "scatter") if self.rank == root else None
-            return _objects.scatter(self._native, parts, root, algorithm)
+            return self._do(Talk(lambda native: _objects.scatter(native, parts, root, algorithm)))
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
         if self.rank == root:
@@ -308,8 +359,8 @@ class Communicator:
             rows = empty((sum(counts), *in_place(out).shape[1:]), out.dtype)
         counts = checked_counts(counts, len(rows), self.world_size)
         line, element_counts = _elements(rows, counts)
-        self._native.scatter(line, element_counts, root, algorithm)
-        return fill(out, split(rows, counts)[self.rank])
+        mine = split(rows, counts)[self.rank]
+        return self._do(Work([("scatter", line, element_counts, root, algorithm)], lambda: fill(out, mine)))
 
     def reduce_scatter(
         self,
@@ -349,10 +400,17 @@ class Communicator:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(scratch), self.world_size)
         line, element_counts = _elements(scratch, counts)
-        self._native.reduce_scatter(line, element_counts, op, in_order(algorithm, order))
+        algorithm = in_order(algorithm, order)
         mine = split(scratch, counts)[self.rank]
-        # A copy, for a view would keep all ranks' rows in memory.
-        return mine.copy() if out is None else fill(in_place(out), mine)
+        if out is not None:
+            in_place(out)
+        return self._do(
+            Work(
+                [("reduce_scatter", line, element_counts, op, algorithm)],
+                # A copy, for a view would keep all ranks' rows in memory.
+                lambda: mine.copy() if out is None else fill(out, mine),
+            )
+        )
 
     def alltoall(
         self,
@@ -383,7 +441,7 @@ class Communicator:
         """
         if out is None:
             parts = self._one_per_rank(values, counts, "alltoall")
-            return _objects.alltoall(self._native, parts, algorithm)
+            return self._do(Talk(lambda native: _objects.alltoall(native, parts, algorithm)))
         sent = np.ascontiguousarray(required(values, "alltoall: values"), dtype=in_place(out).dtype)
         if np.may_share_memory(sent, out):
             # What arrives must not overwrite what has still to leave.
@@ -391,12 +449,83 @@ class Communicator:
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
         (line, element_counts), (out_line, out_element_counts) = _elements(sent, counts), _elements(out, out_counts)
-        self._native.alltoall(line, element_counts, out_line, out_element_counts, algorithm)
-        return out
+        call = ("alltoall", line, element_counts, out_line, out_element_counts, algorithm)
+        return self._do(Work([call], lambda: out))
+
+    def rotate(
+        self, block: Any, distance: int = 1, *, out: np.ndarray | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Rank i gets the block of rank i - `distance`, around the ring.
+
+        Parameters
+        ----------
+        block : array or object
+            What this rank passes on; blocks may differ in kind, shape and size from rank to rank.
+        distance : int
+            How many ranks further; negative ones go the other way.
+        out : ndarray, optional
+            Receives the block, of the size and dtype that the sender's has; then no sizes are exchanged.
+        algorithm : str, optional
+            By default the cheapest is chosen.
+
+        Returns
+        -------
+        array or object
+            The block that came; `out` if given.
+        """
+        distance = int(distance) % self.world_size
+        if out is None:
+            return self._do(Talk(lambda native: _objects.rotate(native, block, distance, algorithm)))
+        sent = np.ascontiguousarray(required(block, "rotate: block"))
+        if np.may_share_memory(sent, in_place(out)):
+            # What arrives must not overwrite what has still to leave.
+            sent = sent.copy()
+        return self._do(Work([("rotate", _octets(sent), _octets(out), distance, algorithm)], lambda: out))
+
+    def neighbour_exchange(
+        self,
+        values: Mapping[int, Any],
+        *,
+        out: Mapping[int, np.ndarray] | None = None,
+        algorithm: str | None = None,
+    ) -> dict[int, Any]:
+        """Every rank gives a value to each of its neighbours and gets what they have for it.
+
+        Parameters
+        ----------
+        values : dict of int to array or object
+            The value for each rank that gets one.
+        out : dict of int to ndarray, optional
+            Receives the array of each rank that has one for this rank, of that array's size and dtype. Then only
+            neighbours talk; otherwise all ranks exchange sizes first.
+        algorithm : str, optional
+            By default the cheapest is chosen.
+
+        Returns
+        -------
+        dict of int to array or object
+            By rank, in ascending order; `out` if given.
+        """
+        values = {self._rank("peer", peer): values[peer] for peer in values}
+        if out is None:
+            return self._do(Talk(lambda native: _objects.neighbour_exchange(native, values, algorithm)))
+        sent = [_octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
+        targets = [_octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
+        line = np.concatenate([*sent, np.empty(0, np.uint8)])
+        came = empty(sum(target.size for target in targets), np.uint8)
+        out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]
+        in_peers = [(self._rank("peer", peer), target.size) for peer, target in zip(out, targets, strict=True)]
+
+        def finish() -> dict[int, Any]:
+            for target, piece in zip(targets, split(came, [target.size for target in targets]), strict=True):
+                target[:] = piece
+            return dict(out)
+
+        return self._do(Work([("neighbour_exchange", line, out_peers, came, in_peers, algorithm)], finish))
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
-        self._native.barrier(algorithm)
+        return self._do(Work([("barrier", algorithm)], lambda: None))
 
     # Point to point
 
@@ -408,27 +537,74 @@ class Communicator:
         For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
         """
         to = self._rank("to", to)
-        _objects.send(value, lambda piece: self._native.send(piece, to))
+        calls: list[tuple[Any, ...]] = []
+        _objects.send(value, lambda piece: calls.append(("send", piece, to)))
+        return self._do(Work(calls, lambda: None))
 
     def send_into(self, array: Any, to: int) -> None:
         """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
         to = self._rank("to", to)
-        self._native.send(flat(np.ascontiguousarray(required(array, "send_into")))[0], to)
+        line = flat(np.ascontiguousarray(required(array, "send_into")))[0]
+        return self._do(Work([("send", line, to)], lambda: None))
 
     def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
         """The value that rank `source` sends; with `out`, the elements that it sends with `send_into`."""
         source = self._rank("source", source)
         if out is None:
-            return _objects.receive(lambda piece: self._native.receive(piece, source))
-        self._native.receive(flat(in_place(out))[0], source)
-        return out
+            return self._do(Talk(lambda native: _objects.receive(lambda piece: native.receive(piece, source))))
+        return self._do(Work([("receive", flat(in_place(out))[0], source)], lambda: out))
+
+    # The same, returning a `Handle` at once. Arrays must not be changed, `out` not even read, until it is done. Calls
+    # count in the order in which they are made, these and the blocking ones together. What needs no exchange of sizes
+    # is in flight at once; the others follow each other, and what is called after one waits for it.
+
+    broadcast_async = _later(broadcast)
+    allreduce_async = _later(allreduce)
+    reduce_async = _later(reduce)
+    scan_async = _later(scan)
+    exscan_async = _later(exscan)
+    allgather_async = _later(allgather)
+    gather_async = _later(gather)
+    scatter_async = _later(scatter)
+    reduce_scatter_async = _later(reduce_scatter)
+    alltoall_async = _later(alltoall)
+    rotate_async = _later(rotate)
+    neighbour_exchange_async = _later(neighbour_exchange)
+    barrier_async = _later(barrier)
+    send_async = _later(send)
+    send_into_async = _later(send_into)
+    recv_async = _later(recv)
+
+    # Groups
+
+    def split(self, color: int | None, key: int = 0) -> Communicator | None:
+        """Divide the ranks: those of one color get a communicator of their own.
+
+        Parameters
+        ----------
+        color : int or None
+            Not negative; ranks that give the same one come together. None takes part in none.
+        key : int
+            Members are numbered in the order of their keys, and of their ranks here where these are equal.
+
+        Returns
+        -------
+        Communicator or None
+            It uses the connections of this one, may be split again, and is closed with the world at the latest.
+        """
+        if color is not None and not 0 <= color < 2**32:
+            raise InputError(f"color={color}: expected None or a number, 0 … {2**32 - 1}")
+        native = self._native.split(color, key)
+        return (
+            None if native is None else Communicator(native, threads=self.threads, on_event=self._on_event, parent=self)
+        )
 
     # Life
 
     @property
     def closed(self) -> bool:
         """Whether it has been closed."""
-        return self._native_or_none is None
+        return self._native_or_none is None or (self._parent is not None and self._parent.closed)
 
     def emit(self, event: dict[str, Any]) -> None:
         """Hand a small dict to whoever launched the job (``on_event=``); without a listener it is dropped."""
@@ -477,14 +653,22 @@ class Communicator:
 
     def abort(self, cause: str, traceback: str = "") -> None:
         """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
-        flight.leave_file(self._native)
-        self._native.abort(cause, traceback)
+        if self._native_or_none is None:
+            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        # Not behind calls that wait: these end by it, and then the recorder is free to be asked.
+        self._native_or_none.abort(cause, traceback)
+        flight.leave_file(self._native_or_none)
 
     def close(self) -> None:
-        """End the connections. May be called again."""
+        """End what is in flight, then the connections. May be called again.
+
+        What was split from the world is closed with it; closing such a communicator leaves the world as it is.
+        """
         native, self._native_or_none = self._native_or_none, None
         if native is not None:
-            flight.leave_file(native)
+            if self._parent is None:
+                self._line.drain()
+                flight.leave_file(native)
             native.close()
 
     def __enter__(self) -> Communicator:
@@ -503,32 +687,45 @@ class Communicator:
     def _native(self) -> NativeCommunicator:
         if self._native_or_none is None:
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        if self._line.is_busy:
+            # Calls count in the order in which they are made.
+            self._line.drain()
         return self._native_or_none
+
+    def _do(self, call: Work | Talk) -> Any:
+        """Carry a call out; a `_Later` begins it only."""
+        return call.run(self._native)
+
+    def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> np.ndarray:
+        self._native.allreduce(out, op, algorithm)
+        return out
 
     def _rank(self, name: str, rank: int) -> int:
         if not 0 <= rank < self.world_size:
             raise InputError(f"{name}={rank}: expected a rank, 0 … {self.world_size - 1}")
         return int(rank)
 
-    def _reduced(
-        self, what: str, value: Any, op: str, out: np.ndarray | None, collective: Callable[[np.ndarray], None]
-    ) -> Any:
+    def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> Work:
+        """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
         _check_op(op)
         if out is not None:
             reducible(in_place(out), op, what)
             if value is not out:
                 fill(out, value)
-            collective(flat(out)[0])
-            return out
+            return Work([(what, flat(out)[0], *args)], lambda: out)
         if isinstance(value, np.ndarray):
             # The common case, where every microsecond counts.
             result = _own(reducible(value, op, what))
-            collective(flat(result)[0])
-            return result
+            return Work([(what, flat(result)[0], *args)], lambda: result)
         leaves: list[np.ndarray] = []
         map_leaves(value, lambda leaf: leaves.append(reducible(leaf, op, what)))
-        results = iter(_together(leaves, collective))
-        return map_leaves(value, lambda leaf: _like(leaf, next(results)))
+        lines, parts = _together(leaves)
+
+        def finish() -> Any:
+            results = iter(parts)
+            return map_leaves(value, lambda leaf: _like(leaf, next(results)))
+
+        return Work([(what, flat(line)[0], *args) for line in lines], finish)
 
     def _all_rows(
         self, value: Any, out: np.ndarray | None, counts: Sequence[int] | None
@@ -578,9 +775,10 @@ def _own(array: np.ndarray) -> np.ndarray:
     return own
 
 
-def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]) -> list[np.ndarray]:
-    """Run `collective` once for all leaves of one dtype, on copies, and return each leaf's part of the result."""
-    results: dict[int, np.ndarray] = {}
+def _together(leaves: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Copies of all leaves, those of one dtype in one line: the lines, and each leaf's part of them."""
+    lines: list[np.ndarray] = []
+    parts: dict[int, np.ndarray] = {}
     by_dtype: dict[np.dtype, list[int]] = {}
     for index, leaf in enumerate(leaves):
         by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
@@ -588,10 +786,29 @@ def _together(leaves: list[np.ndarray], collective: Callable[[np.ndarray], None]
         sizes = [leaves[index].size for index in indices]
         line = empty(sum(sizes), dtype)
         for index, part in zip(indices, split(line, sizes), strict=True):
-            results[index] = part.reshape(leaves[index].shape)
-            np.copyto(results[index], leaves[index])
-        collective(flat(line)[0])
-    return [results[index] for index in range(len(leaves))]
+            parts[index] = part.reshape(leaves[index].shape)
+            np.copyto(parts[index], leaves[index])
+        lines.append(line)
+    return lines, [parts[index] for index in range(len(leaves))]
+
+
+def _identity(op: str, dtype: np.dtype) -> Any:
+    """What changes nothing when it is combined by `op` with an element of `dtype`."""
+    if op in ("sum", "or", "xor"):
+        return dtype.type(0)
+    if op == "prod":
+        return dtype.type(1)
+    if dtype.kind == "b":
+        return op != "max"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return dtype.type(~dtype.type(0)) if op == "and" else dtype.type(limits.max if op == "min" else limits.min)
+    return dtype.type(np.inf if op == "min" else -np.inf)
+
+
+def _octets(contiguous: np.ndarray) -> np.ndarray:
+    """The bytes of an array, as a flat view."""
+    return contiguous.reshape(-1).view(np.uint8)
 
 
 def _like(leaf: Any, result: np.ndarray) -> Any:
@@ -599,3 +816,22 @@ def _like(leaf: Any, result: np.ndarray) -> Any:
     if isinstance(leaf, np.generic):
         return result[()]
     return result.item() if isinstance(leaf, bool | int | float) else result
+
+
+class _Later(Communicator):
+    """A communicator whose calls are begun only: each returns a `Handle`."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.__dict__ = comm.__dict__
+
+    def _do(self, call: Work | Talk) -> Any:
+        if self._native_or_none is None:
+            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        native = self._native_or_none
+        if isinstance(call, Talk) or self._line.is_busy:
+            job = self._line.add(lambda: call.run(native))
+            return Handle([job], job.wait, self)
+        return Handle([getattr(native, name)(*args, later=True) for name, *args in call.calls], call.finish, self)
+
+    def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> Any:
+        return self._do(Work([("allreduce", out, op, algorithm)], lambda: out))

@@ -3,8 +3,8 @@
 use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
-use ripieno_run::membership::{History, describe};
-use ripieno_run::{Call, Fabric, Failure, Header, Link, LinkError, Topology, Want};
+use ripieno_run::membership::{History, Waits, describe};
+use ripieno_run::{Call, Fabric, Failure, Header, Link, LinkError, Remote, Topology, Turn, Want};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +27,7 @@ struct World {
     failed: AtomicBool,
     failure: Mutex<Option<Failure>>,
     histories: Vec<Mutex<History>>,
+    waits: Mutex<Waits>,
     /// Who has left in good order.
     left: Vec<AtomicBool>,
     /// Ends of links that wait for their rank to ask, by (rank, peer).
@@ -50,6 +51,7 @@ impl ThreadFabric {
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
             histories: (0..world_size).map(|_| Mutex::default()).collect(),
+            waits: Mutex::default(),
             left: (0..world_size).map(|_| AtomicBool::new(false)).collect(),
             waiting: Mutex::default(),
         });
@@ -106,33 +108,58 @@ impl World {
     fn judge(&self, header: Header, peer: usize) -> Option<Failure> {
         // Whether it has left is read first: its last call was noted before.
         let has_left = self.left[peer].load(Ordering::Acquire);
-        let (called, last) = {
-            let history = lock(&self.histories[peer]);
-            (history.at(header.sequence), history.last())
-        };
+        let turn = header.turn();
         if !header.call.concerns_all() {
             return has_left
                 .then(|| rank_failed(peer, "left the job while a message to or from it was awaited".into()));
         }
-        if called.is_some_and(|called| called.call != header.call) {
-            return Some(self.mismatch(header.sequence));
+        if lock(&self.histories[peer]).at(turn).is_some_and(|called| called.call != header.call) {
+            return Some(self.mismatch(turn));
         }
-        let never = has_left && last.is_none_or(|last| last.sequence < header.sequence);
-        let cause = || format!("left the job before collective {}", header.sequence);
-        never.then(|| rank_failed(peer, cause()))
+        let never = has_left && self.is_absent(peer, turn);
+        never.then(|| rank_failed(peer, format!("left the job before {turn}")))
     }
 
-    fn mismatch(&self, sequence: u64) -> Failure {
-        let called = |history: &Mutex<History>| lock(history).at(sequence).map(|header| header.call);
+    /// Whether `rank` has not come to `turn`.
+    fn is_absent(&self, rank: usize, turn: Turn) -> bool {
+        lock(&self.histories[rank]).lasts().lack(turn)
+    }
+
+    fn mismatch(&self, turn: Turn) -> Failure {
+        let called = |history: &Mutex<History>| lock(history).at(turn).map(|header| header.call);
         let calls = self.histories.iter().enumerate();
         let calls: BTreeMap<usize, Call> =
             calls.filter_map(|(rank, history)| called(history).map(|call| (rank, call))).collect();
-        Failure::Mismatch { description: describe(sequence, &calls) }
+        Failure::Mismatch { description: describe(turn, &calls) }
+    }
+
+    /// The failure, if blocked ranks wait for each other, `rank` among them.
+    fn circle(&self, rank: usize, header: Header, peers: &[usize]) -> Option<Failure> {
+        let mut waits = lock(&self.waits);
+        waits.note(self.started.elapsed(), rank, header, peers);
+        let circle = waits.circle(rank, |rank, turn, _| self.is_absent(rank, turn));
+        circle.map(|description| Failure::Mismatch { description })
     }
 }
 
 fn rank_failed(rank: usize, cause: String) -> Failure {
     Failure::RankFailed { rank, host: host_name(), cause, traceback: String::new() }
+}
+
+/// A rank as other threads than its own reach it.
+struct Reach {
+    rank: usize,
+    world: Arc<World>,
+}
+
+impl Remote for Reach {
+    fn wake(&self) {
+        self.world.bells[self.rank].ring();
+    }
+
+    fn report(&self, failure: Failure) {
+        self.world.fail(failure);
+    }
 }
 
 impl Fabric for ThreadFabric {
@@ -194,9 +221,15 @@ impl Fabric for ThreadFabric {
         lock(&self.world.histories[self.rank]).enter(header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize]) {
-        let failure = peers.iter().find_map(|&peer| self.world.judge(header, peer));
+    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
+        let judged = peers.iter().find_map(|&peer| self.world.judge(header, peer));
+        let circle = || is_blocked.then(|| self.world.circle(self.rank, header, peers)).flatten();
+        let failure = judged.or_else(circle);
         failure.into_iter().for_each(|failure| self.world.fail(failure));
+    }
+
+    fn remote(&self) -> Arc<dyn Remote> {
+        Arc::new(Reach { rank: self.rank, world: self.world.clone() })
     }
 
     fn prepare_park(&mut self) {

@@ -65,7 +65,7 @@ fn a_mismatch_is_told_to_all_and_names_all() {
     {
         endpoint.enter(header(7, kind));
     }
-    endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2]);
+    endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2], true);
     for endpoint in &mut endpoints {
         let Some(Failure::Mismatch { description }) = next_failure(endpoint, Duration::from_secs(2)) else { panic!() };
         assert!(description.starts_with("collective 7: ranks 0-1 called barrier; rank 2 called allgather"));
@@ -79,7 +79,7 @@ fn a_rank_that_left_while_others_need_it_is_named() {
         endpoint.enter(header(4, Collective::Barrier));
     }
     endpoints.pop().unwrap().close();
-    endpoints[1].stalled(header(5, Collective::Barrier), &[2]);
+    endpoints[1].stalled(header(5, Collective::Barrier), &[2], true);
     for endpoint in &mut endpoints {
         let failure = next_failure(endpoint, Duration::from_secs(2)).unwrap().to_string();
         assert!(failure.contains("rank 2") && failure.contains("left the job before collective 5"), "{failure}");

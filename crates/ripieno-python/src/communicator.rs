@@ -1,7 +1,10 @@
 //! The communicator for Python: collectives in place on C-contiguous arrays.
+//!
+//! Every collective waits for its end, or with `later=True` returns a handle at once.
 
 use crate::arrays::Bytes;
 use crate::errors;
+use crate::handle::{Handle, Kept};
 use crate::interruption::Interruption;
 use crate::recorder::{self, Whose};
 use crate::supplier::Supplier;
@@ -9,23 +12,27 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Links, Ports, Token};
-use ripieno::{Algorithm, Collective, Error, Op, Overrides};
+use ripieno::{Algorithm, Collective, Element, Error, Memory, Op, Overrides, Task};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
-/// One rank's end of a world of ranks.
+/// What a collective gives back: nothing, or a handle if it was to go on by itself.
+type Begun = PyResult<Option<Handle>>;
+
+/// One rank's end of a group of ranks.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Communicator {
-    inner: Mutex<Option<ripieno::Communicator>>,
+    inner: ripieno::Communicator,
     interruption: Interruption,
     whose: Whose,
     #[pyo3(get)]
     rank: usize,
     #[pyo3(get)]
     world_size: usize,
+    #[pyo3(get)]
+    world_ranks: Vec<usize>,
     #[pyo3(get)]
     hosts: Vec<String>,
     #[pyo3(get)]
@@ -73,49 +80,69 @@ impl Communicator {
         let whose = Whose::new(&endpoint, flight_folder);
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
-        let mut inner = ripieno::Communicator::new(Box::new(endpoint));
-        inner.set_overrides(overrides);
-        whose.keep_records(&mut inner);
+        let inner = ripieno::Communicator::new(Box::new(endpoint));
+        inner.set_overrides(overrides).map_err(errors::from_collective)?;
+        whose.keep_records(&inner).map_err(errors::from_collective)?;
         let nodes = inner.topology().nodes();
+        let world_ranks = (0..world_size).collect();
         let interruption = Interruption::default();
-        inner.set_interrupt(interruption.clone().check());
-        Ok(Communicator { inner: Mutex::new(Some(inner)), interruption, whose, rank, world_size, hosts, nodes, racks })
+        inner.set_interrupt(interruption.clone().check()).map_err(errors::from_collective)?;
+        Ok(Communicator { inner, interruption, whose, rank, world_size, world_ranks, hosts, nodes, racks })
     }
 
     /// Every rank's array becomes the root's.
-    #[pyo3(signature = (array, root, algorithm=None))]
-    fn broadcast(&self, py: Python<'_>, array: Array, root: usize, algorithm: Option<&str>) -> PyResult<()> {
-        let bytes = Bytes::of(array)?;
-        let memory = bytes.memory(self.rank == root)?;
-        self.call(py, |inner| inner.broadcast(memory, bytes.element, root, algorithm))
+    #[pyo3(signature = (array, root, algorithm=None, *, later=false))]
+    fn broadcast(&self, py: Python<'_>, array: Array, root: usize, algorithm: Option<&str>, later: bool) -> Begun {
+        self.perform(py, &Task::Broadcast { root }, array, None, algorithm, later)
     }
 
     /// The root's array becomes the combination of all; the others' are scratch.
-    #[pyo3(signature = (array, op, root, algorithm=None))]
-    fn reduce(&self, py: Python<'_>, array: Array, op: &str, root: usize, algorithm: Option<&str>) -> PyResult<()> {
-        let (bytes, op) = (Bytes::of(array)?, parse_op(op)?);
-        let vector = bytes.write()?;
-        self.call(py, |inner| inner.reduce(vector, bytes.element, op, root, algorithm))
+    #[pyo3(signature = (array, op, root, algorithm=None, *, later=false))]
+    fn reduce(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        op: &str,
+        root: usize,
+        algorithm: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Reduce { op: parse_op(op)?, root }, array, None, algorithm, later)
     }
 
     /// Every rank's array becomes the combination of all.
-    #[pyo3(signature = (array, op, algorithm=None))]
-    fn allreduce(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>) -> PyResult<()> {
-        let (bytes, op) = (Bytes::of(array)?, parse_op(op)?);
-        let vector = bytes.write()?;
-        self.call(py, |inner| inner.allreduce(vector, bytes.element, op, algorithm))
+    #[pyo3(signature = (array, op, algorithm=None, *, later=false))]
+    fn allreduce(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>, later: bool) -> Begun {
+        self.perform(py, &Task::Allreduce { op: parse_op(op)? }, array, None, algorithm, later)
+    }
+
+    /// Every rank's array becomes the combination of those of all ranks up to it.
+    #[pyo3(signature = (array, op, algorithm=None, *, later=false))]
+    fn scan(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>, later: bool) -> Begun {
+        self.perform(py, &Task::Scan { op: parse_op(op)? }, array, None, algorithm, later)
+    }
+
+    /// Every rank's array becomes the combination of those of all ranks before it; the first keeps its own.
+    #[pyo3(signature = (array, op, algorithm=None, *, later=false))]
+    fn exscan(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>, later: bool) -> Begun {
+        self.perform(py, &Task::Exscan { op: parse_op(op)? }, array, None, algorithm, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank gives its own and gets all.
-    #[pyo3(signature = (array, counts, algorithm=None))]
-    fn allgather(&self, py: Python<'_>, array: Array, counts: Vec<usize>, algorithm: Option<&str>) -> PyResult<()> {
-        let bytes = Bytes::of(array)?;
-        let vector = bytes.write()?;
-        self.call(py, |inner| inner.allgather(vector, bytes.element, &counts, algorithm))
+    #[pyo3(signature = (array, counts, algorithm=None, *, later=false))]
+    fn allgather(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        counts: Vec<usize>,
+        algorithm: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Allgather { counts: &counts }, array, None, algorithm, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank's own become the combination of all.
-    #[pyo3(signature = (array, counts, op, algorithm=None))]
+    #[pyo3(signature = (array, counts, op, algorithm=None, *, later=false))]
     fn reduce_scatter(
         &self,
         py: Python<'_>,
@@ -123,14 +150,14 @@ impl Communicator {
         counts: Vec<usize>,
         op: &str,
         algorithm: Option<&str>,
-    ) -> PyResult<()> {
-        let (bytes, op) = (Bytes::of(array)?, parse_op(op)?);
-        let vector = bytes.write()?;
-        self.call(py, |inner| inner.reduce_scatter(vector, bytes.element, &counts, op, algorithm))
+        later: bool,
+    ) -> Begun {
+        let task = Task::ReduceScatter { counts: &counts, op: parse_op(op)? };
+        self.perform(py, &task, array, None, algorithm, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank gives its own, the root gets all.
-    #[pyo3(signature = (array, counts, root, algorithm=None))]
+    #[pyo3(signature = (array, counts, root, algorithm=None, *, later=false))]
     fn gather(
         &self,
         py: Python<'_>,
@@ -138,14 +165,13 @@ impl Communicator {
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
-    ) -> PyResult<()> {
-        let bytes = Bytes::of(array)?;
-        let vector = bytes.write()?;
-        self.call(py, |inner| inner.gather(vector, bytes.element, &counts, root, algorithm))
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Gather { counts: &counts, root }, array, None, algorithm, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; the root gives all, each rank gets its own.
-    #[pyo3(signature = (array, counts, root, algorithm=None))]
+    #[pyo3(signature = (array, counts, root, algorithm=None, *, later=false))]
     fn scatter(
         &self,
         py: Python<'_>,
@@ -153,14 +179,14 @@ impl Communicator {
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
-    ) -> PyResult<()> {
-        let bytes = Bytes::of(array)?;
-        let memory = bytes.memory(self.rank == root)?;
-        self.call(py, |inner| inner.scatter(memory, bytes.element, &counts, root, algorithm))
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Scatter { counts: &counts, root }, array, None, algorithm, later)
     }
 
     /// `out_array` holds `out_counts[rank]` elements for each rank; `in_array` gets `in_counts[rank]` from each.
-    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None))]
+    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
     fn alltoall(
         &self,
         py: Python<'_>,
@@ -169,50 +195,101 @@ impl Communicator {
         in_array: Array,
         in_counts: Vec<usize>,
         algorithm: Option<&str>,
-    ) -> PyResult<()> {
-        let (out, into) = (Bytes::of(out_array)?, Bytes::of(in_array)?);
-        let vector = into.write()?;
-        self.call(py, |inner| inner.alltoall(out.read(), &out_counts, vector, &in_counts, out.element, algorithm))
+        later: bool,
+    ) -> Begun {
+        let task = Task::Alltoall { out_counts: &out_counts, in_counts: &in_counts };
+        self.perform(py, &task, out_array, Some(in_array), algorithm, later)
+    }
+
+    /// `in_array` gets the `out_array` of the rank `distance` before this one, around the ring.
+    #[pyo3(signature = (out_array, in_array, distance, algorithm=None, *, later=false))]
+    fn rotate(
+        &self,
+        py: Python<'_>,
+        out_array: Array,
+        in_array: Array,
+        distance: usize,
+        algorithm: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Rotate { distance }, out_array, Some(in_array), algorithm, later)
+    }
+
+    /// `out_array` holds `(peer, count)` elements for each peer of `out_peers`; `in_array` gets those of `in_peers`.
+    #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn neighbour_exchange(
+        &self,
+        py: Python<'_>,
+        out_array: Array,
+        out_peers: Vec<(usize, usize)>,
+        in_array: Array,
+        in_peers: Vec<(usize, usize)>,
+        algorithm: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        let task = Task::NeighbourExchange { out: &out_peers, into: &in_peers };
+        self.perform(py, &task, out_array, Some(in_array), algorithm, later)
     }
 
     /// Returns once every rank has come.
-    #[pyo3(signature = (algorithm=None))]
-    fn barrier(&self, py: Python<'_>, algorithm: Option<&str>) -> PyResult<()> {
-        self.call(py, |inner| inner.barrier(algorithm))
+    #[pyo3(signature = (algorithm=None, *, later=false))]
+    fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
+        if later {
+            return self.begin(py, &Task::Barrier, Element::U8, algorithm, Kept::Token([0]));
+        }
+        self.call(py, |inner| inner.barrier(algorithm)).map(|()| None)
     }
 
     /// Gives the array to rank `to`.
-    fn send(&self, py: Python<'_>, array: Array, to: usize) -> PyResult<()> {
-        let bytes = Bytes::of(array)?;
-        self.call(py, |inner| inner.send(bytes.read(), bytes.element, to))
+    #[pyo3(signature = (array, to, *, later=false))]
+    fn send(&self, py: Python<'_>, array: Array, to: usize, later: bool) -> Begun {
+        self.perform(py, &Task::PointToPoint { from: self.rank, to }, array, None, None, later)
     }
 
     /// Fills the array with what rank `source` gives.
-    fn receive(&self, py: Python<'_>, array: Array, source: usize) -> PyResult<()> {
-        let bytes = Bytes::of(array)?;
-        let vector = bytes.write()?;
-        self.call(py, |inner| inner.receive(vector, bytes.element, source))
+    #[pyo3(signature = (array, source, *, later=false))]
+    fn receive(&self, py: Python<'_>, array: Array, source: usize, later: bool) -> Begun {
+        self.perform(py, &Task::PointToPoint { from: source, to: self.rank }, array, None, None, later)
+    }
+
+    /// The communicator of the ranks of one color, in the order of `key`; None for ranks without a color.
+    #[pyo3(signature = (color, key))]
+    fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Communicator>> {
+        let inner = self.call(py, |inner| inner.split(color, key))?;
+        Ok(inner.map(|inner| {
+            // Places in this communicator of the members of the new one.
+            let places: Vec<usize> =
+                inner.world_ranks().iter().filter_map(|rank| self.world_ranks.iter().position(|r| r == rank)).collect();
+            Communicator {
+                interruption: self.interruption.clone(),
+                whose: self.whose.clone(),
+                rank: inner.rank(),
+                world_size: inner.world_size(),
+                world_ranks: inner.world_ranks().to_vec(),
+                hosts: places.iter().map(|&place| self.hosts[place].clone()).collect(),
+                nodes: inner.topology().nodes(),
+                racks: places.iter().map(|&place| self.racks[place].clone()).collect(),
+                inner,
+            }
+        }))
     }
 
     /// Tells every rank that this one cannot go on, and why.
-    fn abort(&self, py: Python<'_>, cause: &str, traceback: &str) -> PyResult<()> {
-        let host = &self.hosts[self.rank];
-        self.call(py, |inner| {
-            inner.abort(host, cause, traceback);
-            Ok(())
-        })
+    fn abort(&self, py: Python<'_>, cause: &str, traceback: &str) {
+        py.detach(|| self.inner.abort(&self.hosts[self.rank], cause, traceback));
     }
 
-    /// Leaves the job in good order.
-    fn close(&self, py: Python<'_>) {
-        py.detach(|| drop(self.lock().take()));
+    /// Ends what is in flight and leaves the job in good order; one that was split from another is just closed.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.inner.close());
+        self.interruption.take().map_or(Ok(()), Err)
     }
 
     /// What this communicator has done so far.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // A thread inside a call holds the lock and asks for the interpreter each time it has slept.
-        let statistics = py.detach(|| self.lock().as_ref().map(ripieno::Communicator::statistics));
-        let statistics = statistics.ok_or_else(errors::closed)?;
+        // A thread inside a call asks for the interpreter each time it has slept.
+        let statistics = self.call(py, ripieno::Communicator::statistics)?;
         let entries = PyDict::new(py);
         entries.set_item("call_count", statistics.call_count)?;
         entries.set_item("seconds_communicating", statistics.communicating.as_secs_f64())?;
@@ -224,28 +301,61 @@ impl Communicator {
     /// The latest collectives of this rank, by default all that are kept, and whose they are.
     #[pyo3(signature = (count=None))]
     fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
-        let flight = py.detach(|| self.lock().as_ref().map(|inner| inner.flight(count))).ok_or_else(errors::closed)?;
+        let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
         recorder::flight(py, &self.whose, flight)
     }
 }
 
 impl Communicator {
+    /// Performs a task on arrays: to its end, or `later`.
+    fn perform(
+        &self,
+        py: Python<'_>,
+        task: &Task<'_>,
+        main: Array,
+        output: Option<Array>,
+        algorithm: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        let (bytes, only_reads) = (Bytes::of(main)?, task.only_reads(self.rank));
+        if later {
+            return self.begin(py, task, bytes.element, algorithm, Kept::arrays(main, output, only_reads)?);
+        }
+        let memory = bytes.memory(only_reads)?;
+        let into = output.map(|output| Bytes::of(output)?.write()).transpose()?;
+        let into = into.map_or(Memory::Read(&[]), Memory::Write);
+        self.call(py, |inner| inner.run(task, bytes.element, algorithm, [memory, into])).map(|()| None)
+    }
+
+    fn begin(&self, py: Python<'_>, task: &Task<'_>, element: Element, algorithm: Option<&str>, kept: Kept) -> Begun {
+        let handle = self.call(py, |inner| inner.start(task, element, algorithm, kept))?;
+        Ok(Some(Handle::new(handle, self.interruption.clone())))
+    }
+
     /// Calls `collective` with the interpreter released.
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
-        collective: impl FnOnce(&mut ripieno::Communicator) -> Result<T, Error> + Send,
+        collective: impl FnOnce(&ripieno::Communicator) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        let done = py.detach(|| self.lock().as_mut().map(collective)).ok_or_else(errors::closed)?;
-        done.map_err(|error| {
-            let flight = error.ends_job().then(|| self.flight(py, self.whose.count_for_error()));
-            let raised = self.interruption.take().unwrap_or_else(|| errors::from_collective(error));
-            flight.map_or(raised.clone_ref(py), |flight| recorder::attach(py, raised, flight))
-        })
+        let done = py.detach(|| collective(&self.inner));
+        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.whose))
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Option<ripieno::Communicator>> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// The exception for an error of a collective: what a signal's handler raised, or the error with the last records.
+pub(crate) fn raised(
+    py: Python<'_>,
+    error: Error,
+    inner: &ripieno::Communicator,
+    interruption: &Interruption,
+    whose: &Whose,
+) -> PyErr {
+    let flight = error.ends_job().then(|| py.detach(|| inner.flight(whose.count_for_error())));
+    let raised = interruption.take().unwrap_or_else(|| errors::from_collective(error));
+    match flight {
+        Some(Ok(flight)) => recorder::attach(py, raised, recorder::flight(py, whose, flight)),
+        _ => raised,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Errors of the runtime as the classes of `ripieno.errors`.
 
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::PyKeyboardInterrupt;
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
 use pyo3::prelude::*;
 use ripieno::{Error, Failure, net::NetError};
 
@@ -9,6 +9,8 @@ use ripieno::{Error, Failure, net::NetError};
 pub fn from_collective(error: Error) -> PyErr {
     match error {
         Error::Failed(failure) => from_failure(failure),
+        Error::Closed => raise("CommunicatorClosed", (error.to_string(),)),
+        Error::NoThread { .. } => PyRuntimeError::new_err(error.to_string()),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Unsupported(_) | Error::Argument { .. } => raise("InputError", (error.to_string(),)),
     }
@@ -26,11 +28,6 @@ pub fn from_meeting(error: NetError) -> PyErr {
 /// A wrong argument, found while parsing.
 pub fn input(message: String) -> PyErr {
     raise("InputError", (message,))
-}
-
-/// The communicator was closed before.
-pub fn closed() -> PyErr {
-    raise("CommunicatorClosed", ("this communicator is closed",))
 }
 
 fn from_failure(failure: Failure) -> PyErr {

@@ -3,6 +3,7 @@
 mod arrays;
 mod communicator;
 mod errors;
+mod handle;
 mod interruption;
 mod kernels;
 mod measuring;
@@ -16,6 +17,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
+    module.add_class::<handle::Handle>()?;
     module.add_class::<memory::Memory>()?;
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;

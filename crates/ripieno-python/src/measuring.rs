@@ -58,7 +58,7 @@ fn measure(
 #[pyfunction]
 fn choice(py: Python<'_>, communicator: &Communicator, collective: &str, size_bytes: usize) -> PyResult<&'static str> {
     let collective = parse_collective(collective)?;
-    communicator.call(py, |comm| Ok(comm.choice(collective, size_bytes).name))
+    communicator.call(py, |comm| Ok(comm.choice(collective, size_bytes)?.name))
 }
 
 /// Seconds that a cache line takes from core to core.

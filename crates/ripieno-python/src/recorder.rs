@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::Endpoint;
-use ripieno::{Flight, Record, Wait};
+use ripieno::{Error, Flight, Record, Wait};
 use std::time::Duration;
 
 /// So many records, and as many waits, are kept where they shall be written to a file: 6 MiB.
@@ -12,6 +12,7 @@ const WRITTEN_COUNT: usize = 65_536;
 const CARRIED_COUNT: usize = 64;
 
 /// Whose records these are.
+#[derive(Clone)]
 pub struct Whose {
     job: String,
     rank: usize,
@@ -35,9 +36,10 @@ impl Whose {
     }
 
     /// Lets `communicator` keep what shall be written.
-    pub fn keep_records(&self, communicator: &mut ripieno::Communicator) {
-        if self.folder.is_some() {
-            communicator.keep_records(WRITTEN_COUNT);
+    pub fn keep_records(&self, communicator: &ripieno::Communicator) -> Result<(), Error> {
+        match self.folder {
+            Some(_) => communicator.keep_records(WRITTEN_COUNT),
+            None => Ok(()),
         }
     }
 

@@ -41,7 +41,7 @@ fn header() -> Header {
         element_count: 1,
         counts_hash: 0,
     };
-    Header { sequence: 0, call }
+    Header { communicator: 0, sequence: 0, call }
 }
 
 /// Nanoseconds per call of `record`, in the fastest batch.

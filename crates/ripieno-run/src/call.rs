@@ -43,16 +43,27 @@ pub struct Call {
     /// Elements in all; 0 where every rank has another count (alltoall).
     pub element_count: u64,
     /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; else 0.
-    pub counts_hash: u64,
+    pub counts_hash: u32,
 }
 
 /// What travels ahead of the data of one collective on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Whose collective; 0 is the communicator of all ranks.
+    pub communicator: u32,
     /// The how-manieth collective of this communicator; of a message, the how-manieth from its sender to its receiver.
     pub sequence: u64,
     /// What the sender asked for.
     pub call: Call,
+}
+
+/// One collective of one communicator, whatever each rank called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    /// Whose collective; 0 is the communicator of all ranks.
+    pub communicator: u32,
+    /// The how-manieth.
+    pub sequence: u64,
 }
 
 impl Call {
@@ -117,13 +128,19 @@ impl Element {
 const NO_OP: u8 = u8::MAX;
 
 impl Header {
+    /// Which collective it belongs to.
+    pub fn turn(&self) -> Turn {
+        Turn { communicator: self.communicator, sequence: self.sequence }
+    }
+
     /// The bytes that travel.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let Call { collective, algorithm, element, op, root, element_count, counts_hash } = self.call;
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[8..16].copy_from_slice(&element_count.to_le_bytes());
-        bytes[16..24].copy_from_slice(&counts_hash.to_le_bytes());
+        bytes[16..20].copy_from_slice(&counts_hash.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.communicator.to_le_bytes());
         bytes[24..28].copy_from_slice(&root.to_le_bytes());
         bytes[28..32].copy_from_slice(&[collective as u8, algorithm, element as u8, op.map_or(NO_OP, |op| op as u8)]);
         bytes
@@ -132,21 +149,23 @@ impl Header {
     /// What travelled; `None` if the bytes are no header.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let [collective, algorithm, element, op] = bytes[28..32].try_into().expect("four bytes");
         let op = match op {
             NO_OP => None,
             number => Some(*Op::ALL.get(number as usize)?),
         };
         Some(Header {
+            communicator: half(20),
             sequence: word(0),
             call: Call {
                 collective: *Collective::ALL.get(collective as usize)?,
                 algorithm,
                 element: *Element::ALL.get(element as usize)?,
                 op,
-                root: u32::from_le_bytes(bytes[24..28].try_into().expect("four bytes")),
+                root: half(24),
                 element_count: word(8),
-                counts_hash: word(16),
+                counts_hash: half(16),
             },
         })
     }
@@ -173,7 +192,7 @@ impl std::fmt::Display for Call {
                 Collective::Broadcast | Collective::Reduce | Collective::Allreduce => "order",
                 _ => "counts",
             };
-            write!(f, ", {what} #{:08x}", self.counts_hash as u32)?;
+            write!(f, ", {what} #{:08x}", self.counts_hash)?;
         }
         match Algorithm::by_index(self.collective, self.algorithm) {
             Some(algorithm) => write!(f, ", {})", algorithm.name),
@@ -185,8 +204,21 @@ impl std::fmt::Display for Call {
 impl std::fmt::Display for Header {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = if self.call.concerns_all() { "collective" } else { "message" };
-        write!(f, "{} as its {what} {}", self.call, self.sequence)
+        write!(f, "{} as its {what} {}", self.call, self.sequence)?;
+        of_communicator(f, self.communicator)
     }
+}
+
+impl std::fmt::Display for Turn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "collective {}", self.sequence)?;
+        of_communicator(f, self.communicator)
+    }
+}
+
+/// Names a communicator that is not that of all ranks.
+fn of_communicator(f: &mut std::fmt::Formatter<'_>, communicator: u32) -> std::fmt::Result {
+    if communicator == 0 { Ok(()) } else { write!(f, " of communicator {communicator}") }
 }
 
 #[cfg(test)]
@@ -200,7 +232,7 @@ mod tests {
                 for op in Op::ALL.into_iter().map(Some).chain([None]) {
                     let call =
                         Call { collective, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
-                    let header = Header { sequence: u64::MAX - 1, call };
+                    let header = Header { communicator: 1 << 31, sequence: u64::MAX - 1, call };
                     assert_eq!(Header::decode(&header.encode()), Some(header));
                 }
             }

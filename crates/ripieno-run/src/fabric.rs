@@ -43,6 +43,15 @@ pub struct Want {
     pub writable: bool,
 }
 
+/// What any thread may do while another works with the fabric.
+pub trait Remote: Send + Sync {
+    /// Wakes the rank if it is parked or about to be.
+    fn wake(&self);
+
+    /// As [`Fabric::report`].
+    fn report(&self, failure: Failure);
+}
+
 /// The world outside of one rank.
 pub trait Fabric: Send {
     /// This rank.
@@ -84,8 +93,12 @@ pub trait Fabric: Send {
     fn enter(&mut self, header: Header);
 
     /// Tells that this rank has waited in `header` for `peers` for a while. The fabric asks those peers what they are
-    /// at; a different call under the same sequence number, or a peer that has left, becomes a failure of the job.
-    fn stalled(&mut self, header: Header, peers: &[usize]);
+    /// at; a different call at the same turn, a peer that has left, or blocked ranks that wait for each other become a
+    /// failure of the job. `is_blocked` says that this rank does nothing else until then.
+    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool);
+
+    /// What other threads reach this rank by.
+    fn remote(&self) -> Arc<dyn Remote>;
 
     /// Says that this rank is about to park: from now on whoever makes progress possible wakes it. The caller then
     /// tries once more, and calls `park` only if nothing moved.

@@ -12,8 +12,8 @@ pub mod membership;
 pub mod recorder;
 pub mod reduction;
 
-pub use call::{Call, Element, HEADER_BYTES, Header};
-pub use executor::{Executor, Memory, RunError, Schedule, Traffic};
-pub use fabric::{Fabric, Failure, Want};
+pub use call::{Call, Element, HEADER_BYTES, Header, Turn};
+pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};
+pub use fabric::{Fabric, Failure, Remote, Want};
 pub use link::{Link, LinkError};
 pub use ripieno_plan::Topology;

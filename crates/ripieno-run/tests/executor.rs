@@ -36,7 +36,7 @@ fn run(
                 scope.spawn(move || {
                     let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_ne_bytes()).collect();
                     let schedule = Arc::new(Schedule::new(&plan(Group::new(world.rank, p))));
-                    let header = Header { sequence: 4, call: calls(world.rank) };
+                    let header = Header { communicator: 0, sequence: 4, call: calls(world.rank) };
                     let mut executor = Executor::default();
                     executor.run(&mut world, header, &schedule, &mut [Memory::Write(&mut bytes)])?;
                     Ok(bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect())
@@ -170,7 +170,7 @@ fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
 #[test]
 fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
-    let header = Header { sequence: 4, call: call(Collective::Broadcast, 4) };
+    let header = Header { communicator: 0, sequence: 4, call: call(Collective::Broadcast, 4) };
     let failure = Failure::Mismatch { description: "told before".to_string() };
     let mut worlds = worlds(2, 64, 7);
     worlds[1].report(failure.clone());
@@ -217,7 +217,7 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
     } else {
         plan.receive(from, whole);
     }
-    let header = Header { sequence, call: call(Collective::PointToPoint, 1) };
+    let header = Header { communicator: 0, sequence, call: call(Collective::PointToPoint, 1) };
     (header, Arc::new(Schedule::new(&plan)))
 }
 

@@ -123,7 +123,7 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
                     .collect();
                 for (number, mut buffers) in memory.into_iter().enumerate() {
                     let schedule = Arc::new(Schedule::new(&runs[number][rank]));
-                    let header = Header { sequence: number as u64, call };
+                    let header = Header { communicator: 0, sequence: number as u64, call };
                     let buffers: Vec<Memory<'static>> = buffers.drain(..).map(Memory::Write).collect();
                     if number < last {
                         let ended = ended.clone();

@@ -6,7 +6,8 @@ use common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{Outcome, Record};
 use ripieno_run::{
-    Call, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, RunError, Schedule, Topology, Want,
+    Call, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, Remote, RunError, Schedule, Topology,
+    Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -66,8 +67,11 @@ impl Fabric for Sleepy {
         false
     }
     fn enter(&mut self, _header: Header) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize]) {
+    fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
         panic!("nobody waits for {peers:?} for so long");
+    }
+    fn remote(&self) -> Arc<dyn Remote> {
+        self.world.remote()
     }
     fn prepare_park(&mut self) {}
     fn park(&mut self, _wants: &[Want], _timeout: Duration) {
@@ -102,7 +106,7 @@ fn header(sequence: u64) -> Header {
         element_count: BYTES as u64,
         counts_hash: 0,
     };
-    Header { sequence, call }
+    Header { communicator: 0, sequence, call }
 }
 
 fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<(), RunError> {

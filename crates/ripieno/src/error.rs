@@ -14,6 +14,15 @@ pub enum Error {
     /// The user does not want to wait any longer; the other ranks have been told.
     #[error("interrupted")]
     Interrupted,
+    /// The communicator, or the world that it is part of, has been closed.
+    #[error("this communicator is closed")]
+    Closed,
+    /// The thread that moves asynchronous calls on could not be started.
+    #[error("no thread for asynchronous calls: {cause}")]
+    NoThread {
+        /// What the operating system said.
+        cause: String,
+    },
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]
     Argument {
@@ -41,4 +50,8 @@ impl From<RunError> for Error {
             RunError::Interrupted => Error::Interrupted,
         }
     }
+}
+
+pub(crate) fn argument(name: &'static str, value: impl ToString, expected: &str) -> Error {
+    Error::Argument { name, value: value.to_string(), expected: expected.to_string() }
 }

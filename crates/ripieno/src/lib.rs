@@ -4,18 +4,26 @@
 
 mod choice;
 mod communicator;
+mod core;
 mod error;
 mod flight;
+mod handle;
 pub mod measuring;
 mod pool;
 mod schedules;
+mod seat;
+mod statistics;
+mod task;
 
 pub use choice::Overrides;
-pub use communicator::{Communicator, Statistics};
+pub use communicator::Communicator;
 pub use error::Error;
 pub use flight::Flight;
+pub use handle::{Handle, Lasting};
 pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
 pub use ripieno_plan::{Algorithm, Collective, Needs, Op, Topology};
 pub use ripieno_run::recorder::{Outcome, Record, Wait};
 pub use ripieno_run::{Element, Failure, Memory};
+pub use statistics::Statistics;
+pub use task::Task;

@@ -29,10 +29,10 @@ const LOOK_BYTES: usize = 64 << 10;
 ///
 /// As many calls are made as fit into `budget`; of a call that does not fit, one after the first.
 pub fn measure(
-    comm: &mut Communicator,
+    comm: &Communicator,
     budget: Duration,
     apart: bool,
-    mut call: impl FnMut(&mut Communicator) -> Result<(), Error>,
+    mut call: impl FnMut(&Communicator) -> Result<(), Error>,
 ) -> Result<Vec<f64>, Error> {
     // The first call plans, the second is like all others.
     batch(comm, 1, &mut call)?;
@@ -53,9 +53,9 @@ pub fn measure(
 
 /// Seconds per call after a barrier, the slowest rank's.
 fn batch(
-    comm: &mut Communicator,
+    comm: &Communicator,
     call_count: usize,
-    call: &mut impl FnMut(&mut Communicator) -> Result<(), Error>,
+    call: &mut impl FnMut(&Communicator) -> Result<(), Error>,
 ) -> Result<f64, Error> {
     comm.barrier(None)?;
     let start = Instant::now();

@@ -1,5 +1,6 @@
 //! The schedules a communicator has made, by what was asked for: a collective that repeats is planned once.
 
+use crate::task::Part;
 use ripieno_plan::Order;
 use ripieno_run::{Call, Schedule};
 use std::collections::HashMap;
@@ -13,42 +14,62 @@ const KEPT_COUNT: usize = 512;
 pub(crate) struct Schedules {
     by_call: HashMap<Key, Arc<Schedule>>,
     latest: Option<(Key, Arc<Schedule>)>,
+    /// What is looked for, kept for its memory.
+    wanted: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     call: Call,
     order: Order,
-    counts: Vec<usize>,
+    parts: Vec<usize>,
 }
 
 impl Schedules {
-    /// The schedule for `call` in this `order` with these `counts`, made by `make` if it is new.
+    /// The schedule for `call` in this `order` with these `parts`, made by `make` if it is new.
     pub fn get<E>(
         &mut self,
         call: Call,
         order: Order,
-        counts: &[usize],
+        parts: [Part<'_>; 2],
         make: impl FnOnce() -> Result<Schedule, E>,
     ) -> Result<Arc<Schedule>, E> {
         if let Some((key, schedule)) = &self.latest
             && key.call == call
             && key.order == order
-            // Not `==`: on nothing it may end in a memcmp at an address without a page, which costs some processors 200 ns.
-            && key.counts.iter().eq(counts)
+            && key.holds(&parts)
         {
             return Ok(schedule.clone());
         }
-        if self.by_call.len() >= KEPT_COUNT {
-            self.by_call.clear();
-        }
-        let key = Key { call, order, counts: counts.to_vec() };
+        let mut wanted = std::mem::take(&mut self.wanted);
+        wanted.clear();
+        wanted.extend(parts.iter().flat_map(Part::numbers));
+        let key = Key { call, order, parts: wanted };
         let schedule = match self.by_call.get(&key) {
             Some(schedule) => schedule.clone(),
-            None => Arc::new(make()?),
+            None => {
+                let schedule = Arc::new(make()?);
+                if self.by_call.len() >= KEPT_COUNT {
+                    self.by_call.clear();
+                }
+                self.by_call.insert(key.clone(), schedule.clone());
+                schedule
+            }
         };
-        self.by_call.insert(key.clone(), schedule.clone());
-        self.latest = Some((key, schedule.clone()));
+        if let Some((previous, _)) = self.latest.replace((key, schedule.clone())) {
+            self.wanted = previous.parts;
+        }
         Ok(schedule)
+    }
+}
+
+impl Key {
+    fn holds(&self, parts: &[Part<'_>; 2]) -> bool {
+        match parts {
+            // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs some
+            // processors 200 ns.
+            [Part::None, Part::None] => self.parts.is_empty(),
+            _ => parts.iter().flat_map(Part::numbers).eq(self.parts.iter().copied()),
+        }
     }
 }

@@ -282,8 +282,8 @@ fn traffic_is_counted() {
     let sent: Vec<u64> = world(4, |comm| {
         let mut data = vec![0; 4000];
         comm.allreduce(&mut data, Element::F32, Op::Sum, Some("ring")).unwrap();
-        assert_eq!(comm.statistics().received_bytes, 2 * 3 * 1000);
-        comm.statistics().sent_bytes
+        assert_eq!(comm.statistics().unwrap().received_bytes, 2 * 3 * 1000);
+        comm.statistics().unwrap().sent_bytes
     });
     assert_eq!(sent, [2 * 3 * 1000; 4], "2 (p-1)/p n bytes leave every rank");
 }

@@ -68,7 +68,7 @@ fn check_all(comm: &mut Communicator, length: usize, algorithm: Option<&str>) {
 fn two_levels_give_the_same_as_one_whatever_the_nodes_and_the_order() {
     for topology in [scattered(), grid()] {
         world(topology, |comm| {
-            assert_eq!(comm.choice(Collective::Allreduce, 8).name, "two-level");
+            assert_eq!(comm.choice(Collective::Allreduce, 8).unwrap().name, "two-level");
             for length in [0, 1, 1000, 100_000] {
                 for algorithm in [None, Some("two-level@given"), Some("two-level@random:9")] {
                     check_all(comm, length, algorithm);
@@ -115,8 +115,8 @@ fn overrides_choose_and_ranks_that_differ_in_them_find_out() {
     let run = |of_rank_0: &'static str, of_others: &'static str| {
         world(grid(), move |comm| {
             let text = if comm.rank() == 0 { of_rank_0 } else { of_others };
-            comm.set_overrides(Overrides::parse(text).unwrap());
-            let chosen = comm.choice(Collective::Barrier, 1).name;
+            comm.set_overrides(Overrides::parse(text).unwrap()).unwrap();
+            let chosen = comm.choice(Collective::Barrier, 1).unwrap().name;
             comm.barrier(None).map(|()| chosen)
         })
     };

@@ -1,9 +1,10 @@
 //! The endpoint as the executor sees it.
 
 use super::{Endpoint, Slot};
-use crate::links::Watch;
+use crate::links::{Bell, Watch};
+use crate::monitor::Shared;
 use ripieno_run::membership::Request;
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Topology, Want};
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -51,11 +52,7 @@ impl Fabric for Endpoint {
     }
 
     fn report(&mut self, failure: Failure) {
-        self.shared.request(Request::Report(failure.clone()));
-        let status = self.shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
-        if status.failure.is_none() {
-            self.shared.fail(failure);
-        }
+        report(&self.shared, failure);
     }
 
     fn blame(&mut self, peer: usize, cause: &str) -> Failure {
@@ -88,8 +85,12 @@ impl Fabric for Endpoint {
         self.shared.history().enter(header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize]) {
-        self.shared.request(Request::Stalled { header, peers: peers.to_vec() });
+    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
+        self.shared.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+    }
+
+    fn remote(&self) -> Arc<dyn Remote> {
+        Arc::new(Reach { bell: self.doorbell.bell(), shared: self.shared.clone() })
     }
 
     fn prepare_park(&mut self) {
@@ -116,6 +117,30 @@ impl Fabric for Endpoint {
 
     fn cancel_park(&mut self) {
         self.doorbell.cancel();
+    }
+}
+
+/// An endpoint as other threads reach it.
+struct Reach {
+    bell: Bell,
+    shared: Arc<Shared>,
+}
+
+impl Remote for Reach {
+    fn wake(&self) {
+        self.bell.ring();
+    }
+
+    fn report(&self, failure: Failure) {
+        report(&self.shared, failure);
+    }
+}
+
+fn report(shared: &Shared, failure: Failure) {
+    shared.request(Request::Report(failure.clone()));
+    let status = shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
+    if status.failure.is_none() {
+        shared.fail(failure);
     }
 }
 

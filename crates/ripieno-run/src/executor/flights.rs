@@ -36,13 +36,13 @@ pub(super) struct Flights {
     flights: BTreeMap<u64, Flight>,
     next_number: u64,
     /// Whose lanes use a stream, the first now, the others after it.
-    streams: BTreeMap<Stream, VecDeque<Turn>>,
+    streams: BTreeMap<Stream, VecDeque<Queued>>,
     spare: Vec<Progress>,
 }
 
 /// A lane of a run.
 #[derive(Clone, Copy)]
-struct Turn {
+struct Queued {
     number: u64,
     lane: usize,
 }
@@ -69,7 +69,7 @@ impl Flights {
         for (lane, known) in schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local) {
             let queue = self.streams.entry(known.stream).or_default();
             progress.cursors[lane].is_queued = !queue.is_empty();
-            queue.push_back(Turn { number, lane });
+            queue.push_back(Queued { number, lane });
         }
         self.flights.insert(number, Flight { header, schedule, buffers, combine, progress, end });
     }
@@ -139,6 +139,8 @@ pub(super) struct Everyone<'a> {
     pub flights: &'a mut Flights,
     /// Whether nobody wants to move them on any longer.
     pub until: &'a dyn Fn() -> bool,
+    /// The program itself waits for that.
+    pub is_awaited: bool,
 }
 
 impl Work for Everyone<'_> {
@@ -194,7 +196,11 @@ impl Work for Everyone<'_> {
     }
 
     fn ask(&mut self) {
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric, self.recorder).ask());
+        let is_blocked = self.is_awaited && self.flights.flights.len() == 1;
+        self.flights
+            .flights
+            .values_mut()
+            .for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(is_blocked));
     }
 
     fn interrupt(&mut self) -> RunError {

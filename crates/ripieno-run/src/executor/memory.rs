@@ -24,6 +24,22 @@ impl Memory<'_> {
         self.len() == 0
     }
 
+    /// The same memory, for as long as the caller says.
+    ///
+    /// # Safety
+    /// What is returned is not used once the memory is gone, nor is the memory used otherwise before that, but for reading
+    /// what is only read.
+    pub unsafe fn prolonged(&mut self) -> Memory<'static> {
+        match self {
+            // SAFETY: a slice that is good for as long as the caller promises.
+            Memory::Read(bytes) => Memory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }),
+            Memory::Write(bytes) => {
+                // SAFETY: as above, and nobody else uses it meanwhile.
+                Memory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
+            }
+        }
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Memory::Read(bytes) => bytes,
@@ -37,22 +53,6 @@ impl Memory<'_> {
             Memory::Write(bytes) => bytes,
         }
     }
-}
-
-/// The same buffers, for as long as the caller says.
-///
-/// # Safety
-/// What is returned is not used once the memory of `buffers` is gone, nor `buffers` while it is.
-pub(super) unsafe fn prolonged(buffers: &mut [Memory<'_>]) -> Vec<Memory<'static>> {
-    let prolong = |buffer: &mut Memory<'_>| match buffer {
-        // SAFETY: a slice that is known to be good for as long as the caller promises.
-        Memory::Read(bytes) => Memory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }),
-        Memory::Write(bytes) => {
-            // SAFETY: as above, and nobody else uses it meanwhile.
-            Memory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
-        }
-    };
-    buffers.iter_mut().map(prolong).collect()
 }
 
 /// The bytes `from..to` of `span`, as a range of its buffer.

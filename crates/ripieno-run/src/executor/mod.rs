@@ -125,25 +125,26 @@ impl Executor {
     /// Moves all runs in flight on once, without waiting. When one fails all have failed, and their ends know why.
     pub fn advance(&mut self, fabric: &mut dyn Fabric) {
         let recorder = &mut self.recorder;
-        let moved =
-            Everyone { fabric: &mut *fabric, recorder, flights: &mut self.flights, until: &|| false }.progress();
+        let (flights, until) = (&mut self.flights, &|| false);
+        let moved = Everyone { fabric: &mut *fabric, recorder, flights, until, is_awaited: false }.progress();
         if let Err(error) = moved {
             self.flights.fail(&error, &mut self.recorder, fabric);
         }
     }
 
-    /// Moves all runs in flight on until nothing is, or `until` says so; it is asked before each sleep too. Only a caller
-    /// that `is_interruptible` asks whether to give up. When a run fails all have failed, and their ends know why.
+    /// Moves all runs in flight on until nothing is, or `until` says so; it is asked before each sleep too. When the
+    /// program itself waits for that (`is_awaited`), [`Executor::interrupt`] is asked as well. When a run fails all have
+    /// failed, and their ends know why.
     pub fn drive(
         &mut self,
         fabric: &mut dyn Fabric,
-        is_interruptible: bool,
+        is_awaited: bool,
         until: &dyn Fn() -> bool,
     ) -> Result<(), RunError> {
         let mut nobody = None;
-        let interrupt = if is_interruptible { &mut self.interrupt } else { &mut nobody };
+        let interrupt = if is_awaited { &mut self.interrupt } else { &mut nobody };
         let recorder = &mut self.recorder;
-        let mut everyone = Everyone { fabric: &mut *fabric, recorder, flights: &mut self.flights, until };
+        let mut everyone = Everyone { fabric: &mut *fabric, recorder, flights: &mut self.flights, until, is_awaited };
         let finished = idle::finish(&mut everyone, &mut self.wants, interrupt);
         if let Err(error) = &finished {
             // Whoever was interrupted is told that; the others that the job has failed.
@@ -170,7 +171,7 @@ impl Executor {
         let guard = NoneLeft(self);
         // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if anything
         // panics before, the guard lets go of all runs.
-        let buffers = unsafe { memory::prolonged(buffers) };
+        let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
         guard.0.flights.add(header, schedule.clone(), buffers, combine, end, ticket);
         let driven = guard.0.drive(fabric, true, &|| ended.get().is_some());
         std::mem::forget(guard);

@@ -132,10 +132,7 @@ impl Work for Run<'_, '_> {
     }
 
     fn ask(&mut self) {
-        let mut wants = Vec::new();
-        self.add_wants(&mut wants);
-        let peers: Vec<usize> = wants.iter().map(|want| want.peer).collect();
-        self.fabric.stalled(self.header, &peers);
+        self.ask_peers(true);
     }
 
     fn interrupt(&mut self) -> RunError {
@@ -151,6 +148,14 @@ impl Work for Run<'_, '_> {
 }
 
 impl Run<'_, '_> {
+    /// Has those asked that this run waits for; `is_blocked` says that the rank does nothing else until then.
+    pub fn ask_peers(&mut self, is_blocked: bool) {
+        let mut wants = Vec::new();
+        self.add_wants(&mut wants);
+        let peers: Vec<usize> = wants.iter().map(|want| want.peer).collect();
+        self.fabric.stalled(self.header, &peers, is_blocked);
+    }
+
     /// Adds the links that could move a lane on.
     pub fn add_wants(&self, wants: &mut Vec<Want>) {
         for (lane, cursor) in self.progress.cursors.iter().enumerate() {
@@ -252,8 +257,8 @@ impl Run<'_, '_> {
                 self.schedule.lanes[lane].length_bytes,
                 theirs.payload_bytes()
             ),
-            Some(header) if header.sequence == mine.sequence => {
-                describe(mine.sequence, &BTreeMap::from([(rank, mine.call), (peer, header.call)]))
+            Some(header) if header.turn() == mine.turn() && mine.call.concerns_all() && header.call.concerns_all() => {
+                describe(mine.turn(), &BTreeMap::from([(rank, mine.call), (peer, header.call)]))
             }
             Some(header) => format!("rank {rank} called {mine}; rank {peer} called {header}"),
         };

@@ -1,21 +1,36 @@
 //! The latest collectives that a rank entered, so that others' questions can be answered while it works or waits.
 
-use crate::call::Header;
+use crate::call::{Header, Turn};
+use std::collections::BTreeMap;
 
 /// How many collectives are remembered.
 pub const REMEMBERED: usize = 64;
+/// Of how many communicators the last collective is remembered.
+const COMMUNICATORS_REMEMBERED: usize = 1024;
 
-/// A ring of the last [`REMEMBERED`] headers.
+/// A ring of the last [`REMEMBERED`] headers, and the last of every communicator.
 #[derive(Clone, Debug)]
 pub struct History {
     ring: [Option<Header>; REMEMBERED],
     /// Where the latest is.
-    last: usize,
+    latest: usize,
+    /// The last of every communicator but the latest one's.
+    lasts: BTreeMap<u32, Header>,
+    has_forgotten: bool,
+}
+
+/// The last collective of every communicator that a rank took part in, as it leaves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lasts {
+    /// The latest one first.
+    pub headers: Vec<Header>,
+    /// There were more than are remembered.
+    pub has_forgotten: bool,
 }
 
 impl Default for History {
     fn default() -> Self {
-        History { ring: [None; REMEMBERED], last: 0 }
+        History { ring: [None; REMEMBERED], latest: 0, lasts: BTreeMap::new(), has_forgotten: false }
     }
 }
 
@@ -23,23 +38,66 @@ impl History {
     /// Notes that the rank enters a collective.
     #[inline]
     pub fn enter(&mut self, header: Header) {
-        self.last = slot(header.sequence);
-        self.ring[self.last] = Some(header);
+        if let Some(previous) = self.last()
+            && previous.communicator != header.communicator
+        {
+            self.file(previous);
+        }
+        self.latest = slot(header.turn());
+        self.ring[self.latest] = Some(header);
     }
 
-    /// What the rank called under `sequence`; `None` if it has not come so far, or no longer remembers.
-    pub fn at(&self, sequence: u64) -> Option<Header> {
-        self.ring[slot(sequence)].filter(|header| header.sequence == sequence)
+    /// What the rank called at `turn`; `None` if it has not come so far, or no longer remembers.
+    pub fn at(&self, turn: Turn) -> Option<Header> {
+        self.ring[slot(turn)].filter(|header| header.turn() == turn)
+    }
+
+    /// The latest collective of one communicator.
+    pub fn last_of(&self, communicator: u32) -> Option<Header> {
+        let latest = self.last().filter(|latest| latest.communicator == communicator);
+        latest.or_else(|| self.lasts.get(&communicator).copied())
     }
 
     /// The latest collective.
     pub fn last(&self) -> Option<Header> {
-        self.ring[self.last]
+        self.ring[self.latest]
+    }
+
+    /// The last of every communicator.
+    pub fn lasts(&self) -> Lasts {
+        let latest = self.last();
+        let others = self.lasts.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
+        Lasts { headers: latest.iter().chain(others).copied().collect(), has_forgotten: self.has_forgotten }
+    }
+
+    fn file(&mut self, last: Header) {
+        self.lasts.insert(last.communicator, last);
+        if self.lasts.len() > COMMUNICATORS_REMEMBERED {
+            self.lasts.pop_first();
+            self.has_forgotten = true;
+        }
     }
 }
 
-fn slot(sequence: u64) -> usize {
-    (sequence % REMEMBERED as u64) as usize
+impl Lasts {
+    /// Whether the rank that left has never entered `turn`, as far as is remembered.
+    pub fn lack(&self, turn: Turn) -> bool {
+        match self.headers.iter().find(|last| last.communicator == turn.communicator) {
+            Some(last) => last.sequence < turn.sequence,
+            None => !self.has_forgotten,
+        }
+    }
+
+    /// What the rank called at `turn`, if that was its last.
+    pub fn at(&self, turn: Turn) -> Option<Header> {
+        self.headers.iter().find(|last| last.turn() == turn).copied()
+    }
+}
+
+fn slot(turn: Turn) -> usize {
+    // Communicators that take turns with equal numbers meet in different places.
+    let at = turn.sequence.wrapping_add(u64::from(turn.communicator) * (REMEMBERED as u64 / 2 - 1));
+    (at % REMEMBERED as u64) as usize
 }
 
 #[cfg(test)]
@@ -54,10 +112,38 @@ mod tests {
 
         (0..100).for_each(|sequence| history.enter(barrier(sequence)));
 
-        assert_eq!(history.at(35), None);
-        assert_eq!(history.at(36), Some(barrier(36)));
-        assert_eq!(history.at(99), Some(barrier(99)));
-        assert_eq!(history.at(100), None);
+        assert_eq!(history.at(world(35)), None);
+        assert_eq!(history.at(world(36)), Some(barrier(36)));
+        assert_eq!(history.at(world(99)), Some(barrier(99)));
+        assert_eq!(history.at(world(100)), None);
         assert_eq!(history.last(), Some(barrier(99)));
+    }
+
+    fn world(sequence: u64) -> Turn {
+        Turn { communicator: 0, sequence }
+    }
+
+    fn of(communicator: u32, sequence: u64) -> Header {
+        Header { communicator, ..barrier(sequence) }
+    }
+
+    #[test]
+    fn every_communicator_has_a_last_collective() {
+        let mut history = History::default();
+        [of(0, 5), of(3, 0), of(3, 1), of(0, 6), of(9, 0)].into_iter().for_each(|header| history.enter(header));
+
+        assert_eq!([0, 3, 9, 4].map(|c| history.last_of(c)), [Some(of(0, 6)), Some(of(3, 1)), Some(of(9, 0)), None]);
+        let lasts = history.lasts();
+        assert_eq!(lasts.headers[0], of(9, 0));
+        let lacking = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)].map(|header| lasts.lack(header.turn()));
+        assert_eq!(lacking, [false, true, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_no_proof_of_absence() {
+        let mut history = History::default();
+        (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
+        assert!(!history.lasts().lack(of(1, 0).turn()), "the first communicator is forgotten");
+        assert!(history.lasts().lack(of(2, 1).turn()));
     }
 }

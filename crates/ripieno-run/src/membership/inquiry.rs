@@ -1,6 +1,6 @@
-//! Who called what under one number: found by asking, told as one sentence.
+//! Who called what at one turn: found by asking, told as one sentence.
 
-use crate::call::Call;
+use crate::call::{Call, Turn};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,6 +11,10 @@ pub(super) struct Inquiry {
     pub calls: BTreeMap<usize, Call>,
     /// When ranks were asked last.
     pub asked: BTreeMap<usize, Duration>,
+    /// Who said, at the latest when, that it has not come so far.
+    pub absent: BTreeMap<usize, Duration>,
+    /// When somebody asked last.
+    pub touched: Duration,
     /// Once calls differ: when to tell, even if ranks have not answered.
     pub due: Option<Duration>,
 }
@@ -19,6 +23,7 @@ impl Inquiry {
     /// Notes what `rank` called.
     pub fn learn(&mut self, rank: usize, call: Call) {
         self.calls.insert(rank, call);
+        self.absent.remove(&rank);
         self.asked.remove(&rank);
     }
 
@@ -31,7 +36,7 @@ impl Inquiry {
 
 /// `collective 7: rank 0 called allreduce(float32 × 10, sum, algorithm 1); rank 1 called barrier`: every rank known and
 /// its call, ranks with equal calls together.
-pub fn describe(sequence: u64, calls: &BTreeMap<usize, Call>) -> String {
+pub fn describe(turn: Turn, calls: &BTreeMap<usize, Call>) -> String {
     let mut groups: Vec<(Call, Vec<usize>)> = Vec::new();
     for (&rank, &call) in calls {
         match groups.iter_mut().find(|(known, _)| *known == call) {
@@ -41,7 +46,7 @@ pub fn describe(sequence: u64, calls: &BTreeMap<usize, Call>) -> String {
     }
     let parts: Vec<String> =
         groups.iter().map(|(call, ranks)| format!("{} called {call}", name_ranks(ranks))).collect();
-    format!("collective {sequence}: {}", parts.join("; "))
+    format!("{turn}: {}", parts.join("; "))
 }
 
 /// `rank 3`, or `ranks 0-2, 5`.
@@ -73,23 +78,24 @@ pub(super) mod tests {
     }
 
     pub fn barrier(sequence: u64) -> Header {
-        Header { sequence, call: call(Collective::Barrier, 0) }
+        Header { communicator: 0, sequence, call: call(Collective::Barrier, 0) }
     }
 
     pub fn message_to(root: u32, sequence: u64) -> Header {
-        Header { sequence, call: Call { root, ..call(Collective::PointToPoint, 0) } }
+        Header { communicator: 0, sequence, call: Call { root, ..call(Collective::PointToPoint, 0) } }
     }
 
     pub fn allreduce(sequence: u64) -> Header {
-        Header { sequence, call: call(Collective::Allreduce, 10) }
+        Header { communicator: 0, sequence, call: call(Collective::Allreduce, 10) }
     }
 
     #[test]
     fn a_mismatch_names_every_rank_and_its_call() {
         let calls = [(0, 7), (1, 7), (2, 7), (4, 7)].map(|(rank, s)| (rank, allreduce(s).call)).into_iter();
         let calls: BTreeMap<usize, Call> = calls.chain([(3, barrier(7).call)]).collect();
+        let turn = barrier(7).turn();
         let (allreduce, barrier) = (allreduce(7).call, barrier(7).call);
         let expected = format!("collective 7: ranks 0-2, 4 called {allreduce}; rank 3 called {barrier}");
-        assert_eq!(describe(7, &calls), expected);
+        assert_eq!(describe(turn, &calls), expected);
     }
 }

@@ -1,5 +1,6 @@
 //! The messages of the membership protocol and their bytes: a length (u32, little endian), then postcard.
 
+use super::history::Lasts;
 use crate::call::{HEADER_BYTES, Header};
 use crate::fabric::Failure;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -40,23 +41,31 @@ pub enum Message {
         header: WireHeader,
         /// Who is waited for.
         peers: Vec<u32>,
+        /// The rank does nothing else until then.
+        is_blocked: bool,
     },
-    /// Hub to a rank: what did you call under this number?
+    /// Hub to a rank: what did you call then?
     Ask {
-        /// The number.
+        /// The communicator.
+        communicator: u32,
+        /// The how-manieth of its collectives.
         sequence: u64,
     },
-    /// To the hub: this, or nothing yet.
+    /// To the hub: this; or, if I have not come so far or have forgotten, this was my last of that communicator.
     Answer {
+        /// The communicator asked about.
+        communicator: u32,
         /// The number asked for.
         sequence: u64,
         /// What was called.
         header: Option<WireHeader>,
     },
-    /// I leave in good order; this was my last collective.
+    /// I leave in good order; these were my last collectives.
     Goodbye {
-        /// The last collective.
-        last: Option<WireHeader>,
+        /// The last of every communicator, the latest first.
+        lasts: Vec<WireHeader>,
+        /// There were more than I remember.
+        has_forgotten: bool,
     },
 }
 
@@ -74,6 +83,14 @@ impl<'de> Deserialize<'de> for WireHeader {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let bytes = <[u8; HEADER_BYTES]>::deserialize(deserializer)?;
         Header::decode(&bytes).map(WireHeader).ok_or_else(|| serde::de::Error::custom("no header"))
+    }
+}
+
+impl Lasts {
+    /// The words in which a rank leaves.
+    pub(super) fn goodbye(self) -> Message {
+        let lasts = self.headers.into_iter().map(WireHeader).collect();
+        Message::Goodbye { lasts, has_forgotten: self.has_forgotten }
     }
 }
 
@@ -104,9 +121,9 @@ impl Message {
             Message::Report(failure) => Message::Report(cut_failure(failure)),
             Message::Failed(failure) => Message::Failed(cut_failure(failure)),
             Message::Suspect { peer, cause } => Message::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) },
-            Message::Stalled { header, mut peers } => {
+            Message::Stalled { header, mut peers, is_blocked } => {
                 peers.truncate(PEERS_MAX);
-                Message::Stalled { header, peers }
+                Message::Stalled { header, peers, is_blocked }
             }
             short => short,
         }
@@ -192,9 +209,9 @@ mod tests {
             Message::Complete,
             Message::Report(failure(10)),
             Message::Suspect { peer: 4, cause: "reset".into() },
-            Message::Stalled { header: WireHeader(barrier(7)), peers: vec![1, 2, 300] },
-            Message::Answer { sequence: 7, header: Some(WireHeader(barrier(7))) },
-            Message::Goodbye { last: None },
+            Message::Stalled { header: WireHeader(barrier(7)), peers: vec![1, 2, 300], is_blocked: true },
+            Message::Answer { communicator: 0, sequence: 7, header: Some(WireHeader(barrier(7))) },
+            Message::Goodbye { lasts: vec![], has_forgotten: false },
         ];
         let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
         for step in [1, 2, 3, 7, bytes.len()] {

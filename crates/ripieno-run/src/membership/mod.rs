@@ -12,12 +12,14 @@ mod message;
 mod spoke;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use history::{History, REMEMBERED};
 pub use hub::Hub;
 pub use inquiry::describe;
 pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
 pub use spoke::Spoke;
+pub use waits::Waits;
 
 use crate::call::Header;
 use crate::fabric::Failure;
@@ -90,6 +92,8 @@ pub enum Request {
         header: Header,
         /// Who is waited for.
         peers: Vec<usize>,
+        /// The rank does nothing else until then.
+        is_blocked: bool,
     },
     /// This rank leaves in good order.
     Leave,

@@ -2,6 +2,7 @@
 
 use super::message::WireHeader;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
+use crate::call::Turn;
 use crate::fabric::Failure;
 use std::time::Duration;
 
@@ -61,9 +62,10 @@ impl Spoke {
         match message {
             Message::Complete => vec![Output::Complete],
             Message::Failed(failure) => self.fail(failure),
-            Message::Ask { sequence } => {
-                let header = history.at(sequence).map(WireHeader);
-                send(Message::Answer { sequence, header })
+            Message::Ask { communicator, sequence } => {
+                let called = history.at(Turn { communicator, sequence });
+                let header = called.or_else(|| history.last_of(communicator)).map(WireHeader);
+                send(Message::Answer { communicator, sequence, header })
             }
             Message::Goodbye { .. } => {
                 self.bond = Bond::Lingering;
@@ -95,11 +97,11 @@ impl Spoke {
                 let cause = format!("its link to rank {} closed: {cause}", self.rank);
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
-            (Request::Stalled { header, peers }, false) => {
+            (Request::Stalled { header, peers, is_blocked }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                send(Message::Stalled { header: WireHeader(header), peers })
+                send(Message::Stalled { header: WireHeader(header), peers, is_blocked })
             }
-            (Request::Stalled { header, peers }, true) if peers.contains(&HUB) => {
+            (Request::Stalled { header, peers, .. }, true) if peers.contains(&HUB) => {
                 let cause = format!("left the job while rank {} waited for it in {header}", self.rank);
                 self.fail(rank_failed(HUB, &self.hosts, cause))
             }
@@ -107,8 +109,7 @@ impl Spoke {
             (Request::Leave, false) => {
                 // From here on it is the hub's part to hang up.
                 self.bond = Bond::Alone;
-                let goodbye = Message::Goodbye { last: history.last().map(WireHeader) };
-                vec![Output::Send { to: HUB, message: goodbye }, Output::Finished]
+                vec![Output::Send { to: HUB, message: history.lasts().goodbye() }, Output::Finished]
             }
             (Request::Leave, true) => vec![Output::Finished],
         }

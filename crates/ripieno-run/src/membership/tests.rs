@@ -109,6 +109,10 @@ impl World {
     }
 }
 
+fn stalled(header: Header, peers: Vec<usize>) -> Request {
+    Request::Stalled { header, peers, is_blocked: true }
+}
+
 fn raised(rank: usize) -> Failure {
     rank_failed(rank, &["host0".into(), "host1".into(), "host2".into()], "ValueError: no")
 }
@@ -215,7 +219,7 @@ fn a_mismatch_names_every_rank_that_has_called() {
         world.enter(rank, allreduce(7));
     }
     world.enter(2, barrier(7));
-    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2] });
+    world.request(1, stalled(allreduce(7), vec![2]));
     let called = format!("ranks 0-1, 3 called {}; rank 2 called {}", allreduce(7).call, barrier(7).call);
     let mismatch = Failure::Mismatch { description: format!("collective 7: {called}") };
     assert!(world.failures.iter().all(|failure| *failure == Some(mismatch.clone())), "{:?}", world.failures);
@@ -227,8 +231,8 @@ fn a_mismatch_with_the_hub_is_found_from_either_side() {
         let mut world = World::met(2);
         world.enter(0, allreduce(0));
         world.enter(1, barrier(0));
-        let header = world.ranks[asker].1.at(0).unwrap();
-        world.request(asker, Request::Stalled { header, peers: vec![1 - asker] });
+        let header = world.ranks[asker].1.at(allreduce(0).turn()).unwrap();
+        world.request(asker, stalled(header, vec![1 - asker]));
         assert!(matches!(world.failures[asker], Some(Failure::Mismatch { .. })));
     }
 }
@@ -239,7 +243,7 @@ fn a_mismatch_does_not_wait_for_the_silent() {
     world.enter(1, allreduce(7));
     world.enter(2, barrier(7));
     world.frozen.push(3);
-    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2] });
+    world.request(1, stalled(allreduce(7), vec![2]));
     assert_eq!(world.failures[0], None);
     world.pass(hub::ANSWER_WAIT);
     assert!(matches!(world.failures[0], Some(Failure::Mismatch { .. })));
@@ -251,11 +255,11 @@ fn a_late_rank_is_just_late() {
     world.enter(1, allreduce(7));
     world.enter(2, barrier(6));
     for _ in 0..10 {
-        world.request(1, Request::Stalled { header: allreduce(7), peers: vec![0, 2] });
+        world.request(1, stalled(allreduce(7), vec![0, 2]));
         world.pass(Duration::from_secs(1));
     }
     world.enter(2, allreduce(7));
-    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![0, 2] });
+    world.request(1, stalled(allreduce(7), vec![0, 2]));
     assert!(world.failures.iter().all(Option::is_none));
 }
 
@@ -271,10 +275,10 @@ fn leaving_is_no_failure_until_somebody_waits_for_more() {
     world.event(0, Event::Closed { peer: 1, cause: "closed".into() });
     world.pass(Duration::from_secs(5));
     // The link still holds what rank 1 sent for collective 4.
-    world.request(2, Request::Stalled { header: barrier(4), peers: vec![1] });
+    world.request(2, stalled(barrier(4), vec![1]));
     assert!(world.failures.iter().all(Option::is_none));
 
-    world.request(2, Request::Stalled { header: barrier(5), peers: vec![1] });
+    world.request(2, stalled(barrier(5), vec![1]));
     world.assert_all_blame(1, "left the job before collective 5 (its last was collective 4, barrier)");
 }
 
@@ -282,13 +286,13 @@ fn leaving_is_no_failure_until_somebody_waits_for_more() {
 fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
     let mut world = World::met(3);
     world.enter(1, barrier(4));
-    world.request(2, Request::Stalled { header: message_to(2, 4), peers: vec![1] });
+    world.request(2, stalled(message_to(2, 4), vec![1]));
     world.pass(Duration::from_secs(2));
     assert!(world.failures.iter().all(Option::is_none));
 
     world.request(1, Request::Leave);
     world.frozen.push(1);
-    world.request(2, Request::Stalled { header: message_to(2, 4), peers: vec![1] });
+    world.request(2, stalled(message_to(2, 4), vec![1]));
     world.assert_all_blame(1, "left the job while rank 2 waited in a message to or from it");
 }
 
@@ -302,13 +306,13 @@ fn assert_all_wait_in_a_circle(world: &World, text: &str) {
 #[test]
 fn two_ranks_that_send_to_each_other_are_told() {
     let mut world = World::met(3);
-    world.request(1, Request::Stalled { header: message_to(2, 0), peers: vec![2] });
+    world.request(1, stalled(message_to(2, 0), vec![2]));
     world.pass(Duration::from_secs(1));
-    world.request(2, Request::Stalled { header: message_to(1, 0), peers: vec![1] });
+    world.request(2, stalled(message_to(1, 0), vec![1]));
     assert!(world.failures.iter().all(Option::is_none), "the first may have gone on meanwhile");
     world.pass(Duration::from_secs(1));
-    world.request(1, Request::Stalled { header: message_to(2, 0), peers: vec![2] });
-    let text = "ranks wait for each other in messages: rank 1 called point-to-point(float32 × 0, to 2, direct)";
+    world.request(1, stalled(message_to(2, 0), vec![2]));
+    let text = "ranks wait for each other in calls that the others have not come to: rank 1 called point-to-point(float32 × 0, to 2, direct)";
     assert_all_wait_in_a_circle(&world, text);
 }
 
@@ -318,7 +322,7 @@ fn three_ranks_that_each_wait_for_the_next_are_told() {
     for _ in 0..2 {
         for rank in 0..3 {
             let next = (rank + 1) % 3;
-            world.request(rank, Request::Stalled { header: message_to(rank as u32, 7), peers: vec![next] });
+            world.request(rank, stalled(message_to(rank as u32, 7), vec![next]));
         }
         world.pass(Duration::from_secs(1));
     }
@@ -329,11 +333,93 @@ fn three_ranks_that_each_wait_for_the_next_are_told() {
 fn the_two_ends_of_one_slow_message_wait_for_each_other_in_peace() {
     let mut world = World::met(3);
     for _ in 0..4 {
-        world.request(1, Request::Stalled { header: message_to(2, 0), peers: vec![2] });
-        world.request(2, Request::Stalled { header: message_to(2, 0), peers: vec![1] });
+        world.request(1, stalled(message_to(2, 0), vec![2]));
+        world.request(2, stalled(message_to(2, 0), vec![1]));
         world.pass(Duration::from_secs(1));
     }
     assert!(world.failures.iter().all(Option::is_none));
+}
+
+fn of(communicator: u32, header: Header) -> Header {
+    Header { communicator, ..header }
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
+    for (first, second) in [(0, 1), (1, 2)] {
+        let mut world = World::met(3);
+        world.enter(first, of(5, barrier(0)));
+        world.enter(second, of(9, barrier(0)));
+        for _ in 0..3 {
+            world.request(first, stalled(of(5, barrier(0)), vec![second]));
+            world.request(second, stalled(of(9, barrier(0)), vec![first]));
+            world.pass(Duration::from_secs(1));
+        }
+        assert_all_wait_in_a_circle(&world, "called barrier as its collective 0 of communicator 5");
+        assert_all_wait_in_a_circle(&world, "called barrier as its collective 0 of communicator 9");
+    }
+}
+
+#[test]
+fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_for_ever() {
+    let mut world = World::met(3);
+    for rank in [1, 2] {
+        world.enter(rank, of(5, barrier(0)));
+    }
+    world.enter(2, of(9, barrier(0)));
+    for _ in 0..3 {
+        world.request(1, stalled(of(5, barrier(0)), vec![2]));
+        world.request(2, stalled(of(9, barrier(0)), vec![1]));
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn who_has_other_calls_in_flight_is_in_no_circle() {
+    let mut world = World::met(3);
+    for _ in 0..3 {
+        for (rank, peer) in [(1, 2), (2, 1)] {
+            let header = message_to(peer as u32, 0);
+            world.request(rank, Request::Stalled { header, peers: vec![peer], is_blocked: false });
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn equal_numbers_of_different_communicators_are_not_compared() {
+    let mut world = World::met(4);
+    world.enter(0, of(5, allreduce(0)));
+    world.enter(1, of(5, allreduce(0)));
+    world.enter(2, of(6, barrier(0)));
+    world.enter(3, of(6, barrier(0)));
+    for _ in 0..3 {
+        for rank in 0..4 {
+            let header = world.ranks[rank].1.last().unwrap();
+            world.request(rank, stalled(header, vec![rank ^ 1]));
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.failures.iter().all(Option::is_none));
+    world.enter(3, of(6, allreduce(1)));
+    world.enter(2, of(6, barrier(1)));
+    world.request(3, stalled(of(6, allreduce(1)), vec![2]));
+    let Some(Failure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
+    assert!(description.starts_with("collective 1 of communicator 6: rank 2 called barrier; rank 3"), "{description}");
+}
+
+#[test]
+fn a_rank_that_left_never_takes_part_in_a_communicator_that_it_had_not_entered() {
+    let mut world = World::met(3);
+    world.enter(1, of(5, barrier(7)));
+    world.request(1, Request::Leave);
+    world.frozen.push(1);
+    world.request(2, stalled(of(5, barrier(7)), vec![1]));
+    assert!(world.failures.iter().all(Option::is_none));
+    world.request(2, stalled(of(9, barrier(0)), vec![1]));
+    world.assert_all_blame(1, "left the job before collective 0 of communicator 9 (its last was collective 7");
 }
 
 #[test]
@@ -362,9 +448,9 @@ fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
     let mut world = World::met(3);
     world.request(0, Request::Leave);
     world.dies(0);
-    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2] });
+    world.request(1, stalled(allreduce(7), vec![2]));
     assert_eq!(world.failures[1], None);
-    world.request(1, Request::Stalled { header: allreduce(7), peers: vec![2, 0] });
+    world.request(1, stalled(allreduce(7), vec![2, 0]));
     let Some(Failure::RankFailed { rank: 0, cause, .. }) = &world.failures[1] else { panic!("{:?}", world.failures) };
     assert_eq!(*cause, format!("left the job while rank 1 waited for it in {}", allreduce(7)));
 }

@@ -89,6 +89,7 @@ impl Record {
         let call = &header.call;
         Record {
             sequence: header.sequence,
+            communicator: header.communicator,
             bytes,
             start_ns: start.map_or(UNKNOWN_NS, nanoseconds),
             root: call.root,

@@ -12,7 +12,7 @@ fn header(sequence: u64) -> Header {
         element_count: 10,
         counts_hash: 0,
     };
-    Header { sequence, call }
+    Header { communicator: 0, sequence, call }
 }
 
 fn begin(recorder: &mut Recorder, sequence: u64) -> Ticket {

@@ -1,6 +1,6 @@
 //! Ranks as threads over links that carry a few bytes at a time.
 
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Topology, Want};
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -66,6 +66,16 @@ impl Link for Narrow {
     }
 }
 
+/// Nobody sleeps here for longer than a yield.
+struct Awake(Arc<Mutex<Option<Failure>>>);
+
+impl Remote for Awake {
+    fn wake(&self) {}
+    fn report(&self, failure: Failure) {
+        self.0.lock().unwrap().get_or_insert(failure);
+    }
+}
+
 /// One rank's world.
 pub struct World {
     pub rank: usize,
@@ -110,10 +120,13 @@ impl Fabric for World {
         false
     }
     fn enter(&mut self, _header: Header) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize]) {
+    fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
         self.stalls += 1;
         let cause = format!("stalled, waiting for {peers:?}");
         self.report(Failure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
+    }
+    fn remote(&self) -> Arc<dyn Remote> {
+        Arc::new(Awake(self.failure.clone()))
     }
     fn prepare_park(&mut self) {}
     fn park(&mut self, wants: &[Want], _timeout: Duration) {

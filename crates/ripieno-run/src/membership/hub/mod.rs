@@ -1,13 +1,14 @@
 //! The machine of rank 0: it hears everybody, and the first failure it hears of is the job's.
 
 mod inquire;
-mod messages;
 
+use super::history::Lasts;
 use super::inquiry::Inquiry;
-use super::message::WireHeader;
+use super::waits::Waits;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::Header;
+use crate::call::Turn;
 use crate::fabric::Failure;
+use inquire::Stall;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,17 +20,17 @@ pub(super) const GRACE: Duration = Duration::from_millis(1000);
 pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
 
 /// Where a rank stands.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Standing {
     /// It has not come.
     Awaited,
     /// It takes part.
     Present,
-    /// It has left in good order after this collective.
-    Left(Option<Header>),
+    /// It has left in good order after these collectives.
+    Left(Lasts),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Member {
     standing: Standing,
     heard: Duration,
@@ -45,9 +46,8 @@ pub struct Hub {
     join_timeout: Duration,
     pulse: Pulse,
     suspects: BTreeMap<usize, (Duration, Failure)>,
-    inquiries: BTreeMap<u64, Inquiry>,
-    /// Ranks that said they wait in a message, and in which.
-    waits: BTreeMap<usize, messages::Wait>,
+    inquiries: BTreeMap<Turn, Inquiry>,
+    waits: Waits,
     failure: Option<Failure>,
 }
 
@@ -67,7 +67,7 @@ impl Hub {
             pulse: Pulse::new(now, timing),
             suspects: BTreeMap::new(),
             inquiries: BTreeMap::new(),
-            waits: BTreeMap::new(),
+            waits: Waits::default(),
             failure: None,
         }
     }
@@ -90,7 +90,7 @@ impl Hub {
                 self.members[peer].heard = now;
                 self.receive(now, peer, message, history)
             }
-            Event::Closed { peer, cause } => match self.members[peer].standing {
+            Event::Closed { peer, cause } => match &self.members[peer].standing {
                 Standing::Present => self.fail(rank_failed(peer, &self.hosts, cause)),
                 Standing::Awaited | Standing::Left(_) => vec![],
             },
@@ -121,12 +121,17 @@ impl Hub {
         match message {
             Message::Report(failure) => self.fail(failure),
             Message::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
-            Message::Stalled { header, peers } => {
-                let peers: Vec<usize> = peers.iter().map(|&peer| peer as usize).collect();
-                self.stalled(now, from, header.0, &peers, history)
+            Message::Stalled { header, peers, is_blocked } => {
+                let peers = peers.iter().map(|&peer| peer as usize).collect();
+                self.stalled(now, from, &Stall { header: header.0, peers, is_blocked }, history)
             }
-            Message::Answer { sequence, header } => self.answer(now, from, sequence, header.map(|header| header.0)),
-            Message::Goodbye { last } => self.part_with(from, last.map(|header| header.0)),
+            Message::Answer { communicator, sequence, header } => {
+                self.answer(now, from, Turn { communicator, sequence }, header.map(|header| header.0))
+            }
+            Message::Goodbye { lasts, has_forgotten } => {
+                let headers = lasts.into_iter().map(|last| last.0).collect();
+                self.part_with(from, Lasts { headers, has_forgotten })
+            }
             _ => vec![],
         }
     }
@@ -135,19 +140,21 @@ impl Hub {
         match request {
             Request::Report(failure) => self.fail(failure),
             Request::Suspect { peer, cause } => self.suspect(now, HUB, peer, &cause),
-            Request::Stalled { header, peers } => self.stalled(now, HUB, header, &peers, history),
+            Request::Stalled { header, peers, is_blocked } => {
+                self.stalled(now, HUB, &Stall { header, peers, is_blocked }, history)
+            }
             Request::Leave => {
-                self.members[HUB].standing = Standing::Left(history.last());
-                let mut outputs = self.tell_all(&Message::Goodbye { last: history.last().map(WireHeader) });
+                self.members[HUB].standing = Standing::Left(history.lasts());
+                let mut outputs = self.tell_all(&history.lasts().goodbye());
                 outputs.extend(self.finished());
                 outputs
             }
         }
     }
 
-    fn part_with(&mut self, peer: usize, last: Option<Header>) -> Vec<Output> {
+    fn part_with(&mut self, peer: usize, lasts: Lasts) -> Vec<Output> {
         if self.members[peer].standing == Standing::Present {
-            self.members[peer].standing = Standing::Left(last);
+            self.members[peer].standing = Standing::Left(lasts);
             self.present_count -= 1;
         }
         self.finished().into_iter().collect()
@@ -160,9 +167,9 @@ impl Hub {
     }
 
     fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<Output> {
-        match self.members.get(peer).map(|member| member.standing) {
-            Some(Standing::Left(last)) => {
-                let cause = format!("left the job while rank {from} still needed it ({})", name_last(last));
+        match self.members.get(peer).map(|member| &member.standing) {
+            Some(Standing::Left(lasts)) => {
+                let cause = format!("left the job while rank {from} still needed it ({})", name_last(lasts));
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
             Some(_) => {
@@ -178,8 +185,8 @@ impl Hub {
     fn tick(&mut self, now: Duration) -> Vec<Output> {
         let mut outputs = Vec::new();
         let due = self.inquiries.iter().find(|(_, inquiry)| inquiry.due.is_some_and(|due| due <= now));
-        if let Some((sequence, calls)) = due.map(|(&sequence, inquiry)| (sequence, inquiry.calls.clone())) {
-            outputs.extend(self.tell_mismatch(sequence, &calls));
+        if let Some((turn, calls)) = due.map(|(&turn, inquiry)| (turn, inquiry.calls.clone())) {
+            outputs.extend(self.tell_mismatch(turn, &calls));
         }
         let due = self.suspects.iter().find(|(_, (due, _))| *due <= now).map(|(&peer, _)| peer);
         if let Some((_, failure)) = due.and_then(|peer| self.suspects.remove(&peer)) {
@@ -233,9 +240,9 @@ impl Hub {
     }
 }
 
-fn name_last(last: Option<Header>) -> String {
-    match last {
-        Some(last) => format!("its last was collective {}, {}", last.sequence, last.call),
+fn name_last(lasts: &Lasts) -> String {
+    match lasts.headers.first() {
+        Some(last) => format!("its last was {}, {}", last.turn(), last.call),
         None => "it took part in none".to_string(),
     }
 }

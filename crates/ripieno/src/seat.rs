@@ -1,0 +1,158 @@
+//! One communicator's part of a core: its group, its count of calls, its schedules.
+
+use crate::choice::Overrides;
+use crate::core::{Parts, lock};
+use crate::error::{Error, argument};
+use crate::handle::{Lasting, Ticket};
+use crate::schedules::Schedules;
+use crate::statistics::Statistics;
+use crate::task::Task;
+use ripieno_plan::{Buffer, Group, Span};
+use ripieno_run::{Element, Header, Memory, Schedule};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+/// What takes the place of a buffer that a collective does not have.
+pub(crate) const NO_MEMORY: Memory<'static> = Memory::Read(&[]);
+
+pub(crate) struct Seat {
+    /// The same on every rank, and another than that of any communicator that shares a rank.
+    id: u32,
+    group: Group,
+    /// The world rank of every rank.
+    world_ranks: Arc<[usize]>,
+    schedules: Schedules,
+    sequence: u64,
+    /// Messages so far, by sender and receiver.
+    messages: BTreeMap<(usize, usize), u64>,
+    statistics: Statistics,
+    /// Of runs that ended while nobody was in a call.
+    background: Arc<Mutex<Statistics>>,
+}
+
+/// A task made ready to run.
+struct Ready {
+    header: Header,
+    schedule: Arc<Schedule>,
+}
+
+impl Seat {
+    pub fn new(id: u32, group: Group, world_ranks: Arc<[usize]>) -> Seat {
+        Seat {
+            id,
+            group,
+            world_ranks,
+            schedules: Schedules::default(),
+            sequence: 0,
+            messages: BTreeMap::new(),
+            statistics: Statistics::default(),
+            background: Arc::default(),
+        }
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        self.statistics + *lock(&self.background)
+    }
+
+    /// Runs a task to its end.
+    pub fn run(
+        &mut self,
+        parts: &mut Parts<'_>,
+        task: &Task<'_>,
+        element: Element,
+        algorithm: Option<&str>,
+        [main, output]: [Memory<'_>; 2],
+    ) -> Result<(), Error> {
+        let Ready { header, schedule } = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
+        let mut scratch = match schedule.scratch_bytes() {
+            0 => None,
+            length_bytes => Some(parts.scratch.take(length_bytes)),
+        };
+        let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
+        let traffic = parts.executor.run(parts.fabric, header, &schedule, &mut [main, output, scratch])?;
+        *self.sequence_of(task) += 1;
+        self.statistics.count(traffic);
+        self.statistics.communicating += traffic.elapsed.unwrap_or_default();
+        Ok(())
+    }
+
+    /// Begins a task that ends by itself. What it works on is kept until then.
+    pub fn start<M: Lasting>(
+        &mut self,
+        parts: &mut Parts<'_>,
+        task: &Task<'_>,
+        element: Element,
+        algorithm: Option<&str>,
+        memory: M,
+    ) -> Result<Arc<Ticket<M>>, Error> {
+        let mut memory = Box::new(memory);
+        let [mut main, mut output] = memory.buffers();
+        let Ready { header, schedule } = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
+        // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `Lasting` says that it
+        // stays where it is and that nobody else uses it as long as its owner lives.
+        let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
+        let mut scratch = match schedule.scratch_bytes() {
+            0 => None,
+            length_bytes => Some(parts.scratch.take(length_bytes)),
+        };
+        let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
+        // SAFETY: as above; moving a pooled buffer does not move its bytes.
+        let lent = unsafe { lent.prolonged() };
+        let ticket = Arc::new(Ticket::default());
+        let (completion, background) = (Ticket::completion(&ticket), self.background.clone());
+        let end = Box::new(move |result: Result<_, _>| {
+            drop(scratch);
+            if let Ok(traffic) = result {
+                lock(&background).count(traffic);
+            }
+            completion.tell(result.map(|_| *memory).map_err(Error::from));
+        });
+        parts.executor.submit(parts.fabric, header, schedule, vec![main, output, lent], end)?;
+        *self.sequence_of(task) += 1;
+        parts.executor.advance(parts.fabric);
+        Ok(ticket)
+    }
+
+    fn ready(
+        &mut self,
+        overrides: &Overrides,
+        task: &Task<'_>,
+        element: Element,
+        algorithm: Option<&str>,
+        main: &Memory<'_>,
+        output: &Memory<'_>,
+    ) -> Result<Ready, Error> {
+        let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
+        task.check(&self.group, main.element_count(), output.element_count())?;
+        let choice = overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
+        let call = task.call(element, main.element_count(), &choice, self.group.size());
+        let (group, world_ranks) = (&self.group, &self.world_ranks);
+        let schedule = self.schedules.get(call, choice.order, task.parts(main, output), || {
+            let plan = task.plan(choice.algorithm, &group.in_order(choice.order), main, output);
+            let plan = plan.map_err(|unsuitable| {
+                argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
+            })?;
+            Ok::<_, Error>(Schedule::new(&plan.with_peers(|rank| world_ranks[rank])))
+        })?;
+        let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
+        Ok(Ready { header, schedule })
+    }
+
+    /// The number that the next such call gets on every rank that takes part in it.
+    fn sequence_of(&mut self, task: &Task<'_>) -> &mut u64 {
+        match *task {
+            Task::PointToPoint { from, to } => self.messages.entry((from, to)).or_default(),
+            _ => &mut self.sequence,
+        }
+    }
+}
+
+/// All of `memory`, in whole elements.
+fn whole(buffer: Buffer, memory: &Memory<'_>, element: Element) -> Result<Span, Error> {
+    let size_bytes = element.size_bytes();
+    if !memory.len().is_multiple_of(size_bytes) {
+        let expected = format!("a multiple of {size_bytes}, the size of {}", element.name());
+        return Err(argument("length in bytes", memory.len(), &expected));
+    }
+    Ok(Span::whole(buffer, memory.len() / size_bytes, size_bytes))
+}

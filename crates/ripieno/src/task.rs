@@ -1,0 +1,292 @@
+//! Tasks: which collective, with which arguments, beside the memory that it concerns.
+
+use crate::choice::Choice;
+use crate::error::{Error, argument};
+use ripieno_plan::{Algorithm, Collective, Group, Op, PeerSpan, Plan, Request, Span, Unsuitable};
+use ripieno_run::{Call, Element};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A collective and its arguments. Its first buffer is worked on in place, unless it has a second one for what arrives.
+///
+/// Counts are in elements. `counts` cut the first buffer into one chunk per rank.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)] // The fields are the arguments of the methods of `Communicator`, under the same names.
+pub enum Task<'a> {
+    Broadcast {
+        root: usize,
+    },
+    Reduce {
+        op: Op,
+        root: usize,
+    },
+    Allreduce {
+        op: Op,
+    },
+    Allgather {
+        counts: &'a [usize],
+    },
+    ReduceScatter {
+        counts: &'a [usize],
+        op: Op,
+    },
+    Gather {
+        counts: &'a [usize],
+        root: usize,
+    },
+    Scatter {
+        counts: &'a [usize],
+        root: usize,
+    },
+    /// The second buffer gets what arrives, `in_counts` elements from each rank.
+    Alltoall {
+        out_counts: &'a [usize],
+        in_counts: &'a [usize],
+    },
+    /// One byte of scratch.
+    Barrier,
+    /// From one rank to another; one of them is this one.
+    PointToPoint {
+        from: usize,
+        to: usize,
+    },
+    Scan {
+        op: Op,
+    },
+    Exscan {
+        op: Op,
+    },
+    /// The second buffer gets the first of the rank `distance` before this one.
+    Rotate {
+        distance: usize,
+    },
+    /// Peers and counts, in the order in which their elements lie in the first and in the second buffer.
+    NeighbourExchange {
+        out: &'a [(usize, usize)],
+        into: &'a [(usize, usize)],
+    },
+}
+
+impl Task<'_> {
+    /// Which collective.
+    pub fn collective(&self) -> Collective {
+        match self {
+            Task::Broadcast { .. } => Collective::Broadcast,
+            Task::Reduce { .. } => Collective::Reduce,
+            Task::Allreduce { .. } => Collective::Allreduce,
+            Task::Allgather { .. } => Collective::Allgather,
+            Task::ReduceScatter { .. } => Collective::ReduceScatter,
+            Task::Gather { .. } => Collective::Gather,
+            Task::Scatter { .. } => Collective::Scatter,
+            Task::Alltoall { .. } => Collective::Alltoall,
+            Task::Barrier => Collective::Barrier,
+            Task::PointToPoint { .. } => Collective::PointToPoint,
+            Task::Scan { .. } => Collective::Scan,
+            Task::Exscan { .. } => Collective::Exscan,
+            Task::Rotate { .. } => Collective::Rotate,
+            Task::NeighbourExchange { .. } => Collective::NeighbourExchange,
+        }
+    }
+
+    /// Whether the first buffer is only read by `rank`.
+    pub fn only_reads(&self, rank: usize) -> bool {
+        match *self {
+            Task::Broadcast { root } | Task::Scatter { root, .. } => root == rank,
+            Task::PointToPoint { from, .. } => from == rank,
+            Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether the arguments fit `group` and buffers of `main_count` and `output_count` elements.
+    pub(crate) fn check(&self, group: &Group, main_count: usize, output_count: usize) -> Result<(), Error> {
+        match *self {
+            Task::Broadcast { root } | Task::Reduce { root, .. } => check_rank("root", root, group),
+            Task::Allgather { counts } | Task::ReduceScatter { counts, .. } => {
+                check_counts("counts", counts, main_count, group)
+            }
+            Task::Gather { counts, root } | Task::Scatter { counts, root } => {
+                check_rank("root", root, group)?;
+                check_counts("counts", counts, main_count, group)
+            }
+            Task::Alltoall { out_counts, in_counts } => {
+                check_counts("counts", out_counts, main_count, group)?;
+                check_counts("counts", in_counts, output_count, group)
+            }
+            Task::PointToPoint { from, to } => {
+                let peer = if group.rank() == from { to } else { from };
+                check_rank("peer", peer, group)?;
+                match peer == group.rank() {
+                    true => Err(argument("peer", peer, "another rank than this one")),
+                    false => Ok(()),
+                }
+            }
+            Task::NeighbourExchange { out, into } => {
+                check_peers("out", out, main_count, group)?;
+                check_peers("into", into, output_count, group)
+            }
+            Task::Allreduce { .. } | Task::Barrier | Task::Scan { .. } | Task::Exscan { .. } | Task::Rotate { .. } => {
+                Ok(())
+            }
+        }
+    }
+
+    /// What other ranks must have asked for too.
+    #[inline]
+    pub(crate) fn call(&self, element: Element, element_count: usize, choice: &Choice, p: usize) -> Call {
+        let (op, root, counts): (Option<Op>, usize, &[usize]) = match *self {
+            Task::Allreduce { op } | Task::Scan { op } | Task::Exscan { op } => (Some(op), 0, &[]),
+            Task::Broadcast { root } => (None, root, &[]),
+            Task::Reduce { op, root } => (Some(op), root, &[]),
+            Task::Allgather { counts } => (None, 0, counts),
+            Task::ReduceScatter { counts, op } => (Some(op), 0, counts),
+            Task::Gather { counts, root } | Task::Scatter { counts, root } => (None, root, counts),
+            Task::Barrier => (Some(Op::Or), 0, &[]),
+            Task::PointToPoint { to, .. } => (None, to, &[]),
+            Task::Rotate { distance } => (None, distance % p, &[]),
+            Task::Alltoall { .. } | Task::NeighbourExchange { .. } => (None, 0, &[]),
+        };
+        // Every rank has another count of these.
+        let is_uneven = matches!(self, Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. });
+        Call {
+            collective: self.collective(),
+            algorithm: choice.algorithm.index,
+            element,
+            op,
+            root: root as u32,
+            element_count: if is_uneven { 0 } else { element_count as u64 },
+            counts_hash: if counts.is_empty() { 0 } else { hash(counts) } ^ choice.order_hash(),
+        }
+    }
+
+    /// What a plan depends on beside the call: the parts that ranks contribute, in any fixed order.
+    pub(crate) fn parts(&self, main: Span, output: Span) -> [Part<'_>; 2] {
+        match *self {
+            Task::Allgather { counts }
+            | Task::ReduceScatter { counts, .. }
+            | Task::Gather { counts, .. }
+            | Task::Scatter { counts, .. } => [Part::Counts(counts), Part::None],
+            Task::Alltoall { out_counts, in_counts } => [Part::Counts(out_counts), Part::Counts(in_counts)],
+            Task::PointToPoint { from, .. } => [Part::One(from), Part::None],
+            Task::Rotate { .. } => [Part::One(main.element_count()), Part::One(output.element_count())],
+            Task::NeighbourExchange { out, into } => [Part::Peers(out), Part::Peers(into)],
+            Task::Broadcast { .. }
+            | Task::Reduce { .. }
+            | Task::Allreduce { .. }
+            | Task::Barrier
+            | Task::Scan { .. }
+            | Task::Exscan { .. } => [Part::None, Part::None],
+        }
+    }
+
+    pub(crate) fn plan(
+        &self,
+        algorithm: &Algorithm,
+        group: &Group,
+        main: Span,
+        output: Span,
+    ) -> Result<Plan, Unsuitable> {
+        let (chunks, in_chunks): (Vec<Span>, Vec<Span>);
+        let (out_spans, in_spans): (Vec<PeerSpan>, Vec<PeerSpan>);
+        let request = match *self {
+            Task::Broadcast { root } => Request::Broadcast { root, vector: main },
+            Task::Reduce { op, root } => Request::Reduce { root, vector: main, op },
+            Task::Allreduce { op } => Request::Allreduce { vector: main, op },
+            Task::Allgather { counts } => {
+                chunks = main.split(counts);
+                Request::Allgather { chunks: &chunks }
+            }
+            Task::ReduceScatter { counts, op } => {
+                chunks = main.split(counts);
+                Request::ReduceScatter { chunks: &chunks, op }
+            }
+            Task::Gather { counts, root } => {
+                chunks = main.split(counts);
+                Request::Gather { root, chunks: &chunks }
+            }
+            Task::Scatter { counts, root } => {
+                chunks = main.split(counts);
+                Request::Scatter { root, chunks: &chunks }
+            }
+            Task::Alltoall { out_counts, in_counts } => {
+                (chunks, in_chunks) = (main.split(out_counts), output.split(in_counts));
+                Request::Alltoall { out_chunks: &chunks, in_chunks: &in_chunks }
+            }
+            Task::Barrier => Request::Barrier { token: main },
+            Task::PointToPoint { from, to } => Request::PointToPoint { from, to, vector: main },
+            Task::Scan { op } => Request::Scan { vector: main, op },
+            Task::Exscan { op } => Request::Exscan { vector: main, op },
+            Task::Rotate { distance } => Request::Rotate { distance: distance % group.size(), out: main, into: output },
+            Task::NeighbourExchange { out, into } => {
+                (out_spans, in_spans) = (peer_spans(main, out), peer_spans(output, into));
+                Request::NeighbourExchange { out: &out_spans, into: &in_spans }
+            }
+        };
+        algorithm.plan(group, &request)
+    }
+}
+
+/// A part of what a plan depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'a> {
+    None,
+    One(usize),
+    Counts(&'a [usize]),
+    Peers(&'a [(usize, usize)]),
+}
+
+impl Part<'_> {
+    /// The numbers of the part, behind how many they are.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        let (one, counts, peers): (Option<usize>, &[usize], &[(usize, usize)]) = match *self {
+            Part::None => (None, &[], &[]),
+            Part::One(number) => (Some(number), &[], &[]),
+            Part::Counts(counts) => (Some(counts.len()), counts, &[]),
+            Part::Peers(peers) => (Some(peers.len()), &[], peers),
+        };
+        one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
+    }
+}
+
+fn peer_spans(whole: Span, peers: &[(usize, usize)]) -> Vec<PeerSpan> {
+    let counts: Vec<usize> = peers.iter().map(|&(_, count)| count).collect();
+    peers.iter().map(|&(peer, _)| peer).zip(whole.split(&counts)).collect()
+}
+
+fn check_rank(name: &'static str, rank: usize, group: &Group) -> Result<(), Error> {
+    match rank < group.size() {
+        true => Ok(()),
+        false => Err(argument(name, rank, &format!("0 to {}", group.size() - 1))),
+    }
+}
+
+fn check_counts(name: &'static str, counts: &[usize], element_count: usize, group: &Group) -> Result<(), Error> {
+    if counts.len() != group.size() {
+        return Err(argument(name, format!("{counts:?}"), &format!("{} counts, one per rank", group.size())));
+    }
+    check_total(counts.iter().copied(), element_count)
+        .map_err(|expected| argument(name, format!("{counts:?}"), &expected))
+}
+
+fn check_peers(name: &'static str, peers: &[(usize, usize)], element_count: usize, group: &Group) -> Result<(), Error> {
+    let wrong = |expected: &str| argument(name, format!("{peers:?}"), expected);
+    for (index, &(peer, _)) in peers.iter().enumerate() {
+        check_rank("peer", peer, group)?;
+        if peers[..index].iter().any(|&(other, _)| other == peer) {
+            return Err(wrong(&format!("rank {peer} once at most")));
+        }
+    }
+    check_total(peers.iter().map(|&(_, count)| count), element_count).map_err(|expected| wrong(&expected))
+}
+
+/// What was expected, unless `counts` add up to `element_count`.
+fn check_total(mut counts: impl Iterator<Item = usize>, element_count: usize) -> Result<(), String> {
+    let total = counts.try_fold(0usize, |sum, count| sum.checked_add(count));
+    if total == Some(element_count) { Ok(()) } else { Err(format!("a sum of {element_count}")) }
+}
+
+/// The same on every rank: no seed, no address.
+fn hash(counts: &[usize]) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    counts.hash(&mut hasher);
+    hasher.finish() as u32
+}

@@ -1,0 +1,139 @@
+"""Handles of asynchronous calls, and the line in which calls of several steps wait for their turn."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+R = TypeVar("R")
+
+
+class Work(NamedTuple):
+    """A call whose steps are known at once: native calls (a name and its arguments), and what makes the result."""
+
+    calls: list[tuple[Any, ...]]
+    finish: Callable[[], Any]
+
+    def run(self, native: Any) -> Any:
+        for name, *args in self.calls:
+            getattr(native, name)(*args)
+        return self.finish()
+
+
+class Talk(NamedTuple):
+    """A call in which what comes tells what to do next."""
+
+    run: Callable[[Any], Any]
+
+
+class Pending(Protocol):
+    """A part of a call that is on its way."""
+
+    @property
+    def done(self) -> bool: ...
+
+    def wait(self) -> Any: ...
+
+
+class Handle(Generic[R]):
+    """A call that goes on by itself. Whoever forgets it loses nothing but its result.
+
+    Attributes
+    ----------
+    done : bool
+        Whether the call has ended, well or not.
+    """
+
+    def __init__(self, pending: list[Pending], finish: Callable[[], R], owner: Any) -> None:
+        self._pending = pending
+        self._finish: Callable[[], R] | None = finish
+        self._owner = owner  # the communicator lives as long as what is in flight on it
+        self._result: R | None = None
+        self._error: BaseException | None = None
+
+    def __repr__(self) -> str:
+        return f"<Handle {'done' if self.done else 'in flight'}>"
+
+    @property
+    def done(self) -> bool:
+        return all(part.done for part in self._pending)
+
+    def wait(self) -> R:
+        """Return the result when the call has ended; again and again, if asked.
+
+        Raises
+        ------
+        RankFailed, CollectiveMismatch, CommunicatorClosed
+            As the blocking call does.
+        """
+        if self._error is not None:
+            raise self._error
+        if self._finish is not None:
+            try:
+                for part in self._pending:
+                    part.wait()
+                self._result = self._finish()
+            except Exception as error:
+                self._error = error
+                raise
+            self._finish = None
+        return self._result  # type: ignore[return-value]
+
+
+class Job:
+    """A call in a line."""
+
+    def __init__(self, future: Future[Any]) -> None:
+        self._future = future
+
+    @property
+    def done(self) -> bool:
+        return self._future.done()
+
+    def wait(self) -> Any:
+        return self._future.result()
+
+
+class Line:
+    """Calls that follow each other: a thread works through them as long as there are any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._last: Future[Any] | None = None
+        self._is_served = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self._last is not None and not self._last.done()
+
+    def add(self, call: Callable[[], Any]) -> Job:
+        """Let `call` run behind all others."""
+        future: Future[Any] = Future()
+        with self._lock:
+            self._jobs.append((call, future))
+            self._last = future
+            if not self._is_served:
+                self._is_served = True
+                threading.Thread(target=self._serve, name="ripieno-line", daemon=True).start()
+        return Job(future)
+
+    def drain(self) -> None:
+        """Return when no call is left; how they ended is told by their handles."""
+        while self.is_busy and self._last is not None:
+            self._last.exception()
+
+    def _serve(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._is_served = False
+                    return
+                call, future = self._jobs.popleft()
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)

@@ -1,0 +1,188 @@
+"""Groups, calls that go on by themselves, and the collectives that pass values along: all equal NumPy."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import ripieno as rp
+from numpy.testing import assert_array_equal
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3, 5])
+
+
+def run(program, workers):
+    with rp.launch(workers=workers) as job:
+        return job.run(program)
+
+
+def vector(rank: int, length: int = 50) -> np.ndarray:
+    return np.arange(length) * (rank + 1) + rank
+
+
+def scans(comm):
+    for op, combine in [("sum", np.add), ("prod", np.multiply), ("min", np.minimum), ("max", np.maximum)]:
+        vectors = [vector(rank, 5) + 1 for rank in range(comm.world_size)]
+        upto = np.array([combine.reduce(vectors[: rank + 1], axis=0) for rank in range(comm.world_size)])
+        assert_array_equal(comm.scan(vectors[comm.rank], op=op), upto[comm.rank], strict=True)
+        identity = {"sum": 0, "prod": 1, "min": np.iinfo(np.int64).max, "max": np.iinfo(np.int64).min}[op]
+        expected = upto[comm.rank - 1] if comm.rank else np.full(5, identity)
+        assert_array_equal(comm.exscan(vectors[comm.rank], op=op), expected, strict=True)
+    out = vector(comm.rank, 3)
+    assert comm.scan(out, out=out) is out
+    assert_array_equal(out, sum(vector(rank, 3) for rank in range(comm.rank + 1)))
+    number, array = comm.exscan((comm.rank, np.ones(2, bool)), op="min") if comm.rank == 0 else (0, None)
+    if comm.rank == 0:
+        assert number == np.iinfo(np.int64).max and array.all()
+    else:
+        comm.exscan((comm.rank, np.ones(2, bool)), op="min")
+    assert comm.exscan(1.0, op="max") == (-np.inf if comm.rank == 0 else 1.0)
+
+
+def rotations(comm):
+    for distance in (0, 1, 2, -1, 7):
+        before = (comm.rank - distance) % comm.world_size
+        assert_array_equal(comm.rotate(vector(comm.rank, 10 * comm.rank), distance), vector(before, 10 * before))
+        assert comm.rotate({"from": comm.rank, 1: "x" * 1000}, distance) == {"from": before, 1: "x" * 1000}
+        out = np.empty(20, np.int64)
+        assert comm.rotate(vector(comm.rank, 20), distance, out=out) is out
+        assert_array_equal(out, vector(before, 20))
+    block = vector(comm.rank, 20)
+    comm.rotate(block, out=block)
+    assert_array_equal(block, vector((comm.rank - 1) % comm.world_size, 20))
+
+
+def neighbours(comm):
+    if comm.world_size == 1:
+        assert comm.neighbour_exchange({}) == {}
+        return
+    left, right = (comm.rank - 1) % comm.world_size, (comm.rank + 1) % comm.world_size
+    values = {right: vector(comm.rank, 3), left: vector(comm.rank, 3) * 2}
+    found = comm.neighbour_exchange(values)
+    assert sorted(found) == sorted({left, right})
+    if comm.world_size > 2:
+        assert_array_equal(found[left], vector(left, 3))
+        assert_array_equal(found[right], vector(right, 3) * 2)
+        out = {left: np.empty(3, np.int64)}
+        comm.neighbour_exchange({right: vector(comm.rank, 3)}, out=out)
+        assert_array_equal(out[left], vector(left, 3))
+    one_way = comm.neighbour_exchange({1: "to one"} if comm.rank == 0 else {})
+    assert one_way == ({0: "to one"} if comm.rank == 1 else {})
+
+
+def groups(comm):
+    even = comm.split(comm.rank % 2)
+    members = list(range(comm.rank % 2, comm.world_size, 2))
+    assert (even.world_size, even.rank) == (len(members), members.index(comm.rank))
+    assert len(even.hosts) == len(even.nodes) == len(even.racks) == len(members)
+    assert even.allgather(comm.rank) == members
+    assert even.broadcast(comm.rank, root=even.world_size - 1) == members[-1]
+    assert_array_equal(comm.allreduce(vector(comm.rank)), sum(map(vector, range(comm.world_size))))
+
+    backwards = comm.split(0, key=-comm.rank)
+    assert backwards.allgather(comm.rank) == list(range(comm.world_size))[::-1]
+    assert comm.split(None if comm.rank else 3) is None or comm.rank == 0
+
+    child = even.split(even.rank // 2)
+    assert child.allgather(comm.rank) == members[even.rank // 2 * 2 : even.rank // 2 * 2 + 2]
+    child.close()
+    with pytest.raises(rp.CommunicatorClosed):
+        child.barrier()
+    even.barrier()
+    comm.barrier()
+
+
+def asynchronous(comm):
+    ranks = range(comm.world_size)
+    handles = [comm.allreduce_async(vector(comm.rank) + i) for i in range(5)]
+    between = comm.allreduce(vector(comm.rank))
+    handles.append(comm.broadcast_async({"a": np.arange(4)} if comm.rank == 0 else None))
+    handles.append(comm.allgather_async(comm.rank))
+    handles.append(comm.scan_async(comm.rank))
+    handles.append(comm.barrier_async())
+    after = comm.allreduce(comm.rank)
+    total = sum(map(vector, ranks))
+    assert_array_equal(between, total)
+    assert after == sum(ranks)
+    for i, handle in reversed(list(enumerate(handles[:5]))):
+        assert_array_equal(handle.wait(), total + i * comm.world_size)
+        assert handle.done
+        assert handle.wait() is handle.wait()
+    assert_array_equal(handles[5].wait()["a"], np.arange(4))
+    assert handles[6].wait() == list(ranks)
+    assert handles[7].wait() == sum(ranks[: comm.rank + 1])
+    assert handles[8].wait() is None
+    out = np.empty(3 * comm.world_size, np.int64)
+    gathered = comm.allgather_async(vector(comm.rank, 3), out=out)
+    mine = comm.reduce_scatter_async(np.ones((comm.world_size, 2)))
+    assert gathered.wait() is out
+    assert_array_equal(out.reshape(-1, 3), [vector(rank, 3) for rank in ranks])
+    assert_array_equal(mine.wait(), np.full((1, 2), comm.world_size))
+    if comm.world_size > 1:
+        peer = comm.rank ^ 1
+        if peer < comm.world_size:
+            came = np.empty(1 << 20)
+            sent = comm.send_into_async(np.full(1 << 20, float(comm.rank)), peer)
+            comm.recv_async(peer, out=came).wait()
+            sent.wait()
+            assert (came == peer).all()
+            comm.send_async(["value", comm.rank, np.zeros(1 << 18)], peer)  # forgotten, and it arrives
+            assert comm.recv(peer)[1] == peer
+    for _ in range(20):
+        comm.allreduce_async(np.ones(1000))  # forgotten
+    comm.barrier()
+
+
+def unattended(comm):
+    """Large enough that no link holds it: without a thread that moves it on nobody would get it."""
+    handle = comm.allreduce_async(np.full(1 << 20, comm.rank + 1.0))
+    deadline = time.monotonic() + 60
+    while not handle.done:
+        assert time.monotonic() < deadline, "nobody moved it on"
+        time.sleep(0.001)
+    assert (handle.wait() == sum(range(1, comm.world_size + 1))).all()
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "program", [scans, rotations, neighbours, groups, asynchronous, unattended], ids=lambda each: each.__name__
+)
+def test_values_equal_numpy(program, workers):
+    run(program, workers)
+
+
+def test_an_error_is_raised_by_wait_and_by_the_next_call():
+    def program(comm):
+        handle = comm.allreduce_async(np.ones(10 + comm.rank))
+        for _ in range(2):
+            with pytest.raises(rp.CollectiveMismatch):
+                handle.wait()
+        with pytest.raises(rp.CollectiveMismatch):
+            comm.barrier()
+
+    with pytest.raises(rp.CollectiveMismatch):
+        run(program, 2)
+
+
+def test_wrong_arguments_are_raised_at_once():
+    def program(comm):
+        with pytest.raises(rp.InputError, match="op='average'"):
+            comm.allreduce_async(np.ones(3), op="average")
+        with pytest.raises(rp.InputError, match="color=-1"):
+            comm.split(-1)
+        with pytest.raises(rp.InputError, match="peer=7"):
+            comm.neighbour_exchange({7: 1})
+
+    run(program, 2)
+
+
+def test_ranks_that_wait_for_each_other_in_different_groups_are_told():
+    def program(comm):
+        first, second = comm.split(0), comm.split(0)
+        ours = (first, second) if comm.rank == 0 else (second, first)
+        for group in ours:
+            group.allreduce(np.ones(3))
+
+    with pytest.raises(rp.CollectiveMismatch, match="communicator"):
+        run(program, 2)
