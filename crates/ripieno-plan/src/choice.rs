@@ -41,27 +41,33 @@ static NODE: &[Table] = &[
     Table(ReduceScatter, &rows(ReduceScatter, DIRECT_OR_RING)),
 ];
 
-/// Ranks of different nodes. From the costs in the catalogue, for 100 Mbit/s to 10 Gbit/s and 30 to 100 µs a message.
+/// Ranks of different nodes. From measurements with 8, 16 and 32 emulated hosts of 100 Mbit/s.
 static NETWORK: &[Table] = &[
-    Table(Broadcast, &rows(Broadcast, TREE_OR_CHAIN)),
-    Table(Reduce, &rows(Reduce, [row(MANY, PerRank(32 * KIB), "binomial"), row(MANY, Any, "chain")])),
+    Table(Broadcast, &rows(Broadcast, TREES_OR_CHAIN)),
+    // A reduction is a broadcast backwards.
+    Table(Reduce, &rows(Reduce, TREES_OR_CHAIN)),
     Table(
         Allreduce,
         &rows(
             Allreduce,
             [
                 row(2, Bytes(256 * KIB), "bidirectional-exchange"),
-                row(MANY, Bytes(16 * KIB), "bidirectional-exchange"),
+                row(FEW, Bytes(2 * KIB), "bidirectional-exchange"),
+                // Beyond, messages cost more than hops: of 32 ranks a tree sends 62, an exchange 160.
+                row(MANY, Bytes(4 * KIB), "tree"),
+                row(MANY, Bytes(8 * KIB), "double-tree"),
                 // Two hops, but everybody sends to everybody at once, which switches like less than a ring.
                 row(FEW, Bytes(256 * KIB), "regroup-allgather"),
+                row(FEW, Any, "ring"),
+                row(MANY, Bytes(16 * KIB), "double-tree"),
                 // As few bytes as around the ring in far fewer rounds, but over longer ways.
-                row(MANY, PerRank(16 * KIB), "halving-doubling"),
+                row(MANY, PerRank(3 * KIB), "halving-doubling"),
                 row(MANY, Any, "ring"),
             ],
         ),
     ),
-    Table(Allgather, &rows(Allgather, DIRECT_OR_RING)),
-    Table(ReduceScatter, &rows(ReduceScatter, DIRECT_OR_RING)),
+    Table(Allgather, &rows(Allgather, DIRECT_THEN_RING)),
+    Table(ReduceScatter, &rows(ReduceScatter, DIRECT_THEN_RING)),
 ];
 
 /// Collectives to which it makes no difference where the ranks are.
@@ -83,8 +89,13 @@ const TREE_OR_CHAIN: [Named; 3] = [
     row(MANY, PerRank(32 * KIB), "scatter-allgather"),
     row(MANY, Any, "chain"),
 ];
+/// Between hosts two trees fill the cables as a chain does, with fewer hops.
+const TREES_OR_CHAIN: [Named; 3] =
+    [row(MANY, Bytes(8 * KIB), "binomial"), row(MANY, PerRank(32 * KIB), "double-tree"), row(MANY, Any, "chain")];
 const DIRECT_OR_RING: [Named; 3] =
     [row(FEW, Any, "direct"), row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
+/// Between hosts many streams into one port lose packets: only short chunks go directly.
+const DIRECT_THEN_RING: [Named; 2] = [row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
 const TREE_OR_DIRECT: [Named; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];
 
 /// Up to this number of ranks a link between every two is cheap, and direct sending has the fewest hops.
