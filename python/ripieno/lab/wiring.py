@@ -37,7 +37,8 @@ def wire(prefix: str, blueprint: Blueprint) -> None:
     congestion_control = _congestion_control()
     batch("ip", [f"netns add {prefix}{name}" for name in (SWITCHES, *(host.name for host in blueprint.hosts))])
     with inside(prefix + SWITCHES):
-        write_settings({"ipv6/conf/default/disable_ipv6": "1"})
+        # Switches have no firewall; the kernel would take every packet past the machine's.
+        write_settings({"ipv6/conf/default/disable_ipv6": "1", "bridge/bridge-nf-call-iptables": "0"})
         batch("ip", [*_switches(blueprint), *_ports(prefix, blueprint)])
         batch("bridge", _forwarding(blueprint))
         batch("tc", _port_shapers(blueprint))
