@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
+from ripieno._arrays import empty
 from ripieno.comm import Communicator
 from ripieno.errors import (
     CollectiveMismatch,
@@ -50,6 +51,7 @@ __all__ = [
     "RendezvousError",
     "RipienoError",
     "SerializationError",
+    "empty",
     "init",
     "launch",
 ]

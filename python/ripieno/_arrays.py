@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +15,8 @@ from ripieno.errors import InputError
 
 OPS = ("sum", "prod", "min", "max", "and", "or", "xor")
 
-# From here on a result's memory comes from the pool: below, the allocator keeps it at hand itself.
-_POOLED_BYTES = 1 << 20
+# From here on a rank of the same host reads an array where it is, if it can.
+_LENT_BYTES = 1 << 16
 
 _NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
@@ -77,12 +78,33 @@ def required(value: Any, what: str) -> np.ndarray:
     return found
 
 
-def empty(shape: int | Sequence[int], dtype: np.dtype | type) -> np.ndarray:
-    """As `numpy.empty`; large arrays are made of memory that earlier results have left behind."""
+def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np.ndarray:
+    """An array of any content, as `numpy.empty` makes it, in memory that ranks of the same host can read where it is.
+
+    What a rank sends of such an array to a rank of its host is not copied on the way, if it is 64 KiB or longer.
+    Smaller arrays are NumPy's own. The array may be used like any other; when it is collected, its memory goes to the
+    next one of about its size. A process that was forked shares it: what either writes both see.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The shape.
+    dtype : data-type, default float64
+        Type of the elements.
+
+    Returns
+    -------
+    ndarray of `shape` and `dtype`
+
+    Raises
+    ------
+    MemoryError
+        The system has no memory for the array.
+    """
     dtype = np.dtype(dtype)
-    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    shape = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
     size_bytes = math.prod(shape) * dtype.itemsize
-    if size_bytes < _POOLED_BYTES or dtype.hasobject:
+    if size_bytes < _LENT_BYTES or dtype.hasobject or min(shape, default=0) < 0:
         return np.empty(shape, dtype)
     return np.frombuffer(_native.pooled(size_bytes), np.uint8).view(dtype).reshape(shape)
 

@@ -462,3 +462,13 @@ for thread in threads:
 def test_statistics_may_be_asked_for_while_another_thread_waits_in_a_call():
     # A process of its own: threads that wait for each other with the interpreter held would stop the tests.
     subprocess.run([sys.executable, "-c", TWO_THREADS], check=True, timeout=20)
+
+
+def test_arrays_of_rp_empty_are_like_any_other():
+    assert rp.empty((3, 4)).dtype == np.float64
+    assert rp.empty((), np.int8).shape == ()
+    assert rp.empty((0, 1 << 40), np.int8).size == 0
+    large = rp.empty((1 << 10, 1 << 8), np.int32)
+    assert large.shape == (1 << 10, 1 << 8) and large.flags.writeable and large.flags.c_contiguous
+    with pytest.raises(MemoryError, match="in shared memory"):
+        rp.empty(1 << 59, np.int64)

@@ -1,6 +1,7 @@
 //! Every kind of link keeps the laws of links.
 
-use ripieno_net::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, TcpLink, Watch, shared_memory, thread};
+use ripieno_net::links::{DEFAULT_CAPACITY_BYTES, Doorbell, Region, RingLink, TcpLink, Watch, shared_memory, thread};
+use ripieno_run::conformance::lending::Lendable;
 use ripieno_run::conformance::{End, Pair, Sleeper};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -24,6 +25,35 @@ mod between_threads_with_large_rings {
 
 mod over_shared_memory {
     ripieno_run::link_laws!(|| super::unwoken(super::shared_memory_ends()), super::shared_memory_ends);
+    ripieno_run::lending_laws!(
+        || super::unwoken(super::shared_memory_ends()),
+        super::shared_memory_ends,
+        super::region
+    );
+}
+
+mod lending_a_region {
+    #[test]
+    fn is_read_where_it_is() {
+        let (first, second) = super::shared_memory_ends();
+        let (mut lender, mut borrower) = (first.link, second.link);
+        let mut region = super::region(1 << 20);
+        region.fill(7);
+
+        assert_eq!(lender.send(&[&[1, 2, 3]]), Ok(3));
+        assert_eq!(lender.lend(&region[8..]), Ok(true));
+        assert_eq!(lender.send(&[&[4]]), Ok(1));
+
+        assert_eq!(borrower.peek(64), Ok(&[1, 2, 3][..]));
+        borrower.consume(3);
+        // The ring holds 4 KiB: all of the loan in one slice can only be the region itself.
+        assert_eq!(borrower.peek(1).unwrap(), &region[8..]);
+        region[8..].fill(9);
+        assert!(borrower.peek(64).unwrap().iter().all(|&byte| byte == 9), "no byte was copied");
+        borrower.consume((1 << 20) - 8);
+        assert_eq!(lender.lent_bytes(), Ok(0));
+        assert_eq!(borrower.peek(1), Ok(&[4][..]));
+    }
 }
 
 mod over_shared_memory_with_barriers_for_fences {
@@ -77,6 +107,10 @@ fn shared_memory_ends_at(first: Doorbell, second: Doorbell) -> (End, End) {
     let accepted = shared_memory::accept(&there, &second.bell()).unwrap();
     let peer = offer.finish(&here).unwrap();
     (ring_end(offer.into_link(peer), first), ring_end(accepted, second))
+}
+
+fn region(length_bytes: usize) -> Lendable {
+    Box::new(Region::new(length_bytes).unwrap().unwrap())
 }
 
 fn tcp_ends(address: &str) -> (End, End) {

@@ -1,7 +1,7 @@
 //! Errors of the runtime as the classes of `ripieno.errors`.
 
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
 use ripieno::{Error, Failure, net::NetError};
 
@@ -12,6 +12,7 @@ pub fn from_collective(error: Error) -> PyErr {
         Error::Closed => raise("CommunicatorClosed", (error.to_string(),)),
         Error::NoThread { .. } => PyRuntimeError::new_err(error.to_string()),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
+        Error::Memory { .. } => PyMemoryError::new_err(error.to_string()),
         Error::Unsupported(_) | Error::Argument { .. } => raise("InputError", (error.to_string(),)),
     }
 }

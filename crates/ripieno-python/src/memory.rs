@@ -1,5 +1,6 @@
 //! Memory of the buffer pool, under Python's buffer protocol: an array on it gives it back when it is collected.
 
+use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use ripieno::{BufferPool, PooledBuffer};
@@ -16,8 +17,11 @@ pub struct Memory {
 
 /// `length_bytes` bytes of any content, used before where that is possible.
 #[pyfunction]
-pub fn pooled(length_bytes: usize) -> Memory {
-    Memory { buffer: POOL.take(length_bytes) }
+pub fn pooled(length_bytes: usize) -> PyResult<Memory> {
+    let buffer = POOL.take(length_bytes).map_err(|error| {
+        PyMemoryError::new_err(format!("an array of {length_bytes} bytes in shared memory: {error}"))
+    })?;
+    Ok(Memory { buffer })
 }
 
 #[pymethods]

@@ -28,6 +28,7 @@ pub trait Link: Send {
 
     /// The bytes that have arrived, without taking them: at least `least` of them once so many are there, else empty
     /// or fewer. The slice is contiguous, in no particular alignment. `least` is at most 64.
+    /// What is lent begins a slice of its own.
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError>;
 
     /// Takes the first `count` bytes that the last `peek` showed.
@@ -36,6 +37,27 @@ pub trait Link: Send {
     /// Says that `bytes` more, at least 1, are sure to come without anything from this rank, and that it has no use for
     /// fewer: a rank that sleeps on this link need not be woken earlier. Holds for the next sleep.
     fn expect(&mut self, bytes: usize);
+
+    /// Whether the peer can read `bytes` where they are.
+    fn lends(&self, _bytes: &[u8]) -> bool {
+        false
+    }
+
+    /// Lends `bytes`, whole elements, to the peer, which gets them next in the stream but reads them where they are;
+    /// whether that could be done now. They stay as they are until [`Self::lent_bytes`] no longer counts them, or
+    /// [`Self::recall`] has been called.
+    fn lend(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
+        Ok(false)
+    }
+
+    /// Bytes that are lent and not returned; loans return in order. While there are any, the peer wakes this rank when it
+    /// returns more.
+    fn lent_bytes(&mut self) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
+    /// Takes back what is lent, whatever becomes of it: the peer sees the link closed when it reads on.
+    fn recall(&mut self) {}
 
     /// Whether looking for news costs a memory access, not a system call, so that spinning on the link is worthwhile.
     fn is_memory(&self) -> bool;

@@ -23,6 +23,14 @@ pub enum Error {
         /// What the operating system said.
         cause: String,
     },
+    /// The system has no memory for the scratch of an algorithm; another one may do with less.
+    #[error("no memory for {length_bytes} bytes of scratch: {cause}")]
+    Memory {
+        /// How many bytes.
+        length_bytes: usize,
+        /// What the system said.
+        cause: String,
+    },
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]
     Argument {

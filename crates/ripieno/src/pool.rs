@@ -2,8 +2,13 @@
 //!
 //! Memory that is fresh from the system costs a page fault every few KiB, which is more than moving the bytes does. An
 //! iteration asks for the same sizes again and again, so what one result leaves behind fits the next.
+//!
+//! Larger buffers are regions that ranks of the same host can map, so that a rank lends them instead of sending copies.
 
+use ripieno_net::links::Region;
 use std::collections::VecDeque;
+use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The pool keeps at most so many bytes that nobody uses.
@@ -11,47 +16,96 @@ const KEPT_BYTES: usize = 512 << 20;
 /// The pool keeps at most so many buffers that nobody uses.
 const KEPT_COUNT: usize = 32;
 
+/// From here on a buffer is a region; what is sent of a smaller one is hardly worth lending.
+const REGION_BYTES: usize = 64 << 10;
+
 /// Buffers that wait to be used again. A clone is the same pool.
 #[derive(Clone, Debug, Default)]
 pub struct BufferPool {
-    kept: Arc<Mutex<VecDeque<Vec<u8>>>>,
+    kept: Arc<Mutex<VecDeque<Bytes>>>,
 }
 
 /// Memory of a pool; goes back there when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
-    memory: Vec<u8>,
+    memory: Bytes,
     length_bytes: usize,
     pool: BufferPool,
 }
 
+/// Memory that peers can map, or that they cannot.
+#[derive(Debug)]
+enum Bytes {
+    Shared(Region),
+    Private(Vec<u8>),
+}
+
 impl BufferPool {
-    /// `length_bytes` bytes of any content.
-    pub fn take(&self, length_bytes: usize) -> PooledBuffer {
+    /// `length_bytes` bytes of any content; an error where the system has no memory for them.
+    pub fn take(&self, length_bytes: usize) -> io::Result<PooledBuffer> {
         let mut kept = self.kept();
         // At most an eighth may lie idle, lest a small result hold the memory of a large one.
-        let fits = |memory: &Vec<u8>| (length_bytes..=length_bytes + length_bytes / 8).contains(&memory.len());
+        let most_bytes = length_bytes.saturating_add(length_bytes / 8);
+        let fits = |memory: &Bytes| (length_bytes..=most_bytes).contains(&memory.len());
         let found = kept.iter().position(fits).and_then(|at| kept.remove(at));
         drop(kept);
-        let memory = found.unwrap_or_else(|| vec![0; length_bytes]);
-        PooledBuffer { memory, length_bytes, pool: self.clone() }
+        let memory = match found {
+            Some(memory) => memory,
+            None => Bytes::new(length_bytes)?,
+        };
+        Ok(PooledBuffer { memory, length_bytes, pool: self.clone() })
     }
 
     /// Bytes that wait to be used again.
     pub fn kept_bytes(&self) -> usize {
-        self.kept().iter().map(Vec::len).sum()
+        self.kept().iter().map(|memory| memory.len()).sum()
     }
 
-    fn give_back(&self, memory: Vec<u8>) {
+    fn give_back(&self, memory: Bytes) {
         let mut kept = self.kept();
         kept.push_back(memory);
-        while kept.len() > KEPT_COUNT || kept.iter().map(Vec::len).sum::<usize>() > KEPT_BYTES {
+        while kept.len() > KEPT_COUNT || kept.iter().map(|memory| memory.len()).sum::<usize>() > KEPT_BYTES {
             kept.pop_front();
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
         self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl Bytes {
+    fn new(length_bytes: usize) -> io::Result<Bytes> {
+        if length_bytes >= REGION_BYTES
+            && let Some(region) = Region::new(length_bytes)?
+        {
+            return Ok(Bytes::Shared(region));
+        }
+        // A process with as many regions as it may have goes on with memory of its own, which is copied when it is sent.
+        let mut memory = Vec::new();
+        memory.try_reserve_exact(length_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        memory.resize(length_bytes, 0);
+        Ok(Bytes::Private(memory))
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Shared(region) => region,
+            Bytes::Private(memory) => memory,
+        }
+    }
+}
+
+impl DerefMut for Bytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Bytes::Shared(region) => region,
+            Bytes::Private(memory) => memory,
+        }
     }
 }
 
@@ -64,7 +118,7 @@ impl PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::take(&mut self.memory));
+        self.pool.give_back(std::mem::replace(&mut self.memory, Bytes::Private(Vec::new())));
     }
 }
 
@@ -75,9 +129,9 @@ mod tests {
     #[test]
     fn what_one_result_leaves_behind_fits_the_next() {
         let pool = BufferPool::default();
-        let first = pool.take(1000).bytes_mut().as_ptr();
+        let first = pool.take(1000).unwrap().bytes_mut().as_ptr();
         assert_eq!(pool.kept_bytes(), 1000);
-        let mut second = pool.take(950);
+        let mut second = pool.take(950).unwrap();
         assert_eq!((second.bytes_mut().as_ptr(), second.bytes_mut().len()), (first, 950));
         assert_eq!(pool.kept_bytes(), 0);
     }
@@ -85,20 +139,25 @@ mod tests {
     #[test]
     fn a_small_result_does_not_hold_the_memory_of_a_large_one() {
         let pool = BufferPool::default();
-        drop(pool.take(1000));
-        let _small = pool.take(500);
+        drop(pool.take(1000).unwrap());
+        let _small = pool.take(500).unwrap();
         assert_eq!(pool.kept_bytes(), 1000);
     }
 
     #[test]
     fn the_pool_is_bounded_in_bytes_and_in_buffers() {
         let pool = BufferPool::default();
-        let many: Vec<PooledBuffer> = (0..KEPT_COUNT + 5).map(|_| pool.take(10)).collect();
+        let many: Vec<PooledBuffer> = (0..KEPT_COUNT + 5).map(|_| pool.take(10).unwrap()).collect();
         drop(many);
         assert_eq!(pool.kept_bytes(), 10 * KEPT_COUNT);
-        drop(pool.take(KEPT_BYTES));
+        drop(pool.take(KEPT_BYTES).unwrap());
         assert_eq!(pool.kept_bytes(), KEPT_BYTES);
-        drop(pool.take(KEPT_BYTES + 1));
+        drop(pool.take(KEPT_BYTES + 1).unwrap());
         assert_eq!(pool.kept_bytes(), 0);
+    }
+
+    #[test]
+    fn memory_that_the_system_has_not_is_an_error() {
+        assert!(BufferPool::default().take(1 << 62).is_err());
     }
 }

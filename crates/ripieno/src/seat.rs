@@ -4,6 +4,7 @@ use crate::choice::Overrides;
 use crate::core::{Parts, lock};
 use crate::error::{Error, argument};
 use crate::handle::{Lasting, Ticket};
+use crate::pool::{BufferPool, PooledBuffer};
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::Task;
@@ -64,10 +65,7 @@ impl Seat {
         [main, output]: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let Ready { header, schedule } = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
-        let mut scratch = match schedule.scratch_bytes() {
-            0 => None,
-            length_bytes => Some(parts.scratch.take(length_bytes)),
-        };
+        let mut scratch = scratch(parts.scratch, schedule.scratch_bytes())?;
         let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
         let traffic = parts.executor.run(parts.fabric, header, &schedule, &mut [main, output, scratch])?;
         *self.sequence_of(task) += 1;
@@ -91,10 +89,7 @@ impl Seat {
         // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `Lasting` says that it
         // stays where it is and that nobody else uses it as long as its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
-        let mut scratch = match schedule.scratch_bytes() {
-            0 => None,
-            length_bytes => Some(parts.scratch.take(length_bytes)),
-        };
+        let mut scratch = scratch(parts.scratch, schedule.scratch_bytes())?;
         let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
         let lent = unsafe { lent.prolonged() };
@@ -155,4 +150,10 @@ fn whole(buffer: Buffer, memory: &Memory<'_>, element: Element) -> Result<Span, 
         return Err(argument("length in bytes", memory.len(), &expected));
     }
     Ok(Span::whole(buffer, memory.len() / size_bytes, size_bytes))
+}
+
+/// Scratch memory for a run that needs `length_bytes` of it.
+fn scratch(pool: &BufferPool, length_bytes: usize) -> Result<Option<PooledBuffer>, Error> {
+    let taken = (length_bytes > 0).then(|| pool.take(length_bytes)).transpose();
+    taken.map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
 }

@@ -14,6 +14,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 const CLOSED: u64 = 1 << 63;
 /// Set in a note's index when the bytes are in the note.
 const INLINE: u64 = 1 << 62;
+/// Set in a note's index when the note tells of a loan, which counts as one byte.
+const LOAN: u64 = 1 << 61;
 
 /// Notes of a ring: so many publications, less one, may be ahead of the consumer.
 pub const NOTE_COUNT: usize = 64;
@@ -24,7 +26,29 @@ pub const NOTE_COUNT: usize = 64;
 pub struct Indices<W: Word, const NOTES: usize = NOTE_COUNT> {
     notes: [Note<W>; NOTES],
     starved: Line<W>,
+    recalled: Line<W>,
+    visit: Line<Visit<W>>,
     consumer: Line<W>,
+}
+
+/// A descriptor of the producer, and what became of the consumer's try to read there.
+#[repr(C)]
+#[cfg_attr(test, derive(Default))]
+pub(super) struct Visit<W> {
+    /// Plus 1.
+    pub descriptor: W,
+    /// What is to be read there.
+    pub value: W,
+    /// Not 0 once the consumer has read it.
+    pub welcome: W,
+}
+
+/// What a note told, of its own memory.
+pub(super) enum Told {
+    /// So many bytes that belong at this offset of the ring.
+    Bytes(usize, usize),
+    /// A loan at this index of the stream.
+    Loan(u64),
 }
 
 /// One publication: a line of the cache.
@@ -78,6 +102,13 @@ pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
     next: usize,
 }
 
+impl<W: Word, const NOTES: usize> Indices<W, NOTES> {
+    /// How the consumer finds out whether it can map the producer's memory.
+    pub(super) fn visit(&self) -> &Visit<W> {
+        &self.visit.0
+    }
+}
+
 impl<const NOTES: usize> Producer<NOTES> {
     /// The producer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
@@ -100,13 +131,24 @@ impl<const NOTES: usize> Producer<NOTES> {
         if free >= wanted {
             return Ok(free);
         }
+        match self.look(shared)? {
+            true => Err(Broken::Closed),
+            false => Ok(self.free()),
+        }
+    }
+
+    /// The index that the consumer has come to. Closed only when that is below `least` and will not be reached.
+    pub fn head<W: Word>(&mut self, shared: &Indices<W, NOTES>, least: u64) -> Result<u64, Broken> {
+        let is_closed = self.look(shared)?;
+        if is_closed && self.head_seen < least { Err(Broken::Closed) } else { Ok(self.head_seen) }
+    }
+
+    /// Looks at the consumer's index; whether it has closed.
+    fn look<W: Word>(&mut self, shared: &Indices<W, NOTES>) -> Result<bool, Broken> {
         // Acquire: the consumer's reads of these bytes and notes come before our overwriting them.
         let word = shared.consumer.0.load(Acquire);
-        if word & CLOSED != 0 {
-            return Err(Broken::Closed);
-        }
-        self.head_seen = within(word, self.head_seen, self.published)?;
-        Ok(self.free())
+        self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
+        Ok(word & CLOSED != 0)
     }
 
     /// Bytes known to be free, none without two free notes: one stays for the close.
@@ -154,6 +196,23 @@ impl<const NOTES: usize> Producer<NOTES> {
         self.tell(shared, INLINE);
     }
 
+    /// Publishes a loan that `write` describes in a note, and returns the index that the consumer passes to return it.
+    /// There is room for a byte, and all before is published.
+    pub fn publish_loan<W: Word>(&mut self, shared: &Indices<W, NOTES>, write: impl FnOnce(&W::Inline)) -> u64 {
+        debug_assert!(self.unpublished() == 0, "a note tells of one thing");
+        write(&shared.notes[self.next].bytes);
+        self.tail += 1;
+        self.tell(shared, LOAN);
+        self.tail
+    }
+
+    /// Says that what is lent must not be believed any more.
+    pub fn recall<W: Word>(&self, shared: &Indices<W, NOTES>) {
+        shared.recalled.0.store(1, Relaxed);
+        // What happens to the memory now comes after.
+        W::fence();
+    }
+
     fn tell<W: Word>(&mut self, shared: &Indices<W, NOTES>, flags: u64) {
         self.published = self.tail;
         self.told[self.next] = self.tail;
@@ -182,14 +241,14 @@ impl<const NOTES: usize> Consumer<NOTES> {
         Consumer { capacity: capacity as u64, head: 0, tail_seen: 0, closed: false, next: 0 }
     }
 
-    /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `deposit(bytes,
-    /// offset, count)` puts those that came in a note into the ring.
+    /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `take` takes what a
+    /// note holds: bytes for the ring, or a loan.
     /// Closed only when fewer than `least` are left and no more can come.
     pub fn arrived<W: Word>(
         &mut self,
         shared: &Indices<W, NOTES>,
         least: usize,
-        mut deposit: impl FnMut(&W::Inline, usize, usize),
+        mut take: impl FnMut(&W::Inline, Told),
     ) -> Result<usize, Broken> {
         while self.tail_seen - self.head < least as u64 {
             if self.closed {
@@ -198,7 +257,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
             let note = &shared.notes[self.next];
             // Acquire: the producer's writes of these bytes come before our reading them.
             let word = note.tail.load(Acquire);
-            let tail = word & !(CLOSED | INLINE);
+            let tail = word & !(CLOSED | INLINE | LOAN);
             if word & CLOSED != 0 {
                 self.tail_seen = within(tail, self.tail_seen, self.head + self.capacity)?;
                 self.closed = true;
@@ -208,10 +267,16 @@ impl<const NOTES: usize> Consumer<NOTES> {
             if tail <= self.tail_seen {
                 break;
             }
-            let most = if word & INLINE != 0 { self.tail_seen + W::INLINE_BYTES as u64 } else { u64::MAX };
+            let most = match word & (INLINE | LOAN) {
+                0 => u64::MAX,
+                INLINE => self.tail_seen + W::INLINE_BYTES as u64,
+                _ => self.tail_seen + 1,
+            };
             within(tail, self.tail_seen, most.min(self.head + self.capacity))?;
-            if word & INLINE != 0 {
-                deposit(&note.bytes, self.place(self.tail_seen), (tail - self.tail_seen) as usize);
+            if word & LOAN != 0 {
+                take(&note.bytes, Told::Loan(self.tail_seen));
+            } else if word & INLINE != 0 {
+                take(&note.bytes, Told::Bytes(self.place(self.tail_seen), (tail - self.tail_seen) as usize));
             }
             self.tail_seen = tail;
             self.next = (self.next + 1) % NOTES;
@@ -222,6 +287,11 @@ impl<const NOTES: usize> Consumer<NOTES> {
     /// Where the next byte is.
     pub fn offset(&self) -> usize {
         self.place(self.head)
+    }
+
+    /// The index of the next byte.
+    pub fn head(&self) -> u64 {
+        self.head
     }
 
     fn place(&self, index: u64) -> usize {
@@ -238,6 +308,12 @@ impl<const NOTES: usize> Consumer<NOTES> {
     /// Whether the producer waits for room. Asked after a fence that follows [`Self::release`].
     pub fn producer_is_starved<W: Word>(&self, shared: &Indices<W, NOTES>) -> bool {
         shared.starved.0.load(Relaxed) != 0
+    }
+
+    /// Whether what the producer has lent must not be believed. Asked after the bytes were read.
+    pub fn is_recalled<W: Word>(&self, shared: &Indices<W, NOTES>) -> bool {
+        W::fence();
+        shared.recalled.0.load(Relaxed) != 0
     }
 
     /// Says that nothing more will be taken.
@@ -257,7 +333,14 @@ where
 {
     fn default() -> Self {
         let note = || Note { tail: W::default(), bytes: W::Inline::default() };
-        Indices { notes: std::array::from_fn(|_| note()), starved: Line(W::default()), consumer: Line(W::default()) }
+        let line = || Line(W::default());
+        Indices {
+            notes: std::array::from_fn(|_| note()),
+            starved: line(),
+            recalled: line(),
+            visit: Line(Visit::default()),
+            consumer: line(),
+        }
     }
 }
 
@@ -271,7 +354,7 @@ mod tests {
         shared: &Indices<AtomicU64, NOTES>,
         least: usize,
     ) -> Result<usize, Broken> {
-        consumer.arrived(shared, least, |_, _, _| {})
+        consumer.arrived(shared, least, |_, _| {})
     }
 
     #[test]
@@ -301,10 +384,11 @@ mod tests {
             shared.notes[0].tail.store(INLINE | count, Relaxed);
 
             let mut deposited = None;
-            let found = consumer.arrived(&shared, 1, |_, offset, count| deposited = Some((offset, count)));
+            let found = consumer.arrived(&shared, 1, |_, told| deposited = Some(told));
 
             assert_eq!(found.is_ok(), fits);
-            assert_eq!(deposited, fits.then_some((0, count as usize)));
+            let is_told = matches!(deposited, Some(Told::Bytes(0, told)) if told == count as usize);
+            assert_eq!(is_told, fits);
         }
     }
 

@@ -37,6 +37,7 @@ pub fn sealed_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
 }
 
 /// A mapped piece of shared memory, zero when it is new, writable by every process that maps it.
+#[derive(Debug)]
 pub struct Mapping {
     address: NonNull<u8>,
     len: usize,
@@ -61,6 +62,18 @@ impl Mapping {
         mapping.place(0, fd.as_fd(), offset, len)?;
         mapping.place(len, fd.as_fd(), offset, len)?;
         Ok(mapping)
+    }
+
+    /// Maps the first `len` bytes of `fd`, to read only.
+    pub fn read_only(fd: impl AsFd, len: usize) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory in use.
+        let address = unsafe { rustix::mm::mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd.as_fd(), 0)? };
+        Ok(Mapping { address: NonNull::new(address.cast()).expect("the kernel maps nothing at 0"), len })
+    }
+
+    /// How many bytes.
+    pub fn len(&self) -> usize {
+        self.len
     }
 
     /// The first byte.

@@ -8,9 +8,11 @@ mod atomics;
 mod descriptors;
 mod doorbell;
 mod indices;
+mod loans;
 mod memory;
 #[cfg(test)]
 mod model;
+mod region;
 mod ring;
 pub mod shared_memory;
 mod tcp;
@@ -18,5 +20,6 @@ pub mod thread;
 
 pub use descriptors::{receive_fds, send_fds};
 pub use doorbell::{Bell, Doorbell, Watch};
+pub use region::Region;
 pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};
 pub use tcp::TcpLink;

@@ -3,7 +3,7 @@
 
 use super::atomics::Word;
 use super::doorbell::{announce, claim};
-use super::indices::{Consumer, Indices, Producer};
+use super::indices::{Consumer, Indices, Producer, Told};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -71,7 +71,8 @@ impl<const CAPACITY: usize> Shared<CAPACITY> {
     }
 
     fn receive(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
-        let arrived = consumer.arrived(&self.indices, 1, |note, offset, _| {
+        let arrived = consumer.arrived(&self.indices, 1, |note, told| {
+            let Told::Bytes(offset, _) = told else { panic!("nothing is lent") };
             // SAFETY: loom checks that nobody else has the note or the byte.
             let byte = note.with(|place| unsafe { *place });
             self.bytes[offset].with_mut(|place| unsafe { *place = byte });

@@ -6,13 +6,15 @@
 
 use super::atomics::Word;
 use super::doorbell::{Bell, serves_barriers};
-use super::indices::{Broken, Consumer, Indices, Producer};
+use super::indices::{Broken, Consumer, Indices, Producer, Told};
+use super::loans::{self, Borrowed, Lent, Loan};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
+use super::region::place_of;
 use ripieno_run::{Link, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::{AtomicU64, compiler_fence};
 
 /// Bytes that a ring holds unless told otherwise.
@@ -31,6 +33,10 @@ pub struct RingLink {
     producer: Producer,
     consumer: Consumer,
     peer: Bell,
+    lent: Lent,
+    borrowed: Borrowed,
+    /// Bytes of a loan were taken since the last flush.
+    has_borrowed: bool,
     sent: bool,
     released: bool,
     /// Whether the peer's barriers stand in for the fences of this end.
@@ -70,6 +76,11 @@ impl Segment {
         Self::map(fd, capacity)
     }
 
+    /// Lets the peer of the end at `side` find out whether it can map this process's memory.
+    pub(super) fn invite(&self, side: Side) -> io::Result<()> {
+        loans::invite(self.indices(side as usize).visit())
+    }
+
     fn map(fd: &OwnedFd, capacity: usize) -> io::Result<Self> {
         let header = Mapping::plain(fd, 0, header_bytes())?;
         let rings = [header_bytes(), header_bytes() + capacity];
@@ -92,10 +103,24 @@ fn header_bytes() -> usize {
 
 impl RingLink {
     /// The end of `segment` at `side`; `peer` wakes the rank at the other.
-    pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell) -> Self {
+    /// Its process is `pid`.
+    pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell, pid: i32) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
         let unfenced = peer.makes_barriers() && serves_barriers();
-        RingLink { segment, side, producer, consumer, peer, sent: false, released: false, unfenced }
+        let borrowed = Borrowed::of(pid, segment.indices(1 - side as usize).visit());
+        RingLink {
+            segment,
+            side,
+            producer,
+            consumer,
+            peer,
+            lent: Lent::default(),
+            borrowed,
+            has_borrowed: false,
+            sent: false,
+            released: false,
+            unfenced,
+        }
     }
 
     /// Bytes that each of the two rings holds.
@@ -132,15 +157,41 @@ impl RingLink {
         Ok(Some(count))
     }
 
-    /// Bytes that have arrived, after looking for at least `least`.
+    /// Whether a loan is what comes next in the stream.
+    fn is_at_loan(&self) -> bool {
+        self.borrowed.index() == Some(self.consumer.head())
+    }
+
+    /// Takes note of bytes of the first loan that were taken, and returns it if those were the last.
+    fn after_borrowing(&mut self) {
+        self.has_borrowed = true;
+        if self.borrowed.left() == 0 {
+            self.borrowed.end_first();
+            self.release(1);
+        }
+    }
+
+    fn release(&mut self, count: usize) {
+        self.consumer.release(self.segment.indices(self.incoming()), count);
+        self.released |= count > 0;
+    }
+
+    /// Bytes that have arrived ahead of the next loan, after looking for at least `least`.
     fn arrived(&mut self, least: usize) -> Result<usize, Broken> {
         let ring = self.segment.data[self.incoming()].address();
-        self.consumer.arrived(self.segment.indices(self.incoming()), least, |note, offset, count| {
+        let (segment, incoming, borrowed) = (&self.segment, 1 - self.side as usize, &mut self.borrowed);
+        let arrived = self.consumer.arrived(segment.indices(incoming), least, |note, told| match told {
+            // SAFETY: words of the note, which the producer leaves alone until they are released; any value is one.
+            Told::Loan(index) => borrowed.add(index, Loan::from_words(unsafe { *note.get() })),
             // SAFETY: `count` is within the note, and the mirrored mapping holds that many bytes from any offset. The
             // producer neither writes the note nor these bytes of the ring until they are released; a hostile one that
             // does gives us other bytes, which it could have sent anyway.
-            unsafe { std::ptr::copy_nonoverlapping(note.get().cast::<u8>(), ring.as_ptr().add(offset), count) }
-        })
+            Told::Bytes(offset, count) => unsafe {
+                std::ptr::copy_nonoverlapping(note.get().cast::<u8>(), ring.as_ptr().add(offset), count);
+            },
+        })?;
+        let ahead = self.borrowed.index().map_or(u64::MAX, |index| index - self.consumer.head());
+        Ok(usize::try_from(ahead).unwrap_or(usize::MAX).min(arrived))
     }
 
     /// Copies a prefix of `part` into the ring; returns its length.
@@ -193,7 +244,44 @@ impl Link for RingLink {
         Ok(sent)
     }
 
+    fn lends(&self, bytes: &[u8]) -> bool {
+        self.segment.indices(self.outgoing()).visit().welcome.load(Acquire) != 0 && place_of(bytes).is_some()
+    }
+
+    fn lend(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
+        let shared = self.segment.indices(self.outgoing());
+        let Some(place) = place_of(bytes).filter(|_| !bytes.is_empty()) else { return Ok(false) };
+        if self.producer.room(shared, 1).map_err(closed)? == 0 {
+            self.producer.set_starved(shared, true);
+            return Ok(false);
+        }
+        let words = Loan::words(place, bytes.len());
+        // SAFETY: the note is free, so the consumer does not read it until it is published, and nothing else in this
+        // process refers to it.
+        let returned_at = self.producer.publish_loan(shared, |note| unsafe { *note.get() = words });
+        self.lent.add(returned_at, bytes.len());
+        self.sent = true;
+        Ok(true)
+    }
+
+    fn lent_bytes(&mut self) -> Result<usize, LinkError> {
+        if self.lent.bytes() > 0 {
+            let shared = self.segment.indices(self.outgoing());
+            let head = self.producer.head(shared, self.lent.last()).map_err(closed)?;
+            self.lent.note(head);
+            self.producer.set_starved(shared, self.lent.bytes() > 0);
+        }
+        Ok(self.lent.bytes())
+    }
+
+    fn recall(&mut self) {
+        self.producer.recall(self.segment.indices(self.outgoing()));
+    }
+
     fn flush(&mut self) -> Result<(), LinkError> {
+        if std::mem::take(&mut self.has_borrowed) && self.consumer.is_recalled(self.segment.indices(self.incoming())) {
+            return Err(LinkError::Closed { cause: "the peer took back what it had lent".into() });
+        }
         if !self.sent && !self.released {
             return Ok(());
         }
@@ -213,7 +301,16 @@ impl Link for RingLink {
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let mut taken = 0;
         while taken < into.len() {
+            if self.is_at_loan() {
+                let there = self.borrowed.peek().map_err(unreadable)?;
+                let count = there.len().min(into.len() - taken);
+                into[taken..taken + count].copy_from_slice(&there[..count]);
+                self.consume(count);
+                taken += count;
+                continue;
+            }
             let arrived = match self.arrived(1) {
+                Ok(0) if self.is_at_loan() => continue,
                 Ok(0) => break,
                 Ok(arrived) => arrived,
                 Err(_) if taken > 0 => break,
@@ -227,22 +324,32 @@ impl Link for RingLink {
                 let place = ring.as_ptr().add(self.consumer.offset());
                 std::ptr::copy_nonoverlapping(place, into.as_mut_ptr().add(taken), count);
             }
-            self.consume(count);
+            self.release(count);
             taken += count;
         }
         Ok(taken)
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        let arrived = self.arrived(least.max(1)).map_err(closed)?;
+        let arrived = match self.is_at_loan() {
+            true => 0,
+            false => self.arrived(least.max(1)).map_err(closed)?,
+        };
+        if self.is_at_loan() {
+            return self.borrowed.peek().map_err(unreadable);
+        }
         let ring = self.segment.data[self.incoming()].address();
         // SAFETY: as in `receive`; `consume` needs `self`, so the bytes are released after the slice is gone.
         Ok(unsafe { std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), arrived) })
     }
 
     fn consume(&mut self, count: usize) {
-        self.consumer.release(self.segment.indices(self.incoming()), count);
-        self.released |= count > 0;
+        if count > 0 && self.is_at_loan() {
+            self.borrowed.consume(count);
+            self.after_borrowing();
+        } else {
+            self.release(count);
+        }
     }
 
     fn expect(&mut self, _bytes: usize) {}
@@ -254,10 +361,17 @@ impl Link for RingLink {
 
 impl Drop for RingLink {
     fn drop(&mut self) {
+        if self.lent.bytes() > 0 {
+            self.recall();
+        }
         self.producer.close(self.segment.indices(self.outgoing()));
         self.consumer.close(self.segment.indices(self.incoming()));
         self.peer.ring();
     }
+}
+
+fn unreadable(error: io::Error) -> LinkError {
+    LinkError::Closed { cause: format!("what the peer lent cannot be had: {error}") }
 }
 
 fn closed(broken: Broken) -> LinkError {

@@ -15,14 +15,16 @@ use std::sync::Arc;
 /// The initiator's step 1 of 2: makes the memory of a link and offers it, with its own bell, to the peer.
 pub fn offer(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<Offer> {
     let (segment, memfd) = Segment::create(capacity_bytes)?;
+    segment.invite(Side::First)?;
     let [eventfd, page] = own.fds();
     send_fds(socket, &[memfd.as_fd(), eventfd, page])?;
-    Ok(Offer { segment })
+    Ok(Offer { segment, pid: pid_of(socket)? })
 }
 
 /// A link that the peer has not accepted yet.
 pub struct Offer {
     segment: Segment,
+    pid: i32,
 }
 
 impl Offer {
@@ -34,7 +36,7 @@ impl Offer {
 
     /// The initiator's end, once the peer's bell is there.
     pub fn into_link(self, peer: Bell) -> RingLink {
-        RingLink::new(Arc::new(self.segment), Side::First, peer)
+        RingLink::new(Arc::new(self.segment), Side::First, peer, self.pid)
     }
 }
 
@@ -48,7 +50,15 @@ pub fn connect(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Re
 /// The acceptor's end. On a non-blocking socket `WouldBlock` means that the offer is not there yet.
 pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
     let [memfd, eventfd, page]: [OwnedFd; 3] = receive_fds(socket)?;
-    let link = RingLink::new(Arc::new(Segment::open(&memfd)?), Side::Second, Bell::from_fds(eventfd, page)?);
+    let segment = Segment::open(&memfd)?;
+    segment.invite(Side::Second)?;
+    let bell = Bell::from_fds(eventfd, page)?;
+    let link = RingLink::new(Arc::new(segment), Side::Second, bell, pid_of(socket)?);
     send_fds(socket, &own.fds())?;
     Ok(link)
+}
+
+/// The process at the other end, as this one knows it.
+fn pid_of(socket: &UnixStream) -> io::Result<i32> {
+    Ok(rustix::net::sockopt::socket_peercred(socket)?.pid.as_raw_nonzero().get())
 }

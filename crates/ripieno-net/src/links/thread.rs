@@ -8,6 +8,10 @@ use std::sync::Arc;
 /// Both ends of a link with rings of at least `capacity_bytes`. `first` wakes the rank that holds the first end.
 pub fn pair(capacity_bytes: usize, first: Bell, second: Bell) -> io::Result<(RingLink, RingLink)> {
     let (segment, _) = Segment::create(capacity_bytes)?;
+    segment.invite(Side::First)?;
+    segment.invite(Side::Second)?;
     let segment = Arc::new(segment);
-    Ok((RingLink::new(segment.clone(), Side::First, second), RingLink::new(segment, Side::Second, first)))
+    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let link = RingLink::new(segment.clone(), Side::First, second, pid);
+    Ok((link, RingLink::new(segment, Side::Second, first, pid)))
 }

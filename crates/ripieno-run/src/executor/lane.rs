@@ -52,6 +52,13 @@ impl Lane<'_, '_> {
             let Operation::Send { span, .. } = self.schedule.steps[index].operation else {
                 unreachable!("an outgoing lane holds sends")
             };
+            if self.is_lent(index, span) {
+                if self.lend(index, span)? == Moved::Nothing {
+                    break;
+                }
+                moved = Moved::Something;
+                continue;
+            }
             let done = self.passed[index];
             let ready = self.sendable(done, limit(self.schedule, self.passed, index), span.length_bytes);
             let head = &self.preamble.0[self.cursor.preamble_bytes..];

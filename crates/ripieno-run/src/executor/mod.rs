@@ -12,6 +12,7 @@
 mod flights;
 mod idle;
 mod lane;
+mod lending;
 mod memory;
 mod preamble;
 mod run;
@@ -59,6 +60,8 @@ pub enum RunError {
 pub struct Traffic {
     /// Payload bytes that left this rank.
     pub sent_bytes: u64,
+    /// Those of them that the receivers read where they are.
+    pub lent_bytes: u64,
     /// Payload bytes that reached this rank.
     pub received_bytes: u64,
     /// How long it took; of a short call, since it first waited, and `None` if it never did.

@@ -41,6 +41,8 @@ pub(super) struct Cursor {
     pub next: usize,
     /// Bytes of the preamble that have left or come.
     pub preamble_bytes: usize,
+    /// Bytes of the next step that were lent, returned or not.
+    pub lent_bytes: usize,
     /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
     pub on_stream: bool,
     /// A lane of an earlier run still has the stream.

@@ -24,6 +24,8 @@ pub(super) struct Step {
     pub operation: Operation,
     pub length_bytes: usize,
     pub dependencies: std::ops::Range<usize>,
+    /// No later step waits for this one, so it may hold its bytes until the receiver has taken them.
+    pub is_lendable: bool,
 }
 
 /// Bytes `low..high` of the waiting step may pass only after the step `on` has: it stands at its own progress plus
@@ -68,7 +70,11 @@ impl Schedule {
             let first = schedule.dependencies.len();
             schedule.dependencies.extend(dependencies_of(index, operations));
             let dependencies = first..schedule.dependencies.len();
-            schedule.steps.push(Step { operation: *operation, length_bytes: operation.length_bytes(), dependencies });
+            for dependency in &schedule.dependencies[dependencies.clone()] {
+                schedule.steps[dependency.on].is_lendable = false;
+            }
+            let (length_bytes, is_lendable) = (operation.length_bytes(), matches!(operation, Operation::Send { .. }));
+            schedule.steps.push(Step { operation: *operation, length_bytes, dependencies, is_lendable });
             schedule.enqueue(index, operation);
             for (span, _) in spans(operation) {
                 schedule.require(span);

@@ -49,6 +49,9 @@ impl Run<'_, '_> {
 
     /// Notes how the run ended, and returns what it cost.
     pub fn end(&mut self, ended: Result<(), RunError>) -> Result<Traffic, RunError> {
+        if ended.is_err() {
+            self.recall();
+        }
         let outcome = match ended {
             Ok(()) => Outcome::Done,
             Err(RunError::Interrupted) => Outcome::Interrupted,

@@ -3,6 +3,8 @@
 //! A law takes a maker of connected pairs. [`link_laws!`](crate::link_laws) makes a test of each law for one kind of
 //! link. Links of small capacity meet the corners sooner: a few KiB is a good size here.
 
+pub mod lending;
+
 use crate::link::{Link, LinkError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -28,7 +30,31 @@ pub trait Sleeper: Send {
     fn cancel(&mut self);
 }
 
-/// A test of each law, for the links that `$pair: fn() -> Pair` and `$ends: fn() -> (End, End)` make.
+/// A test of each law of lending, for links that lend.
+#[macro_export]
+macro_rules! lending_laws {
+    ($pair:expr, $ends:expr, $memory:expr) => {
+        #[test]
+        fn what_is_lent_and_what_is_sent_arrive_in_order() {
+            $crate::conformance::lending::what_is_lent_and_what_is_sent_arrive_in_order($pair, $memory);
+        }
+        #[test]
+        fn a_loan_is_out_until_all_of_it_was_taken() {
+            $crate::conformance::lending::a_loan_is_out_until_all_of_it_was_taken($pair, $memory);
+        }
+        #[test]
+        fn what_was_taken_back_is_not_believed() {
+            $crate::conformance::lending::what_was_taken_back_is_not_believed($pair, $memory);
+        }
+        #[test]
+        fn an_end_that_sleeps_is_woken_for_loans_and_their_return() {
+            $crate::conformance::lending::an_end_that_sleeps_is_woken_for_loans_and_their_return($ends, $memory);
+        }
+    };
+}
+
+/// A test of each law that every link keeps, for the links that `$pair: fn() -> Pair` and `$ends: fn() -> (End, End)`
+/// make.
 #[macro_export]
 macro_rules! link_laws {
     ($pair:expr, $ends:expr) => {

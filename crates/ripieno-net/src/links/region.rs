@@ -1,0 +1,147 @@
+//! Regions: memory for arrays that peers of this host can map.
+//!
+//! A region is a sealed memfd: it has no name and is gone with its process, however that ends. What is lent from a region
+//! is read by the peer where it is. A region that is dropped gives its pages back at once, also where a peer still has it
+//! mapped. A forked child shares regions with its parent, as it does all shared memory.
+
+use super::memory::{Mapping, page_bytes, sealed_memfd};
+use rustix::fs::FallocateFlags;
+use rustix::mm::Advice;
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+/// A process has at most so many regions, for each holds a descriptor.
+const MAX_REGIONS: usize = 256;
+
+/// Memory that peers can map.
+#[derive(Debug)]
+pub struct Region {
+    mapping: Mapping,
+    fd: OwnedFd,
+}
+
+/// Where bytes lie in a region of their process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Unlike a descriptor's, never given twice.
+    pub number: u64,
+    pub fd: RawFd,
+    pub offset: usize,
+}
+
+/// The regions of this process, by address.
+static REGIONS: RwLock<BTreeMap<usize, Known>> = RwLock::new(BTreeMap::new());
+
+struct Known {
+    length_bytes: usize,
+    number: u64,
+    fd: RawFd,
+}
+
+impl Region {
+    /// A region of at least `length_bytes` zero bytes, whole pages; `None` where the process has as many regions as it may.
+    pub fn new(length_bytes: usize) -> io::Result<Option<Region>> {
+        static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+        if REGIONS.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_REGIONS {
+            return Ok(None);
+        }
+        let length_bytes = length_bytes.max(1).checked_next_multiple_of(page_bytes());
+        let length_bytes = length_bytes.ok_or(io::ErrorKind::OutOfMemory)?;
+        let fd = sealed_memfd("ripieno-region", length_bytes)?;
+        let mapping = Mapping::plain(&fd, 0, length_bytes)?;
+        // SAFETY: advice on our own mapping, which changes no content. Large pages are a matter of speed only.
+        let _ = unsafe { rustix::mm::madvise(mapping.address().as_ptr().cast(), length_bytes, Advice::LinuxHugepage) };
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        let known = Known { length_bytes, number, fd: fd.as_raw_fd() };
+        let start = mapping.address().as_ptr() as usize;
+        REGIONS.write().unwrap_or_else(PoisonError::into_inner).insert(start, known);
+        Ok(Some(Region { mapping, fd }))
+    }
+}
+
+impl Deref for Region {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped as long as `self` and readable.
+        unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), self.mapping.len()) }
+    }
+}
+
+impl DerefMut for Region {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped as long as `self`, readable and writable. Peers that map it only read it.
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr(), self.mapping.len()) }
+    }
+}
+
+impl AsMut<[u8]> for Region {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        REGIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(self.mapping.address().as_ptr() as usize));
+        // Where this fails the pages go with the last mapping.
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(&self.fd, punch, 0, self.mapping.len() as u64);
+    }
+}
+
+/// A descriptor that shows who can open this process's files, and the value that is to be read there.
+pub(super) fn token() -> io::Result<(RawFd, u64)> {
+    static TOKEN: OnceLock<(OwnedFd, u64)> = OnceLock::new();
+    if TOKEN.get().is_none() {
+        let mut value = [0; 8];
+        getrandom::fill(&mut value).map_err(io::Error::other)?;
+        let fd = sealed_memfd("ripieno-token", page_bytes())?;
+        rustix::io::pwrite(&fd, &value, 0)?;
+        // Another thread's is as good.
+        let _ = TOKEN.set((fd, u64::from_ne_bytes(value)));
+    }
+    let (fd, value) = TOKEN.get().expect("it was set");
+    Ok((fd.as_raw_fd(), *value))
+}
+
+/// The region in which all of `bytes` lie.
+pub(super) fn place_of(bytes: &[u8]) -> Option<Place> {
+    let address = bytes.as_ptr() as usize;
+    let regions = REGIONS.read().unwrap_or_else(PoisonError::into_inner);
+    let (start, known) = regions.range(..=address).next_back()?;
+    let offset = address - start;
+    let is_within = offset + bytes.len() <= known.length_bytes;
+    is_within.then_some(Place { number: known.number, fd: known.fd, offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_found_in_their_region_and_only_there() {
+        let region = Region::new(10_000).unwrap().unwrap();
+        let fd = region.fd.as_raw_fd();
+        let bytes = &region[..];
+        assert_eq!(place_of(&bytes[100..200]).map(|place| (place.fd, place.offset)), Some((fd, 100)));
+        // SAFETY: never read; only its place is looked at.
+        let beyond = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + 1) };
+        assert_eq!(place_of(beyond), None);
+        assert_eq!(place_of(&[0; 100]), None);
+        let start = bytes.as_ptr();
+        drop(region);
+        // SAFETY: as above.
+        assert_eq!(place_of(unsafe { std::slice::from_raw_parts(start, 1) }), None);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        assert!(Region::new(usize::MAX - 5).is_err());
+        assert!(Region::new(1 << 62).is_err());
+    }
+}

@@ -1,0 +1,67 @@
+//! Long sends from memory that peers can map are not copied on their way.
+
+mod common;
+
+use common::header;
+use ripieno_net::ThreadFabric;
+use ripieno_net::links::Region;
+use ripieno_plan::{Buffer, Collective, Plan, Span};
+use ripieno_run::{Executor, Memory, Schedule, Traffic};
+use std::sync::Arc;
+
+const LENGTH_BYTES: usize = 8 << 20;
+
+/// A chain of three ranks, of which the middle one passes on what it gets while it gets it.
+fn plan(rank: usize) -> Plan {
+    let whole = Span::whole(Buffer::MAIN, LENGTH_BYTES / 8, 8);
+    let mut plan = Plan::new();
+    if rank > 0 {
+        plan.receive(rank - 1, whole);
+    }
+    if rank < 2 {
+        plan.send(rank + 1, whole);
+    }
+    plan
+}
+
+/// What each rank's part in the chain cost, with vectors that `vector` makes.
+fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<Traffic> {
+    let run = |(rank, mut fabric): (usize, ThreadFabric)| {
+        let mut vector = vector();
+        let bytes = &mut vector.as_mut()[..LENGTH_BYTES];
+        let expected: Vec<u8> = (0..LENGTH_BYTES).map(|place| (place * 31 >> 7) as u8).collect();
+        if rank == 0 {
+            bytes.copy_from_slice(&expected);
+        }
+        let mut executor = Executor::default();
+        let mut traffic = Traffic::default();
+        for sequence in 0..3 {
+            let schedule = Arc::new(Schedule::new(&plan(rank)));
+            let header = header(sequence, Collective::Broadcast);
+            traffic = executor.run(&mut fabric, header, &schedule, &mut [Memory::Write(bytes)]).unwrap();
+            assert!(*bytes == expected, "rank {rank} has the bytes");
+        }
+        traffic
+    };
+    std::thread::scope(|scope| {
+        let ranks = ThreadFabric::group(3).unwrap().into_iter().enumerate();
+        let threads: Vec<_> = ranks.map(|rank| scope.spawn(|| run(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn no_byte_of_a_region_is_copied_on_its_way() {
+    let traffic = run(|| Region::new(LENGTH_BYTES).unwrap().unwrap());
+    let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
+    let all = LENGTH_BYTES as u64;
+    assert_eq!(lent, [(all, all), (all, all), (0, 0)]);
+}
+
+#[test]
+fn other_memory_is_copied() {
+    let traffic = run(|| vec![0; LENGTH_BYTES]);
+    let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
+    let all = LENGTH_BYTES as u64;
+    assert_eq!(lent, [(all, 0), (all, 0), (0, 0)]);
+}

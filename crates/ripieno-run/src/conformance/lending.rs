@@ -1,0 +1,136 @@
+//! What every link that lends keeps besides.
+
+use super::{DEADLINE, End, Pair, Random, Sleeping, Stream, eventually, fill};
+use std::ops::DerefMut;
+use std::thread;
+use std::time::Instant;
+
+/// Memory that a kind of link can lend.
+pub type Lendable = Box<dyn DerefMut<Target = [u8]> + Send>;
+
+/// What a law lends in all.
+const MEMORY_BYTES: usize = 32 << 20;
+
+/// Loans and copied bytes come in the order in which they went, however they are cut and read.
+pub fn what_is_lent_and_what_is_sent_arrive_in_order(pair: impl Fn() -> Pair, memory: impl Fn(usize) -> Lendable) {
+    for seed in 0..12 {
+        let mut random = Random(seed);
+        let (first, second) = pair();
+        let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+        for _ in 0..2_000 {
+            match random.below(4) {
+                0 => lender.stream.send([random.size(), random.size(), 0]),
+                1 => drop(lender.lend(1 + random.size())),
+                2 => drop(borrower.receive(random.size())),
+                _ => drop(borrower.peek_and_consume(1, random.size())),
+            }
+        }
+        borrower.drain(lender.stream.sent);
+        assert_eq!(lender.stream.link.lent_bytes(), Ok(0), "all was returned (seed {seed})");
+    }
+}
+
+/// Nothing of a loan counts as returned before all of it was taken; then all does. A loan longer than any memory of the
+/// link can be had at once, and nothing is lent where there is nothing.
+pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> Pair, memory: impl Fn(usize) -> Lendable) {
+    let (first, second) = pair();
+    let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+    assert_eq!(lender.stream.link.lend(&[]), Ok(false));
+    assert_eq!(lender.stream.link.lent_bytes(), Ok(0));
+    assert!(lender.lend(20 << 20));
+    assert!(lender.lend(1));
+    borrower.drain((20 << 20) - 1);
+    assert_eq!(lender.stream.link.lent_bytes(), Ok((20 << 20) + 1));
+    borrower.drain(20 << 20);
+    assert_eq!(lender.stream.link.lent_bytes(), Ok(1));
+    borrower.drain((20 << 20) + 1);
+    drop(borrower);
+    assert_eq!(lender.stream.link.lent_bytes(), Ok(0));
+}
+
+/// A reader of memory that was taken back is told, at the latest when it flushes.
+pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> Pair, memory: impl Fn(usize) -> Lendable) {
+    let (first, second) = pair();
+    let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+    assert!(lender.lend(1_000_000));
+    borrower.drain(1_000);
+    lender.stream.link.recall();
+    let mut bytes = [0; 500];
+    let read = borrower.link.receive(&mut bytes).and_then(|_| borrower.link.flush());
+    assert!(read.is_err(), "{read:?}");
+
+    let (first, second) = pair();
+    let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+    assert!(lender.lend(1_000_000));
+    drop(lender);
+    let read = borrower.link.receive(&mut bytes).and_then(|_| borrower.link.flush());
+    assert!(read.is_err(), "an end that closes takes back what it has lent: {read:?}");
+
+    let (first, second) = pair();
+    let mut lender = Lender::new(Stream::new(first), memory(MEMORY_BYTES));
+    assert!(lender.lend(1_000_000));
+    drop(second);
+    eventually(|| lender.stream.link.lent_bytes().is_err());
+}
+
+/// The borrower sleeps until it is lent something, the lender until that is returned.
+pub fn an_end_that_sleeps_is_woken_for_loans_and_their_return(
+    ends: impl Fn() -> (End, End),
+    memory: impl Fn(usize) -> Lendable,
+) {
+    let (first, second) = ends();
+    let memory = memory(MEMORY_BYTES);
+    let (rounds, length_bytes) = (1_000, 10_000);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let Sleeping { stream, mut sleeper } = Sleeping::new(first);
+            let mut lender = Lender::new(stream, memory);
+            let started = Instant::now();
+            for _ in 0..rounds {
+                assert!(lender.lend(length_bytes));
+                while lender.stream.link.lent_bytes().unwrap() > 0 {
+                    assert!(started.elapsed() < DEADLINE, "the link stands still");
+                    lender.sleep(&mut *sleeper);
+                }
+            }
+        });
+        scope.spawn(|| Sleeping::new(second).take(rounds * length_bytes as u64));
+    });
+}
+
+/// A stream that also lends, and the memory that it lends.
+struct Lender {
+    stream: Stream,
+    memory: Lendable,
+    used: usize,
+}
+
+impl Lender {
+    fn new(stream: Stream, memory: Lendable) -> Self {
+        eventually(|| stream.link.lends(&memory));
+        Lender { stream, memory, used: 0 }
+    }
+
+    fn lend(&mut self, count: usize) -> bool {
+        let bytes = &mut self.memory[self.used..self.used + count];
+        fill(bytes, self.stream.sent);
+        let is_lent = self.stream.link.lend(bytes).unwrap();
+        if is_lent {
+            self.stream.sent += count as u64;
+            self.used += count;
+            self.stream.link.flush().unwrap();
+        }
+        is_lent
+    }
+
+    /// Sleeps unless all is returned by now.
+    fn sleep(&mut self, sleeper: &mut dyn super::Sleeper) {
+        sleeper.prepare();
+        if self.stream.link.lent_bytes().unwrap() > 0 {
+            let asleep = Instant::now();
+            sleeper.sleep(false, true, super::LOST_WAKE);
+            assert!(asleep.elapsed() < super::LOST_WAKE, "nobody woke an end that slept");
+        }
+        sleeper.cancel();
+    }
+}
