@@ -29,7 +29,7 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<Traffic> {
     let run = |(rank, mut fabric): (usize, ThreadFabric)| {
         let mut vector = vector();
         let bytes = &mut vector.as_mut()[..LENGTH_BYTES];
-        let expected: Vec<u8> = (0..LENGTH_BYTES).map(|place| (place * 31 >> 7) as u8).collect();
+        let expected: Vec<u8> = (0..LENGTH_BYTES).map(|place| ((place * 31) >> 7) as u8).collect();
         if rank == 0 {
             bytes.copy_from_slice(&expected);
         }
