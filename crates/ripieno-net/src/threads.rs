@@ -22,6 +22,7 @@ pub struct ThreadFabric {
 /// What the threads share.
 struct World {
     started: Instant,
+    has_core_per_rank: bool,
     topology: Arc<Topology>,
     bells: Vec<Bell>,
     failed: AtomicBool,
@@ -46,6 +47,7 @@ impl ThreadFabric {
         let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;
         let world = Arc::new(World {
             started: Instant::now(),
+            has_core_per_rank: doorbells.len() <= core_count(),
             topology: Arc::new(topology),
             bells: doorbells.iter().map(Doorbell::bell).collect(),
             failed: AtomicBool::new(false),
@@ -214,7 +216,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn has_core_per_rank(&self) -> bool {
-        self.links.len() <= core_count()
+        self.world.has_core_per_rank
     }
 
     fn enter(&mut self, header: Header) {

@@ -1,0 +1,150 @@
+//! Communicators of parts of the ranks, calls that go on by themselves, and the collectives that pass values along.
+
+use ripieno::net::ThreadFabric;
+use ripieno::{Communicator, Element, Error, Failure, Op, Task};
+
+fn world<R: Send>(p: usize, program: impl Fn(&Communicator) -> R + Sync) -> Vec<R> {
+    let fabrics = ThreadFabric::group(p).unwrap();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> =
+            fabrics.into_iter().map(|fabric| scope.spawn(|| program(&Communicator::new(Box::new(fabric))))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn bytes(values: &[u64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+fn values(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|value| u64::from_ne_bytes(value.try_into().unwrap())).collect()
+}
+
+/// The sum of one number of each rank.
+fn sum(comm: &Communicator, number: usize) -> Result<u64, Error> {
+    let mut vector = bytes(&[number as u64]);
+    comm.allreduce(&mut vector, Element::U64, Op::Sum, None).map(|()| values(&vector)[0])
+}
+
+#[test]
+fn children_and_their_children_are_worlds_of_their_own() {
+    for p in [1, 2, 5, 8] {
+        world(p, |comm| {
+            let child = comm.split(Some(comm.rank() as u32 % 2), -(comm.rank() as i64)).unwrap().unwrap();
+            let members: Vec<usize> = (0..p).rev().filter(|rank| rank % 2 == comm.rank() % 2).collect();
+            assert_eq!(child.world_ranks(), members);
+            assert_eq!(child.world_ranks()[child.rank()], comm.rank());
+            let grandchild = child.split((child.rank() > 0).then_some(7), 0).unwrap();
+            assert_eq!(grandchild.is_none(), child.rank() == 0);
+
+            assert_eq!(sum(&child, comm.rank()).unwrap() as usize, members.iter().sum::<usize>());
+            if let Some(grandchild) = &grandchild {
+                assert_eq!(sum(grandchild, comm.rank()).unwrap() as usize, members[1..].iter().sum::<usize>());
+            }
+            assert_eq!(sum(comm, comm.rank()).unwrap() as usize, (0..p).sum::<usize>());
+        });
+    }
+}
+
+#[test]
+fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() {
+    world(2, |comm| {
+        let [first, second] = [0, 0].map(|color| comm.split(Some(color), 0).unwrap().unwrap());
+        first.close();
+        assert_eq!(first.barrier(None), Err(Error::Closed));
+        assert_eq!(sum(&second, 1), Ok(2));
+        comm.barrier(None).unwrap();
+        comm.close();
+        assert_eq!((second.barrier(None), comm.barrier(None)), (Err(Error::Closed), Err(Error::Closed)));
+    });
+}
+
+#[test]
+fn calls_of_two_communicators_in_different_orders_are_a_mismatch_that_names_both() {
+    let results = world(2, |comm| {
+        let [first, second] = [0, 0].map(|color| comm.split(Some(color), 0).unwrap().unwrap());
+        let (one, other) = if comm.rank() == 0 { (&first, &second) } else { (&second, &first) };
+        sum(one, 1).and_then(|_| sum(other, 1))
+    });
+    for result in results {
+        let Err(Error::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
+        assert!(description.matches("of communicator").count() == 2, "{description}");
+    }
+}
+
+#[test]
+fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
+    for p in [1, 2, 4] {
+        world(p, |comm| {
+            let task = Task::Allreduce { op: Op::Sum };
+            let start = |i: u64| comm.start(&task, Element::U64, None, bytes(&vec![i; 30_000])).unwrap();
+            let handles: Vec<_> = (0..8).map(start).collect();
+            assert_eq!(sum(comm, 3).unwrap(), 3 * p as u64);
+            drop(start(99));
+            for (i, handle) in handles.into_iter().enumerate().rev() {
+                assert_eq!(values(&handle.wait().unwrap()), vec![(i * p) as u64; 30_000]);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_call_ends_without_its_caller() {
+    world(3, |comm| {
+        let task = Task::Allreduce { op: Op::Sum };
+        // More than the links hold, so that somebody has to move it on.
+        let handle = comm.start(&task, Element::U64, None, bytes(&vec![1; 1 << 18])).unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !handle.is_done() {
+            assert!(std::time::Instant::now() < deadline, "nobody moves it on");
+            std::thread::yield_now();
+        }
+        assert_eq!(values(&handle.wait().unwrap()), vec![3; 1 << 18]);
+    });
+}
+
+#[test]
+fn what_fails_is_told_by_every_handle() {
+    let results = world(2, |comm| {
+        let task = Task::Allreduce { op: Op::Sum };
+        let lengths = [100, 100 + comm.rank()];
+        let handles = lengths.map(|n| comm.start(&task, Element::U64, None, bytes(&vec![1; n])).unwrap());
+        let [fine, wrong] = handles.map(|handle| handle.wait().map(drop));
+        (fine, wrong, comm.barrier(None))
+    });
+    for (_, wrong, next) in results {
+        assert!(matches!(wrong, Err(Error::Failed(Failure::Mismatch { .. }))), "{wrong:?}");
+        assert!(matches!(next, Err(Error::Failed(Failure::Mismatch { .. }))), "{next:?}");
+    }
+}
+
+#[test]
+fn scans_rotations_and_neighbours_give_what_one_thread_computes() {
+    for p in [1, 2, 3, 5] {
+        world(p, |comm| {
+            let rank = comm.rank();
+            let mut vector = bytes(&[rank as u64 + 1]);
+            comm.scan(&mut vector, Element::U64, Op::Sum, None).unwrap();
+            assert_eq!(values(&vector), [(1..=rank as u64 + 1).sum::<u64>()]);
+            let mut vector = bytes(&[rank as u64 + 1]);
+            comm.exscan(&mut vector, Element::U64, Op::Sum, None).unwrap();
+            assert_eq!(values(&vector), [if rank == 0 { 1 } else { (1..=rank as u64).sum() }]);
+
+            for distance in 0..p + 2 {
+                let before = (rank + 2 * p - distance % p) % p;
+                let mut into = vec![0; 8 * before];
+                comm.rotate(&bytes(&vec![rank as u64; rank]), &mut into, Element::U64, distance, None).unwrap();
+                assert_eq!(values(&into), vec![before as u64; before]);
+            }
+
+            let peers: Vec<usize> = if p == 1 { vec![] } else { vec![(rank + 1) % p] };
+            let from: Vec<usize> = if p == 1 { vec![] } else { vec![(rank + p - 1) % p] };
+            let with_one = |peers: &[usize]| peers.iter().map(|&peer| (peer, 1)).collect::<Vec<_>>();
+            let mut into = vec![0; 8 * from.len()];
+            let out = bytes(&vec![rank as u64; peers.len()]);
+            let (out_peers, in_peers) = (with_one(&peers), with_one(&from));
+            comm.neighbour_exchange(&out, &out_peers, &mut into, &in_peers, Element::U64, None).unwrap();
+            assert_eq!(values(&into), from.iter().map(|&peer| peer as u64).collect::<Vec<_>>());
+        });
+    }
+}
