@@ -76,12 +76,15 @@ impl BufferPool {
 
 impl Bytes {
     fn new(length_bytes: usize) -> io::Result<Bytes> {
-        if length_bytes >= REGION_BYTES
-            && let Some(region) = Region::new(length_bytes)?
-        {
-            return Ok(Bytes::Shared(region));
+        if length_bytes >= REGION_BYTES {
+            match Region::new(length_bytes) {
+                Ok(Some(region)) => return Ok(Bytes::Shared(region)),
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Err(error),
+                // A process that may have no more regions, descriptors or files of this size goes on with memory of its
+                // own, which is copied when it is sent.
+                Ok(None) | Err(_) => {}
+            }
         }
-        // A process with as many regions as it may have goes on with memory of its own, which is copied when it is sent.
         let mut memory = Vec::new();
         memory.try_reserve_exact(length_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         memory.resize(length_bytes, 0);

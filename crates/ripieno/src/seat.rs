@@ -127,7 +127,8 @@ impl Seat {
             let plan = plan.map_err(|unsuitable| {
                 argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
             })?;
-            Ok::<_, Error>(Schedule::new(&plan.with_peers(|rank| world_ranks[rank])))
+            let schedule = Schedule::new(&plan.with_peers(|rank| world_ranks[rank]));
+            Ok::<_, Error>(if choice.algorithm.rendezvous { schedule.lending() } else { schedule })
         })?;
         let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
         Ok(Ready { header, schedule })

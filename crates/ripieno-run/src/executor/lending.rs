@@ -1,8 +1,9 @@
 //! Lending: a long send whose bytes the receiver reads where they are, instead of through the link's own memory.
 //!
-//! A lent send passes a byte when the receiver has taken it, as if the link held nothing. So only sends that no later step
-//! of their rank waits for are lent: they hold nobody up but the later sends of their lane, and those only until the
-//! receiver has taken what comes before them, which it does in any case before it looks at them.
+//! A lent send passes a byte when the receiver has taken it, as if the link held nothing. Schedules of plans that are known
+//! to run over such links lend all that they send ([`super::Schedule::lending`]); others only sends that no later step of
+//! their rank waits for: those hold nobody up but the later sends of their lane, until the receiver has taken what comes
+//! before them, which it does in any case before it looks at them.
 
 use super::lane::{Lane, LaneError, Moved, limit};
 use super::memory;

@@ -88,6 +88,14 @@ impl Schedule {
         schedule
     }
 
+    /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing.
+    pub fn lending(mut self) -> Schedule {
+        for step in &mut self.steps {
+            step.is_lendable = matches!(step.operation, Operation::Send { .. });
+        }
+        self
+    }
+
     /// Bytes of [`Buffer::SCRATCH`] that a run needs.
     pub fn scratch_bytes(&self) -> usize {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
