@@ -19,26 +19,73 @@ use Limit::{Any, Bytes, PerRank};
 /// Up to here a two-level allreduce goes through one rank of each node; from here on bytes count more than messages.
 pub(crate) const ONE_LEADER_BYTES: usize = 16 * KIB;
 
-/// Ranks that share memory. From measurements with 2 to 8 ranks on 2 cores.
+/// Ranks that share memory. From measurements with 2, 4, 8 and 32 ranks on 2 cores.
 static NODE: &[Table] = &[
-    Table(Broadcast, &rows(Broadcast, TREE_OR_CHAIN)),
-    // A tree of whole vectors combines no less than a chain, but in parallel.
-    Table(Reduce, &rows(Reduce, [row(MANY, PerRank(32 * KIB), "binomial"), row(MANY, Any, "chain")])),
+    Table(
+        Broadcast,
+        &rows(
+            Broadcast,
+            [
+                row(FEW, PerRank(128 * KIB), "binomial"),
+                // Ranks in excess of cores wait for their turn at every level of a tree.
+                row(MANY, Bytes(64 * KIB), "k-nomial"),
+                row(MANY, PerRank(128 * KIB), "binomial"),
+                row(MANY, Any, "chain"),
+            ],
+        ),
+    ),
+    Table(
+        Reduce,
+        &rows(
+            Reduce,
+            [
+                row(FEW, PerRank(128 * KIB), "binomial"),
+                row(MANY, PerRank(128 * KIB), "k-nomial"),
+                row(MANY, Any, "chain"),
+            ],
+        ),
+    ),
     Table(
         Allreduce,
         &rows(
             Allreduce,
             [
-                // Two ranks exchange as many bytes either way: one round wins until the halved reduction counts.
                 row(2, Bytes(256 * KIB), "bidirectional-exchange"),
-                row(MANY, Bytes(16 * KIB), "bidirectional-exchange"),
-                row(FEW, Any, "regroup-allgather"),
+                // What one rank has combined goes back while it is in the cache.
+                row(2, Any, "tree"),
+                row(FEW, Bytes(64 * KIB), "bidirectional-exchange"),
+                row(FEW, Bytes(4096 * KIB), "halving-doubling"),
+                row(FEW, Any, "ring"),
+                // With many more ranks than cores every message costs a switch of context, and a tree has the fewest.
+                row(MANY, Bytes(512 * KIB), "tree"),
                 row(MANY, Any, "ring"),
             ],
         ),
     ),
-    Table(Allgather, &rows(Allgather, DIRECT_OR_RING)),
-    Table(ReduceScatter, &rows(ReduceScatter, DIRECT_OR_RING)),
+    Table(
+        Allgather,
+        &rows(
+            Allgather,
+            [
+                row(FEW, Bytes(512 * KIB), "direct"),
+                row(FEW, Any, "ring"),
+                row(MANY, Bytes(4096 * KIB), "recursive-doubling"),
+                row(MANY, Any, "ring"),
+            ],
+        ),
+    ),
+    Table(
+        ReduceScatter,
+        &rows(
+            ReduceScatter,
+            [
+                row(FEW, Bytes(512 * KIB), "direct"),
+                row(FEW, Any, "ring"),
+                row(MANY, Bytes(1024 * KIB), "halving"),
+                row(MANY, Any, "ring"),
+            ],
+        ),
+    ),
 ];
 
 /// Ranks of different nodes. From measurements with 8, 16 and 32 emulated hosts of 100 Mbit/s.
@@ -75,7 +122,7 @@ static ANYWHERE: &[Table] = &[
     Table(Gather, &rows(Gather, TREE_OR_DIRECT)),
     Table(Scatter, &rows(Scatter, TREE_OR_DIRECT)),
     Table(Alltoall, &rows(Alltoall, [row(MANY, Any, "direct")])),
-    Table(Barrier, &rows(Barrier, [row(MANY, Any, "dissemination")])),
+    Table(Barrier, &rows(Barrier, [row(FEW, Any, "dissemination"), row(MANY, Any, "tree")])),
     Table(PointToPoint, &rows(PointToPoint, [row(MANY, Any, "direct")])),
     Table(Scan, &rows(Scan, [row(MANY, Any, "chain")])),
     Table(Exscan, &rows(Exscan, [row(MANY, Any, "chain")])),
@@ -83,17 +130,9 @@ static ANYWHERE: &[Table] = &[
     Table(NeighbourExchange, &rows(NeighbourExchange, [row(MANY, Any, "direct")])),
 ];
 
-/// A chain is worth its fill time once every rank has a segment to forward.
-const TREE_OR_CHAIN: [Named; 3] = [
-    row(MANY, Bytes(16 * KIB), "binomial"),
-    row(MANY, PerRank(32 * KIB), "scatter-allgather"),
-    row(MANY, Any, "chain"),
-];
-/// Between hosts two trees fill the cables as a chain does, with fewer hops.
+/// Between hosts two trees fill the cables as a chain does, with fewer hops, until every rank has a segment to forward.
 const TREES_OR_CHAIN: [Named; 3] =
     [row(MANY, Bytes(8 * KIB), "binomial"), row(MANY, PerRank(32 * KIB), "double-tree"), row(MANY, Any, "chain")];
-const DIRECT_OR_RING: [Named; 3] =
-    [row(FEW, Any, "direct"), row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
 /// Between hosts many streams into one port lose packets: only short chunks go directly.
 const DIRECT_THEN_RING: [Named; 2] = [row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
 const TREE_OR_DIRECT: [Named; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];

@@ -65,7 +65,7 @@ impl Levels<'_> {
 
     /// The same for chunks that lie anywhere.
     pub(crate) fn among_scattered(&self, ranks: &[usize], request: &Request) -> Plan {
-        self.planned(ranks, request, choose_for_scattered)
+        self.planned(ranks, request, if is_consecutive(request) { choose } else { choose_for_scattered })
     }
 
     fn planned(
@@ -103,4 +103,11 @@ impl Levels<'_> {
         of_lanes.resize(self.locals().len(), last.elements(last.element_count(), 0));
         of_lanes
     }
+}
+
+/// Whether the chunks of `request` happen to lie one after the other.
+fn is_consecutive(request: &Request) -> bool {
+    let (Request::Allgather { chunks } | Request::ReduceScatter { chunks, .. }) = request else { return true };
+    let follows = |pair: &[Span]| pair[0].buffer == pair[1].buffer && pair[0].end_bytes() == pair[1].start_bytes;
+    chunks.windows(2).all(follows)
 }
