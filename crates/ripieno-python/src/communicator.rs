@@ -283,7 +283,7 @@ impl Communicator {
     /// Ends what is in flight and leaves the job in good order; one that was split from another is just closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close());
-        self.interruption.take().map_or(Ok(()), Err)
+        self.interruption_of_close().map_or(Ok(()), Err)
     }
 
     /// What this communicator has done so far.
@@ -307,6 +307,11 @@ impl Communicator {
 }
 
 impl Communicator {
+    /// What a signal's handler raised while this was closed; to close a part of the world takes no time.
+    fn interruption_of_close(&self) -> Option<PyErr> {
+        self.inner.is_world().then(|| self.interruption.take()).flatten()
+    }
+
     /// Performs a task on arrays: to its end, or `later`.
     fn perform(
         &self,
@@ -343,6 +348,22 @@ impl Communicator {
     }
 }
 
+impl Drop for Communicator {
+    /// Closes it with the interpreter released: closing the world waits for calls, which ask for the interpreter.
+    fn drop(&mut self) {
+        Python::attach(|py| {
+            let pending = PyErr::take(py);
+            py.detach(|| self.inner.close());
+            if let Some(raised) = self.interruption_of_close() {
+                raised.write_unraisable(py, None);
+            }
+            if let Some(pending) = pending {
+                pending.restore(py);
+            }
+        });
+    }
+}
+
 /// The exception for an error of a collective: what a signal's handler raised, or the error with the last records.
 pub(crate) fn raised(
     py: Python<'_>,
@@ -352,7 +373,7 @@ pub(crate) fn raised(
     whose: &Whose,
 ) -> PyErr {
     let flight = error.ends_job().then(|| py.detach(|| inner.flight(whose.count_for_error())));
-    let raised = interruption.take().unwrap_or_else(|| errors::from_collective(error));
+    let raised = interruption.exception(error);
     match flight {
         Some(Ok(flight)) => recorder::attach(py, raised, recorder::flight(py, whose, flight)),
         _ => raised,

@@ -1,12 +1,10 @@
 //! Handles of asynchronous calls: the arrays live until the call has ended, whoever forgets them.
 
 use crate::arrays::Bytes;
-use crate::errors;
 use crate::interruption::Interruption;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{Error, Lasting, Memory};
-use std::sync::{Mutex, MutexGuard};
+use ripieno::{Lasting, Memory};
 
 /// What an asynchronous call works on.
 pub enum Kept {
@@ -54,32 +52,29 @@ fn again<'a>(memory: &'a mut Memory<'static>) -> Memory<'a> {
 /// An asynchronous call on its way.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Handle {
-    inner: Mutex<Option<ripieno::Handle<Kept>>>,
+    inner: ripieno::Handle<Kept>,
     interruption: Interruption,
 }
 
 impl Handle {
     pub fn new(inner: ripieno::Handle<Kept>, interruption: Interruption) -> Handle {
-        Handle { inner: Mutex::new(Some(inner)), interruption }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<ripieno::Handle<Kept>>> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        Handle { inner, interruption }
     }
 }
 
 #[pymethods]
 impl Handle {
-    /// Returns when the call has ended; a second wait for the same call returns at once.
+    /// Returns when the call has ended, or raises how it has failed; a second wait for the same call does the same.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(handle) = self.lock().take() else { return Ok(()) };
-        let ended = py.detach(|| handle.wait().map(drop));
-        ended.map_err(|error: Error| self.interruption.take().unwrap_or_else(|| errors::from_collective(error)))
+        let ended = py.detach(|| self.inner.join());
+        // The references go with the interpreter held.
+        drop(self.inner.take());
+        ended.map_err(|error| self.interruption.exception(error))
     }
 
     /// Whether the call has ended, well or not.
     #[getter]
     fn done(&self) -> bool {
-        self.lock().as_ref().is_none_or(ripieno::Handle::is_done)
+        self.inner.is_done()
     }
 }

@@ -6,7 +6,7 @@
 //! choice to the [`Overrides`], and these to [`choose`](ripieno_plan::choose).
 
 use crate::choice::Overrides;
-use crate::core::{Core, Shared};
+use crate::core::{Core, Held, Shared};
 use crate::error::Error;
 use crate::flight::{self, Flight};
 use crate::handle::{Handle, Lasting};
@@ -17,12 +17,15 @@ use crate::task::Task;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::{Element, Executor, Fabric, Failure, Memory};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
 pub struct Communicator {
     shared: Arc<Shared>,
     /// Its number among this rank's communicators; the world has 0.
     seat: usize,
+    /// Of a part of the world: whether it is closed.
+    is_closed: AtomicBool,
     group: Group,
     world_ranks: Arc<[usize]>,
 }
@@ -35,13 +38,12 @@ impl Communicator {
         let seat = Some(Box::new(Seat::new(0, group.clone(), world_ranks.clone())));
         let (executor, scratch, overrides) = (Executor::default(), BufferPool::default(), Overrides::default());
         let shared = Shared::new(Core { fabric, executor, scratch, overrides, seats: vec![seat], split_count: 0 });
-        Communicator { shared, seat: 0, group, world_ranks }
+        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks }
     }
 
     /// Asks `interrupt`, each time a caller has slept, whether to give up waiting. For all communicators of the rank.
-    pub fn set_interrupt(&self, interrupt: impl FnMut() -> bool + Send + 'static) -> Result<(), Error> {
-        self.shared.hold().core()?.executor.interrupt = Some(Box::new(interrupt));
-        Ok(())
+    pub fn set_interrupt(&self, interrupt: impl Fn() -> bool + Send + Sync + 'static) -> Result<(), Error> {
+        self.shared.set_interrupt(Arc::new(interrupt))
     }
 
     /// This rank.
@@ -52,6 +54,11 @@ impl Communicator {
     /// How many ranks.
     pub fn world_size(&self) -> usize {
         self.group.size()
+    }
+
+    /// Whether it is of all ranks, not a part that [`Communicator::split`] made.
+    pub fn is_world(&self) -> bool {
+        self.seat == 0
     }
 
     /// The rank in the world of every rank.
@@ -67,32 +74,32 @@ impl Communicator {
     /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
     /// `size_bytes`.
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> Result<&'static Algorithm, Error> {
-        let mut held = self.shared.hold();
-        Ok(held.core()?.overrides.unasked(collective, &self.group, size_bytes).algorithm)
+        let mut held = self.shared.hold()?;
+        Ok(held.core().overrides.unasked(collective, &self.group, size_bytes).algorithm)
     }
 
     /// What runs when a call names no algorithm, for all communicators of the rank. All ranks must set the same.
     pub fn set_overrides(&self, overrides: Overrides) -> Result<(), Error> {
-        self.shared.hold().core()?.overrides = overrides;
+        self.shared.hold()?.core().overrides = overrides;
         Ok(())
     }
 
     /// The latest `count` collectives of this rank, of all communicators, or all that are kept: some thousands.
     pub fn flight(&self, count: Option<usize>) -> Result<Flight, Error> {
-        let mut held = self.shared.hold();
-        let core = held.core()?;
+        let mut held = self.shared.hold()?;
+        let core = held.core();
         Ok(Flight::of(&core.executor.recorder, count, core.fabric.now()))
     }
 
     /// Keeps the last `count` collectives from now on, and the times of all: two looks at the clock for each.
     pub fn keep_records(&self, count: usize) -> Result<(), Error> {
-        flight::keep(&mut self.shared.hold().core()?.executor, count);
+        flight::keep(&mut self.shared.hold()?.core().executor, count);
         Ok(())
     }
 
     /// What was done so far.
     pub fn statistics(&self) -> Result<Statistics, Error> {
-        Ok(self.shared.hold().seat(self.seat)?.1.statistics())
+        Ok(self.hold()?.seat(self.seat)?.1.statistics())
     }
 
     /// Runs a task to its end, on its first buffer and, where it has one, its second.
@@ -103,13 +110,14 @@ impl Communicator {
         algorithm: Option<&str>,
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let mut held = self.shared.hold();
+        let mut held = self.hold()?;
         let (mut parts, seat) = held.seat(self.seat)?;
         seat.run(&mut parts, task, element, algorithm, memory)
     }
 
     /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the order
-    /// in which they and the blocking calls between them were made.
+    /// in which they and the blocking calls between them were made. As long as more than one call of a rank is in flight
+    /// or waits, ranks that wait for each other in a circle are not told.
     pub fn start<M: Lasting>(
         &self,
         task: &Task<'_>,
@@ -117,8 +125,8 @@ impl Communicator {
         algorithm: Option<&str>,
         memory: M,
     ) -> Result<Handle<M>, Error> {
-        self.shared.ensure_background()?;
-        let mut held = self.shared.hold();
+        let mut held = self.hold()?;
+        held.ensure_background()?;
         let (mut parts, seat) = held.seat(self.seat)?;
         let ticket = seat.start(&mut parts, task, element, algorithm, memory)?;
         drop(held);
@@ -279,11 +287,11 @@ impl Communicator {
     /// of this communicator and are closed with the world.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
         let p = self.world_size();
-        let mut held = self.shared.hold();
+        let mut held = self.hold()?;
         // Per rank: color + 1 or 0, key, number of splits known.
         let mut rows = vec![[0u64; 3]; p];
         rows[self.rank()] =
-            [color.map_or(0, |color| u64::from(color) + 1), key as u64, u64::from(held.core()?.split_count)];
+            [color.map_or(0, |color| u64::from(color) + 1), key as u64, u64::from(held.core().split_count)];
         let mut bytes: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
         let counts = vec![3; p];
         let (mut parts, seat) = held.seat(self.seat)?;
@@ -293,7 +301,7 @@ impl Communicator {
             bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
 
-        let core = held.core()?;
+        let core = held.core();
         // Larger than the number of any split that a rank of this communicator has seen.
         let number = rows.iter().map(|row| row[2]).max().unwrap_or(0) + 1;
         let world_size = core.fabric.world_size() as u64;
@@ -320,7 +328,8 @@ impl Communicator {
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
         core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone()))));
         let seat = core.seats.len() - 1;
-        Ok(Some(Communicator { shared: self.shared.clone(), seat, group, world_ranks }))
+        let (shared, is_closed) = (self.shared.clone(), AtomicBool::new(false));
+        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks }))
     }
 
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works
@@ -335,15 +344,21 @@ impl Communicator {
     }
 
     /// Closes the communicator: every later call on it gives [`Error::Closed`]. Closing the world ends what is in flight
-    /// first, then closes all that was split from it and leaves the job in good order.
+    /// first, then closes all that was split from it and leaves the job in good order. Closing a part of it waits for
+    /// nothing, and what is in flight on that goes on.
     pub fn close(&self) {
         match self.seat {
             0 => self.shared.close(),
-            seat => {
-                if let Ok(core) = self.shared.hold().core() {
-                    core.seats[seat] = None;
-                }
-            }
+            seat if !self.is_closed.swap(true, Ordering::AcqRel) => self.shared.retire(seat),
+            _ => {}
+        }
+    }
+
+    /// The core, unless this communicator is closed.
+    fn hold(&self) -> Result<Held<'_>, Error> {
+        match self.is_closed.load(Ordering::Acquire) {
+            true => Err(Error::Closed),
+            false => self.shared.hold(),
         }
     }
 

@@ -9,10 +9,11 @@ use crate::choice::Overrides;
 use crate::error::Error;
 use crate::pool::BufferPool;
 use crate::seat::Seat;
-use ripieno_run::{Executor, Fabric, Remote};
+use ripieno_run::{Executor, Fabric, Failure, Remote};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// What only one thread at a time works with.
 pub(crate) struct Core {
@@ -28,51 +29,159 @@ pub(crate) struct Core {
     pub split_count: u32,
 }
 
+/// How long a thread waits for the core before it asks whether its user still wants to.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// Asked by a thread that waits: whether its user does not want to wait any longer.
+type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// A core and the ways to it.
 pub(crate) struct Shared {
-    /// `None` once the world is closed.
-    core: Mutex<Option<Core>>,
-    /// How many threads wait for the core.
+    /// Locked for moments only, by threads that never wait for anything else meanwhile.
+    turn: Mutex<Turn>,
+    /// How many threads wait for the core; changed with the turn locked.
     wanted: AtomicUsize,
+    /// Told to them that the core is free, that a call in flight has ended or that the world is closed.
+    freed: Condvar,
     /// Told that there is something for the background thread to do, or that the world is closed.
     changed: Condvar,
+    interrupt: Mutex<Option<Interrupt>>,
+    /// This rank of the world.
+    rank: usize,
     remote: Arc<dyn Remote>,
     background: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// Where the core is.
+struct Turn {
+    place: Place,
+    /// Communicators that were closed while the core was held, until it is free.
+    retired: Vec<usize>,
+}
+
+enum Place {
+    Free(Box<Core>),
+    Held,
+    /// The world is closed.
+    Gone,
+}
+
 /// The core, held.
 pub(crate) struct Held<'a> {
-    core: MutexGuard<'a, Option<Core>>,
-    shared: &'a Shared,
+    /// `None` once the world is closed.
+    core: Option<Box<Core>>,
+    shared: &'a Arc<Shared>,
 }
 
 impl Shared {
     pub fn new(core: Core) -> Arc<Shared> {
-        let remote = core.fabric.remote();
-        let background = Mutex::default();
+        let (rank, remote) = (core.fabric.rank(), core.fabric.remote());
         Arc::new(Shared {
-            core: Mutex::new(Some(core)),
+            turn: Mutex::new(Turn { place: Place::Free(Box::new(core)), retired: Vec::new() }),
             wanted: AtomicUsize::new(0),
+            freed: Condvar::new(),
             changed: Condvar::new(),
+            interrupt: Mutex::default(),
+            rank,
             remote,
-            background,
+            background: Mutex::default(),
         })
     }
 
-    /// Waits for the core, which the background thread gives at once, a caller that is blocked when it is done.
-    pub fn hold(&self) -> Held<'_> {
-        let core = match self.core.try_lock() {
-            Ok(core) => core,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.wanted.fetch_add(1, Ordering::SeqCst);
-                self.remote.wake();
-                let core = lock(&self.core);
-                self.wanted.fetch_sub(1, Ordering::SeqCst);
-                core
+    /// Asks `interrupt` whenever somebody has waited, for the core or in a call.
+    pub fn set_interrupt(self: &Arc<Shared>, interrupt: Interrupt) -> Result<(), Error> {
+        let asked = interrupt.clone();
+        self.hold()?.core().executor.interrupt = Some(Box::new(move || asked()));
+        *lock(&self.interrupt) = Some(interrupt);
+        Ok(())
+    }
+
+    /// Waits for the core, which the background thread gives at once, a caller that is blocked when it is done. Who is
+    /// interrupted meanwhile has told the job, which ends the call that it waited for.
+    pub fn hold(self: &Arc<Shared>) -> Result<Held<'_>, Error> {
+        self.hold_unless(&|| false).and_then(|held| held.ok_or(Error::Closed))
+    }
+
+    /// As [`Shared::hold`], but waits no longer than until `is_over`, which the end of a call in flight may change.
+    pub fn hold_unless(self: &Arc<Shared>, is_over: &dyn Fn() -> bool) -> Result<Option<Held<'_>>, Error> {
+        let mut turn = lock(&self.turn);
+        if let Some(held) = self.take(&mut turn) {
+            return held.map(Some);
+        }
+        self.wanted.fetch_add(1, Ordering::SeqCst);
+        self.remote.wake();
+        let held = loop {
+            if is_over() {
+                break Ok(None);
+            }
+            if let Some(held) = self.take(&mut turn) {
+                break held.map(Some);
+            }
+            let waited = self.freed.wait_timeout(turn, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner());
+            turn = waited.0;
+            if waited.1.timed_out() {
+                drop(turn);
+                let is_interrupted = self.is_interrupted();
+                turn = lock(&self.turn);
+                if is_interrupted {
+                    break Err(Error::Interrupted);
+                }
             }
         };
-        Held { core, shared: self }
+        self.wanted.fetch_sub(1, Ordering::SeqCst);
+        // The background thread has stood back for this one.
+        self.changed.notify_one();
+        held
+    }
+
+    /// The core, if nobody has it.
+    fn take<'a>(self: &'a Arc<Shared>, turn: &mut Turn) -> Option<Result<Held<'a>, Error>> {
+        match std::mem::replace(&mut turn.place, Place::Held) {
+            Place::Free(core) => Some(Ok(Held { core: Some(core), shared: self })),
+            Place::Held => None,
+            Place::Gone => {
+                turn.place = Place::Gone;
+                Some(Err(Error::Closed))
+            }
+        }
+    }
+
+    /// Whether the user does not want to wait any longer; the other ranks are told.
+    fn is_interrupted(&self) -> bool {
+        let interrupt = lock(&self.interrupt).clone();
+        let is_interrupted = interrupt.is_some_and(|interrupt| interrupt());
+        if is_interrupted {
+            self.remote.report(Failure::RankFailed {
+                rank: self.rank,
+                host: String::new(),
+                cause: "interrupted while it waited for the call of another thread".to_string(),
+                traceback: String::new(),
+            });
+        }
+        is_interrupted
+    }
+
+    /// Says to those that wait that a call in flight has ended.
+    pub fn tell_end(&self) {
+        // With the lock held, nobody is between looking and waiting.
+        let _turn = lock(&self.turn);
+        if self.is_wanted() {
+            self.freed.notify_all();
+        }
+    }
+
+    /// Lets go of a closed communicator without waiting for the core: who drops one may hold what its holder waits for.
+    pub fn retire(&self, seat: usize) {
+        let mut turn = lock(&self.turn);
+        match &mut turn.place {
+            Place::Free(core) => core.seats[seat] = None,
+            Place::Held => turn.retired.push(seat),
+            Place::Gone => {}
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) > 0
     }
 
     /// What reaches the fabric while another thread holds the core.
@@ -81,7 +190,7 @@ impl Shared {
     }
 
     /// Starts the background thread, unless it runs.
-    pub fn ensure_background(self: &Arc<Shared>) -> Result<(), Error> {
+    fn ensure_background(self: &Arc<Shared>) -> Result<(), Error> {
         let mut background = lock(&self.background);
         if background.is_none() {
             let shared = self.clone();
@@ -93,31 +202,45 @@ impl Shared {
     }
 
     /// The life of the background thread.
-    fn move_on(&self) {
-        let mut core = lock(&self.core);
-        while let Some(Core { fabric, executor, .. }) = &mut *core {
-            let is_wanted = || self.wanted.load(Ordering::SeqCst) > 0;
-            if is_wanted() || executor.is_idle() {
-                core = self.changed.wait(core).unwrap_or_else(|poisoned| poisoned.into_inner());
-            } else {
-                // Whose run fails is told by its handle.
-                let _ = executor.drive(&mut **fabric, false, &is_wanted);
+    fn move_on(self: &Arc<Shared>) {
+        let mut turn = lock(&self.turn);
+        loop {
+            let has_work = match &turn.place {
+                Place::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
+                Place::Held => false,
+                Place::Gone => return,
+            };
+            match has_work.then(|| self.take(&mut turn)) {
+                Some(Some(Ok(mut held))) => {
+                    drop(turn);
+                    let Core { fabric, executor, .. } = held.core();
+                    // Whose run fails is told by its handle.
+                    let _ = executor.drive(&mut **fabric, false, &|| self.is_wanted());
+                    drop(held);
+                    turn = lock(&self.turn);
+                }
+                _ => turn = self.changed.wait(turn).unwrap_or_else(|poisoned| poisoned.into_inner()),
             }
         }
     }
 
     /// Ends the runs in flight, unless this thread panics, then the links and the background thread.
-    pub fn close(&self) {
-        let mut held = self.hold();
-        if let Some(Core { fabric, executor, .. }) = &mut *held.core
-            && !std::thread::panicking()
-        {
-            // Whose run fails is told by its handle.
-            let _ = executor.drive(&mut **fabric, true, &|| false);
-        }
-        let core = held.core.take();
-        drop(held);
-        self.changed.notify_all();
+    pub fn close(self: &Arc<Shared>) {
+        let held = loop {
+            match self.hold() {
+                // The job has been told, so whoever holds the core gives up.
+                Err(Error::Interrupted) => {}
+                held => break held.ok(),
+            }
+        };
+        let core = held.and_then(|mut held| {
+            if !std::thread::panicking() {
+                let Core { fabric, executor, .. } = held.core();
+                // Whose run fails is told by its handle.
+                let _ = executor.drive(&mut **fabric, true, &|| false);
+            }
+            held.core.take()
+        });
         if let Some(background) = lock(&self.background).take() {
             // It has nothing to say; a panic of it has ended the runs in flight.
             let _ = background.join();
@@ -127,16 +250,21 @@ impl Shared {
 }
 
 impl Held<'_> {
-    /// The core, unless the world is closed.
-    pub fn core(&mut self) -> Result<&mut Core, Error> {
-        self.core.as_mut().ok_or(Error::Closed)
+    pub fn core(&mut self) -> &mut Core {
+        self.core.as_mut().expect("whoever takes the core out lets this go")
     }
 
-    /// The core and one of its communicators, unless this or the world is closed.
+    /// One of the communicators and what its runs need, unless it is closed.
     pub fn seat(&mut self, number: usize) -> Result<(Parts<'_>, &mut Seat), Error> {
-        let Core { fabric, executor, scratch, overrides, seats, .. } = self.core()?;
+        let shared = self.shared;
+        let Core { fabric, executor, scratch, overrides, seats, .. } = self.core();
         let seat = seats[number].as_mut().ok_or(Error::Closed)?;
-        Ok((Parts { fabric: &mut **fabric, executor, scratch, overrides }, seat))
+        Ok((Parts { fabric: &mut **fabric, executor, scratch, overrides, shared }, seat))
+    }
+
+    /// Sees to it that runs in flight move on when nobody holds the core.
+    pub fn ensure_background(&self) -> Result<(), Error> {
+        self.shared.ensure_background()
     }
 }
 
@@ -146,13 +274,30 @@ pub(crate) struct Parts<'a> {
     pub executor: &'a mut Executor,
     pub scratch: &'a BufferPool,
     pub overrides: &'a Overrides,
+    pub shared: &'a Arc<Shared>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        // Whoever notes that the core is wanted and sleeps does so before it is held, so it hears of this.
-        if self.core.as_ref().is_some_and(|core| !core.executor.is_idle()) {
-            self.shared.changed.notify_one();
+        let shared = self.shared;
+        let mut turn = lock(&shared.turn);
+        let is_for_background = match self.core.take() {
+            Some(mut core) => {
+                turn.retired.drain(..).for_each(|seat| core.seats[seat] = None);
+                let is_idle = core.executor.is_idle();
+                turn.place = Place::Free(core);
+                !is_idle
+            }
+            None => {
+                turn.place = Place::Gone;
+                true
+            }
+        };
+        if is_for_background {
+            shared.changed.notify_one();
+        }
+        if shared.is_wanted() {
+            shared.freed.notify_all();
         }
     }
 }

@@ -11,7 +11,8 @@ pub struct Flight {
     pub records: Vec<(u64, Record)>,
     /// The longer waits of these, oldest first.
     pub waits: Vec<Wait>,
-    /// How long this rank has waited for each peer since the start, by rank; none for ranks beyond the end.
+    /// How long this rank has waited for each peer since the start, by rank in the world, whichever
+    /// communicator that was in; none for ranks beyond the end.
     pub waited_for: Vec<Duration>,
 }
 

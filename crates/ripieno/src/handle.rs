@@ -1,12 +1,11 @@
 //! Handles: what an asynchronous call gives back at once, and its result later.
 
-use crate::core::Shared;
+use crate::core::{Core, Shared, lock};
 use crate::error::Error;
 use crate::pool::PooledBuffer;
 use crate::seat::NO_MEMORY;
 use ripieno_run::{Memory, RunError};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Memory that an asynchronous call works on: the first buffer of its task, and the second.
 ///
@@ -47,13 +46,16 @@ pub struct Handle<M> {
 
 /// Where the result of a run is put.
 pub(crate) struct Ticket<M> {
-    is_done: AtomicBool,
-    outcome: Mutex<Option<Result<M, Error>>>,
+    /// How it has ended, if it has.
+    ended: OnceLock<Result<(), Error>>,
+    /// What it worked on, from a good end on.
+    memory: Mutex<Option<M>>,
 }
 
 /// Tells a ticket once; that the communicator is closed if nothing else was told.
 pub(crate) struct Completion<M> {
     ticket: Option<Arc<Ticket<M>>>,
+    shared: Weak<Shared>,
 }
 
 impl<M> Handle<M> {
@@ -68,56 +70,69 @@ impl<M> Handle<M> {
 
     /// Waits for the end, moving on whatever is in flight, and gives the memory back.
     pub fn wait(self) -> Result<M, Error> {
+        self.join()?;
+        self.take().ok_or(Error::Closed)
+    }
+
+    /// Waits for the end, moving on whatever is in flight, and says how it was, each time it is asked. Who is interrupted
+    /// has told the job, whose failure is then the end.
+    pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
-            let mut held = self.shared.hold();
-            if let Ok(core) = held.core() {
-                let driven = core.executor.drive(&mut *core.fabric, true, &|| self.ticket.is_done());
-                if driven == Err(RunError::Interrupted) {
-                    return Err(Error::Interrupted);
+            match self.shared.hold_unless(&|| self.is_done()) {
+                Ok(Some(mut held)) => {
+                    let Core { fabric, executor, .. } = held.core();
+                    let driven = executor.drive(&mut **fabric, true, &|| self.is_done());
+                    if driven == Err(RunError::Interrupted) {
+                        return Err(Error::Interrupted);
+                    }
                 }
+                // The world may have been closed because this has ended.
+                Ok(None) | Err(Error::Closed) => {}
+                Err(error) => return Err(error),
             }
         }
-        self.ticket.take().unwrap_or(Err(Error::Closed))
+        self.ticket.ended.get().cloned().unwrap_or(Err(Error::Closed))
+    }
+
+    /// The memory of a call that has ended well, once.
+    pub fn take(&self) -> Option<M> {
+        lock(&self.ticket.memory).take()
     }
 }
 
 impl<M> Default for Ticket<M> {
     fn default() -> Self {
-        Ticket { is_done: AtomicBool::new(false), outcome: Mutex::new(None) }
+        Ticket { ended: OnceLock::new(), memory: Mutex::new(None) }
     }
 }
 
 impl<M> Ticket<M> {
-    pub fn completion(ticket: &Arc<Ticket<M>>) -> Completion<M> {
-        Completion { ticket: Some(ticket.clone()) }
+    pub fn completion(ticket: &Arc<Ticket<M>>, shared: &Arc<Shared>) -> Completion<M> {
+        Completion { ticket: Some(ticket.clone()), shared: Arc::downgrade(shared) }
     }
 
     fn is_done(&self) -> bool {
-        self.is_done.load(Ordering::Acquire)
-    }
-
-    fn put(&self, outcome: Result<M, Error>) {
-        *crate::core::lock(&self.outcome) = Some(outcome);
-        self.is_done.store(true, Ordering::Release);
-    }
-
-    fn take(&self) -> Option<Result<M, Error>> {
-        crate::core::lock(&self.outcome).take()
+        self.ended.get().is_some()
     }
 }
 
 impl<M> Completion<M> {
     pub fn tell(mut self, outcome: Result<M, Error>) {
-        if let Some(ticket) = self.ticket.take() {
-            ticket.put(outcome);
+        self.put(outcome);
+    }
+
+    fn put(&mut self, outcome: Result<M, Error>) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let ended = outcome.map(|memory| *lock(&ticket.memory) = Some(memory));
+        ticket.ended.get_or_init(|| ended);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.tell_end();
         }
     }
 }
 
 impl<M> Drop for Completion<M> {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            ticket.put(Err(Error::Closed));
-        }
+        self.put(Err(Error::Closed));
     }
 }

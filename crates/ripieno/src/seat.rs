@@ -94,7 +94,7 @@ impl Seat {
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
         let lent = unsafe { lent.prolonged() };
         let ticket = Arc::new(Ticket::default());
-        let (completion, background) = (Ticket::completion(&ticket), self.background.clone());
+        let (completion, background) = (Ticket::completion(&ticket, parts.shared), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {
             drop(scratch);
             if let Ok(traffic) = result {
@@ -117,6 +117,12 @@ impl Seat {
         main: &Memory<'_>,
         output: &Memory<'_>,
     ) -> Result<Ready, Error> {
+        if !task.only_reads(self.group.rank()) {
+            check_write("first buffer", main, task)?;
+        }
+        if task.fills_output() {
+            check_write("second buffer", output, task)?;
+        }
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
         task.check(&self.group, main.element_count(), output.element_count())?;
         let choice = overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
@@ -140,6 +146,16 @@ impl Seat {
             Task::PointToPoint { from, to } => self.messages.entry((from, to)).or_default(),
             _ => &mut self.sequence,
         }
+    }
+}
+
+/// Whether `task` may change `memory`; where there is no byte it does not.
+fn check_write(name: &'static str, memory: &Memory<'_>, task: &Task<'_>) -> Result<(), Error> {
+    match memory {
+        Memory::Read(bytes) if !bytes.is_empty() => {
+            Err(argument(name, "memory to read", &format!("memory that {} may change", task.collective().name())))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -97,6 +97,11 @@ impl Task<'_> {
         }
     }
 
+    /// Whether what arrives goes to the second buffer.
+    pub(crate) fn fills_output(&self) -> bool {
+        matches!(self, Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. })
+    }
+
     /// Whether the arguments fit `group` and buffers of `main_count` and `output_count` elements.
     pub(crate) fn check(&self, group: &Group, main_count: usize, output_count: usize) -> Result<(), Error> {
         match *self {

@@ -1,7 +1,11 @@
 //! Communicators of parts of the ranks, calls that go on by themselves, and the collectives that pass values along.
 
 use ripieno::net::ThreadFabric;
-use ripieno::{Communicator, Element, Error, Failure, Op, Task};
+use ripieno::{Communicator, Element, Error, Failure, Memory, Op, Task};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 fn world<R: Send>(p: usize, program: impl Fn(&Communicator) -> R + Sync) -> Vec<R> {
     let fabrics = ThreadFabric::group(p).unwrap();
@@ -18,6 +22,110 @@ fn bytes(values: &[u64]) -> Vec<u8> {
 
 fn values(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|value| u64::from_ne_bytes(value.try_into().unwrap())).collect()
+}
+
+/// Waits for what another thread does.
+fn until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it never comes");
+        thread::yield_now();
+    }
+}
+
+/// Runs `program` while another thread is in a barrier, and gives how that ended. This thread, not that one, is
+/// interrupted when it has waited, if `is_interrupted`.
+fn beside_a_barrier(comm: &Communicator, is_interrupted: bool, program: impl FnOnce()) -> Result<(), Error> {
+    let (has_waited, me): (_, ThreadId) = (Arc::new(AtomicBool::new(false)), thread::current().id());
+    let noted = has_waited.clone();
+    comm.set_interrupt(move || {
+        noted.store(true, SeqCst);
+        is_interrupted && thread::current().id() == me
+    })
+    .unwrap();
+    thread::scope(|scope| {
+        let barrier = scope.spawn(|| comm.barrier(None));
+        until(|| has_waited.load(SeqCst));
+        program();
+        barrier.join().unwrap()
+    })
+}
+
+#[test]
+fn a_part_is_closed_while_another_thread_is_in_a_call() {
+    let is_closed = AtomicBool::new(false);
+    world(2, |comm| {
+        let child = comm.split(Some(0), 0).unwrap().unwrap();
+        if comm.rank() == 1 {
+            until(|| is_closed.load(SeqCst));
+            return comm.barrier(None).unwrap();
+        }
+        let close = || {
+            child.close();
+            assert_eq!(child.barrier(None), Err(Error::Closed));
+            is_closed.store(true, SeqCst);
+        };
+        beside_a_barrier(comm, false, close).unwrap();
+    });
+}
+
+#[test]
+fn a_wait_ends_with_its_call_though_another_thread_is_in_one() {
+    let [is_in_barrier, has_waited] = [const { AtomicBool::new(false) }; 2];
+    world(2, |comm| {
+        if comm.rank() == 1 {
+            until(|| is_in_barrier.load(SeqCst));
+            comm.send(&bytes(&[7]), Element::U64, 0).unwrap();
+            until(|| has_waited.load(SeqCst));
+            return comm.barrier(None).unwrap();
+        }
+        let handle = comm.start(&Task::PointToPoint { from: 1, to: 0 }, Element::U64, None, bytes(&[0])).unwrap();
+        let wait = || {
+            is_in_barrier.store(true, SeqCst);
+            assert_eq!(values(&handle.wait().unwrap()), [7]);
+            has_waited.store(true, SeqCst);
+        };
+        beside_a_barrier(comm, false, wait).unwrap();
+    });
+}
+
+#[test]
+fn who_waits_for_the_call_of_another_thread_can_be_interrupted() {
+    let is_interrupted = AtomicBool::new(false);
+    let results = world(2, |comm| {
+        if comm.rank() == 1 {
+            until(|| is_interrupted.load(SeqCst));
+            return comm.barrier(None);
+        }
+        let barrier = || {
+            assert_eq!(comm.barrier(None), Err(Error::Interrupted));
+            is_interrupted.store(true, SeqCst);
+        };
+        beside_a_barrier(comm, true, barrier)
+    });
+    for result in results {
+        let Err(Error::Failed(Failure::RankFailed { rank: 0, cause, .. })) = result else { panic!("{result:?}") };
+        assert!(cause.contains("interrupted"), "{cause}");
+    }
+}
+
+#[test]
+fn memory_that_may_only_be_read_is_an_error_where_something_arrives() {
+    world(2, |comm| {
+        let (mut vector, other) = (bytes(&[1, 2]), bytes(&[3, 4]));
+        let allreduce =
+            comm.run(&Task::Allreduce { op: Op::Sum }, Element::U64, None, [Memory::Read(&other), Memory::Read(&[])]);
+        let rotate = comm.run(
+            &Task::Rotate { distance: 1 },
+            Element::U64,
+            None,
+            [Memory::Write(&mut vector), Memory::Read(&other)],
+        );
+        for (refused, name) in [(allreduce, "first buffer"), (rotate, "second buffer")] {
+            assert!(matches!(&refused, Err(Error::Argument { name: given, .. }) if *given == name), "{refused:?}");
+        }
+        assert_eq!(sum(comm, 1), Ok(2));
+    });
 }
 
 /// The sum of one number of each rank.
@@ -56,6 +164,7 @@ fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() 
         comm.barrier(None).unwrap();
         comm.close();
         assert_eq!((second.barrier(None), comm.barrier(None)), (Err(Error::Closed), Err(Error::Closed)));
+        assert_eq!(comm.start(&Task::Barrier, Element::U8, None, vec![0]).map(drop), Err(Error::Closed));
     });
 }
 
@@ -94,11 +203,7 @@ fn a_call_ends_without_its_caller() {
         let task = Task::Allreduce { op: Op::Sum };
         // More than the links hold, so that somebody has to move it on.
         let handle = comm.start(&task, Element::U64, None, bytes(&vec![1; 1 << 18])).unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while !handle.is_done() {
-            assert!(std::time::Instant::now() < deadline, "nobody moves it on");
-            std::thread::yield_now();
-        }
+        until(|| handle.is_done());
         assert_eq!(values(&handle.wait().unwrap()), vec![3; 1 << 18]);
     });
 }
@@ -109,7 +214,11 @@ fn what_fails_is_told_by_every_handle() {
         let task = Task::Allreduce { op: Op::Sum };
         let lengths = [100, 100 + comm.rank()];
         let handles = lengths.map(|n| comm.start(&task, Element::U64, None, bytes(&vec![1; n])).unwrap());
-        let [fine, wrong] = handles.map(|handle| handle.wait().map(drop));
+        let [fine, wrong] = handles.map(|handle| {
+            let ended = handle.join();
+            assert_eq!(handle.join(), ended, "a second wait tells the same");
+            ended
+        });
         (fine, wrong, comm.barrier(None))
     });
     for (_, wrong, next) in results {

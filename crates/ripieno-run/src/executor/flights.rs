@@ -103,7 +103,7 @@ impl Flights {
     /// Ends all runs by `error`.
     pub fn fail(&mut self, error: &RunError, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
         let flights = std::mem::take(&mut self.flights);
-        self.abandon();
+        self.streams.clear();
         for mut flight in flights.into_values() {
             let ended = flight.run(fabric, recorder).end(Err(error.clone()));
             drop(flight.buffers);
@@ -112,7 +112,8 @@ impl Flights {
     }
 
     /// Ends all runs without telling their ends.
-    pub fn abandon(&mut self) {
+    pub fn abandon(&mut self, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
+        self.flights.values_mut().for_each(|flight| flight.run(fabric, recorder).recall());
         self.flights.clear();
         self.streams.clear();
     }

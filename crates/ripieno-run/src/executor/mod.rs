@@ -127,12 +127,14 @@ impl Executor {
 
     /// Moves all runs in flight on once, without waiting. When one fails all have failed, and their ends know why.
     pub fn advance(&mut self, fabric: &mut dyn Fabric) {
-        let recorder = &mut self.recorder;
-        let (flights, until) = (&mut self.flights, &|| false);
-        let moved = Everyone { fabric: &mut *fabric, recorder, flights, until, is_awaited: false }.progress();
+        let guard = NoneLeft { executor: self, fabric };
+        let Executor { flights, recorder, .. } = &mut *guard.executor;
+        let (fabric, until) = (&mut *guard.fabric, &|| false);
+        let moved = Everyone { fabric, recorder, flights, until, is_awaited: false }.progress();
         if let Err(error) = moved {
-            self.flights.fail(&error, &mut self.recorder, fabric);
+            flights.fail(&error, recorder, guard.fabric);
         }
+        std::mem::forget(guard);
     }
 
     /// Moves all runs in flight on until nothing is, or `until` says so; it is asked before each sleep too. When the
@@ -144,16 +146,18 @@ impl Executor {
         is_awaited: bool,
         until: &dyn Fn() -> bool,
     ) -> Result<(), RunError> {
+        let guard = NoneLeft { executor: self, fabric };
+        let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
         let mut nobody = None;
-        let interrupt = if is_awaited { &mut self.interrupt } else { &mut nobody };
-        let recorder = &mut self.recorder;
-        let mut everyone = Everyone { fabric: &mut *fabric, recorder, flights: &mut self.flights, until, is_awaited };
-        let finished = idle::finish(&mut everyone, &mut self.wants, interrupt);
+        let interrupt = if is_awaited { interrupt } else { &mut nobody };
+        let mut everyone = Everyone { fabric: &mut *guard.fabric, recorder, flights, until, is_awaited };
+        let finished = idle::finish(&mut everyone, wants, interrupt);
         if let Err(error) = &finished {
             // Whoever was interrupted is told that; the others that the job has failed.
-            let failure = fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
-            self.flights.fail(&failure, &mut self.recorder, fabric);
+            let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
+            flights.fail(&failure, recorder, guard.fabric);
         }
+        std::mem::forget(guard);
         finished
     }
 
@@ -171,14 +175,11 @@ impl Executor {
         let end = Box::new(move |result| {
             let _ = noted.set(result);
         });
-        let guard = NoneLeft(self);
         // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if anything
-        // panics before, the guard lets go of all runs.
+        // panics in `drive`, that lets go of all runs.
         let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
-        guard.0.flights.add(header, schedule.clone(), buffers, combine, end, ticket);
-        let driven = guard.0.drive(fabric, true, &|| ended.get().is_some());
-        std::mem::forget(guard);
-        driven?;
+        self.flights.add(header, schedule.clone(), buffers, combine, end, ticket);
+        self.drive(fabric, true, &|| ended.get().is_some())?;
         ended.get().expect("a run is over when nothing is in flight").clone()
     }
 }
@@ -220,11 +221,14 @@ fn record(recorder: &mut Recorder, fabric: &dyn Fabric, header: Header, schedule
     recorder.begin(&header, bytes, schedule.peer_count, start)
 }
 
-/// Ends every run when it is dropped.
-struct NoneLeft<'a>(&'a mut Executor);
+/// Ends every run in flight when it is dropped: forgotten unless something panics.
+struct NoneLeft<'a> {
+    executor: &'a mut Executor,
+    fabric: &'a mut dyn Fabric,
+}
 
 impl Drop for NoneLeft<'_> {
     fn drop(&mut self) {
-        self.0.flights.abandon();
+        self.executor.flights.abandon(&mut self.executor.recorder, self.fabric);
     }
 }
