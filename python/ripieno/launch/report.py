@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import cloudpickle
@@ -40,11 +40,19 @@ class Report:
     flight: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, error: BaseException, rank: int, host: str, comm: Communicator | None = None) -> Report:
-        """The report of `rank` about `error`, and about what it did over `comm`."""
+    def of(cls, error: BaseException, rank: int, host: str) -> Report:
+        """The report of `rank` about `error`."""
         cause, text = describe(error)
-        lines = () if comm is None or comm.closed else tuple(flight.lines(rank, comm.flight(flight.SHOWN_COUNT)))
-        return cls(rank, host, cause, text, _other_rank(error), _pickled(error), lines)
+        return cls(rank, host, cause, text, _other_rank(error), _pickled(error))
+
+    def told_to_all(self, comm: Communicator | None) -> Report:
+        """With what the rank did over `comm`, after its other ranks were told of a failure of this rank's own."""
+        if comm is None or comm.closed:
+            return self
+        if self.victim is None:
+            # First: while a call is in flight its records can only be had when it ends, and this ends it.
+            comm.abort(self.cause, self.traceback)
+        return replace(self, flight=tuple(flight.lines(self.rank, comm.flight(flight.SHOWN_COUNT))))
 
     def throw(self) -> NoReturn:
         """Raise the exception itself where possible, from a `RankFailed` that says where it happened."""

@@ -31,23 +31,16 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
             runpy.run_path(target, run_name="__main__")
     except SystemExit as error:
         if error.code:
-            _abort(Report.of(error, *_whoami(), environment.current()))
+            Report.of(error, *_whoami()).told_to_all(environment.current())
         raise
     except BaseException as error:
-        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami(), environment.current())
-        _abort(report)
-        _tell(channel, report)
+        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
+        _tell(channel, report.told_to_all(environment.current()))
         sys.exit(1)
 
 
 def _whoami() -> tuple[int, str]:
     return int(os.environ["RANK"]), socket.gethostname()
-
-
-def _abort(report: Report) -> None:
-    comm = environment.current()
-    if comm is not None and report.victim is None:
-        comm.abort(report.cause, report.traceback)
 
 
 def _tell(channel: Channel, report: Report) -> None:

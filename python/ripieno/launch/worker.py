@@ -94,9 +94,7 @@ def _meet(channel: Channel, rank: int, threads: int, options: dict[str, Any]) ->
 
 
 def _fail(channel: Channel, comm: Communicator, error: BaseException) -> None:
-    report = Report.of(error, comm.rank, comm.hosts[comm.rank], comm)
-    if report.victim is None:
-        comm.abort(report.cause, report.traceback)
+    report = Report.of(error, comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
     sys.stdout.flush()
     channel.send("error", report)
 
