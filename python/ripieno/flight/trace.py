@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 from ripieno import flight
 from ripieno.errors import InputError
 from ripieno.flight.clocks import Dump, offsets
-from ripieno.output import check_new_file, new_file
+from ripieno.output import check_new_file, explain, new_file
 
 Event = dict[str, Any]
 ARGUMENTS = ("sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count", "waited_for", "outcome")
@@ -43,7 +44,7 @@ class Trace:
         return self._folder.name
 
     def finish(self) -> None:
-        """Write the picture, also of a job that failed. May be called again."""
+        """Write the picture. May be called again."""
         folder = Path(self.folder)
         if not folder.exists():
             return
@@ -52,6 +53,14 @@ class Trace:
                 write(read([folder]), self.path)
         finally:
             self._folder.cleanup()
+
+    def rescue(self) -> None:
+        """Write the picture of a job that failed; what hinders it is no more than a warning beside that failure."""
+        try:
+            self.finish()
+        except (OSError, InputError) as error:
+            text = explain(error) if isinstance(error, OSError) else str(error)
+            warnings.warn(f"the trace {self.path} is lost: {text}", stacklevel=2)
 
 
 @contextmanager
@@ -63,13 +72,15 @@ def traced(path: str | os.PathLike[str] | None) -> Iterator[None]:
     trace = Trace(path)
     before = os.environ.get(flight.VARIABLE)
     os.environ[flight.VARIABLE] = trace.folder
+    end = trace.rescue
     try:
         yield
+        end = trace.finish
     finally:
         del os.environ[flight.VARIABLE]
         if before is not None:
             os.environ[flight.VARIABLE] = before
-        trace.finish()
+        end()
 
 
 def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:

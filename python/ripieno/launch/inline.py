@@ -26,12 +26,12 @@ class InlineJob(Job):
             return [program(self._comm, *args, **kwargs)]
         except BaseException as error:
             self._over = f"its program failed: {describe(error)[0]}"
-            self._close()
+            self._comm.close()
+            self._finish_trace(failed=True)
             raise
 
     def _close(self) -> None:
         self._comm.close()
-        self._finish_trace()
 
 
 def alone(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:

@@ -76,9 +76,7 @@ class Job(ABC):
 
     def close(self) -> None:
         """End the workers. May be called again."""
-        if self._over is None:
-            self._over = "it was closed"
-            self._close()
+        self._close_once(failed=False)
 
     def __enter__(self) -> Job:
         return self
@@ -86,12 +84,18 @@ class Job(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self._close_once(failed=error is not None)
 
-    def _finish_trace(self) -> None:
+    def _close_once(self, *, failed: bool) -> None:
+        if self._over is None:
+            self._over = "it was closed"
+            self._close()
+            self._finish_trace(failed=failed)
+
+    def _finish_trace(self, *, failed: bool) -> None:
         """Once no rank will leave a file any more."""
         if self._trace is not None:
-            self._trace.finish()
+            (self._trace.rescue if failed else self._trace.finish)()
 
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...

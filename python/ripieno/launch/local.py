@@ -143,12 +143,11 @@ class LocalJob(Job):
             except subprocess.TimeoutExpired:
                 break
         self._end()
-        self._finish_trace()
 
     def _fail(self, sentence: str) -> None:
         self._over = sentence
         self._end()
-        self._finish_trace()
+        self._finish_trace(failed=True)
 
     def _hear_witnesses(self) -> None:
         """Wait for the reports of ranks that fail now because another one has; each has left its records by then."""
