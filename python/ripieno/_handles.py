@@ -6,7 +6,11 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from ripieno import flight
+from ripieno.errors import CollectiveMismatch, RankFailed
 
 R = TypeVar("R")
 
@@ -44,13 +48,14 @@ class Handle(Generic[R]):
     Attributes
     ----------
     done : bool
-        Whether the call has ended, well or not.
+        Whether the call has ended, well or not. If well, what was given as ``out=`` holds the result.
     """
 
     def __init__(self, pending: list[Pending], finish: Callable[[], R], owner: Any) -> None:
         self._pending = pending
-        self._finish: Callable[[], R] | None = finish
+        self._finish: Callable[[], R] | None = finish  # None once the call has ended
         self._owner = owner  # the communicator lives as long as what is in flight on it
+        self._lock = threading.Lock()
         self._result: R | None = None
         self._error: BaseException | None = None
 
@@ -59,7 +64,15 @@ class Handle(Generic[R]):
 
     @property
     def done(self) -> bool:
-        return all(part.done for part in self._pending)
+        # Whoever holds the lock waits, or makes the result.
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._finish is not None and all(part.done for part in self._pending):
+                    with suppress(Exception):  # is kept for `wait`
+                        self._end(self._finish)
+            finally:
+                self._lock.release()
+        return self._finish is None
 
     def wait(self) -> R:
         """Return the result when the call has ended; again and again, if asked.
@@ -68,19 +81,28 @@ class Handle(Generic[R]):
         ------
         RankFailed, CollectiveMismatch, CommunicatorClosed
             As the blocking call does.
+        KeyboardInterrupt
+            From then on always: what was interrupted has no result.
         """
+        with self._lock:
+            if self._finish is not None:
+                self._end(self._finish)
         if self._error is not None:
             raise self._error
-        if self._finish is not None:
-            try:
-                for part in self._pending:
-                    part.wait()
-                self._result = self._finish()
-            except Exception as error:
-                self._error = error
-                raise
-            self._finish = None
         return self._result  # type: ignore[return-value]
+
+    def _end(self, finish: Callable[[], R]) -> None:
+        try:
+            for part in self._pending:
+                part.wait()
+            self._result = finish()
+        except BaseException as error:
+            if isinstance(error, RankFailed | CollectiveMismatch):
+                flight.attach_latest(error, self._owner._native_or_none)
+            self._error = error
+            raise
+        finally:
+            self._finish = None
 
 
 class Job:
@@ -108,7 +130,8 @@ class Line:
 
     @property
     def is_busy(self) -> bool:
-        return self._last is not None and not self._last.done()
+        last = self._last
+        return last is not None and not last.done()
 
     def add(self, call: Callable[[], Any]) -> Job:
         """Let `call` run behind all others."""
@@ -123,14 +146,15 @@ class Line:
 
     def drain(self) -> None:
         """Return when no call is left; how they ended is told by their handles."""
-        while self.is_busy and self._last is not None:
-            self._last.exception()
+        while (last := self._last) is not None and not last.done():
+            last.exception()
 
     def _serve(self) -> None:
         while True:
             with self._lock:
                 if not self._jobs:
                     self._is_served = False
+                    self._last = None  # with its result
                     return
                 call, future = self._jobs.popleft()
             try:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
+from ripieno._handles import Handle, Line
 
 everywhere = pytest.mark.parametrize("workers", [1, 2, 3, 5])
 
@@ -144,9 +147,37 @@ def unattended(comm):
     assert (handle.wait() == sum(range(1, comm.world_size + 1))).all()
 
 
+def until_done(handle):
+    deadline = time.monotonic() + 60
+    while not handle.done:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def done_without_wait(comm):
+    p, rank = comm.world_size, comm.rank
+    out = [np.full((1, 2), -1.0), np.full(3, -1), np.full(3, -1)]
+    until_done(comm.reduce_scatter_async(np.ones((p, 2)), out=out[0]))
+    until_done(comm.exscan_async(vector(rank, 3), out=out[1]))
+    until_done(comm.scatter_async(np.arange(3 * p) if rank == 0 else None, out=out[2], counts=[3] * p))
+    assert_array_equal(out[0], np.full((1, 2), p))
+    assert_array_equal(out[1], sum((vector(before, 3) for before in range(rank)), np.zeros(3, int)))
+    assert_array_equal(out[2], 3 * rank + np.arange(3))
+
+
+def closed_in_flight(comm):
+    group = comm.split(0)
+    handle = group.allreduce_async(np.ones(1 << 18))
+    group.close()
+    assert (handle.wait() == comm.world_size).all()
+    comm.barrier()
+
+
 @everywhere
 @pytest.mark.parametrize(
-    "program", [scans, rotations, neighbours, groups, asynchronous, unattended], ids=lambda each: each.__name__
+    "program",
+    [scans, rotations, neighbours, groups, asynchronous, unattended, done_without_wait, closed_in_flight],
+    ids=lambda each: each.__name__,
 )
 def test_values_equal_numpy(program, workers):
     run(program, workers)
@@ -163,6 +194,57 @@ def test_an_error_is_raised_by_wait_and_by_the_next_call():
 
     with pytest.raises(rp.CollectiveMismatch):
         run(program, 2)
+
+
+class Part:
+    """A part of a call that ends when it is told to."""
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+        self.asked, self.ended = threading.Event(), threading.Event()
+
+    @property
+    def done(self):
+        return self.ended.is_set()
+
+    def wait(self):
+        self.asked.set()
+        if self.errors:
+            raise self.errors.pop()
+        assert self.ended.wait(30)
+
+
+def test_what_was_interrupted_has_no_result():
+    handle = Handle([Part(KeyboardInterrupt())], lambda: "half of it", None)
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            handle.wait()
+
+
+def test_two_threads_may_wait_for_one_handle():
+    part, results = Part(), []
+    handle = Handle([part], lambda: "all of it", None)
+    threads = [threading.Thread(target=lambda: results.append(handle.wait())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    assert part.asked.wait(30)
+    assert not handle.done and not results
+    part.ended.set()
+    for thread in threads:
+        thread.join()
+    assert results == ["all of it"] * 2 and handle.done
+
+
+def test_a_line_keeps_no_result():
+    line = Line()
+    job = line.add(lambda: np.ones(3))
+    result = weakref.ref(job.wait())
+    del job
+    deadline = time.monotonic() + 30
+    while result() is not None:
+        assert time.monotonic() < deadline, "the line keeps it"
+        time.sleep(0.001)
 
 
 def test_wrong_arguments_are_raised_at_once():

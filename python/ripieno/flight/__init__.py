@@ -1,8 +1,8 @@
 """The flight recorder: what the last collectives of a rank were, on errors and in files.
 
-The native module keeps the records and calls `attach` with every error of a collective. With RIPIENO_FLIGHT=<folder> in
-the environment every call is timed, more records are kept, and each rank leaves a file there when it closes or fails;
-`ripieno.flight.trace` makes one picture of them.
+The native module keeps the records and calls `attach` with every error of a blocking collective, handles call
+`attach_latest` with theirs. With RIPIENO_FLIGHT=<folder> in the environment every call is timed, more records are kept,
+and each rank leaves a file there when it closes or fails; `ripieno.flight.trace` makes one picture of them.
 """
 
 from __future__ import annotations
@@ -48,6 +48,13 @@ def attach(error: BaseException, flight: Mapping[str, Any]) -> None:
         error.add_note(line)
     if flight["folder"] is not None:
         _write(flight)
+
+
+def attach_latest(error: BaseException, native: NativeCommunicator | None) -> None:
+    """As `attach`, for an error that a handle raises; without a communicator, or if the error has its own, nothing."""
+    if native is not None and not hasattr(error, "flight"):
+        is_written = native.flight(0)["folder"] is not None
+        attach(error, native.flight(None if is_written else CARRIED_COUNT))
 
 
 def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
