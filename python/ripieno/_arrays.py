@@ -113,12 +113,15 @@ def fill(out: np.ndarray, value: Any) -> np.ndarray:
     """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
     found = as_array(value)
     source = np.asarray(value) if found is None else found
-    if source.shape != out.shape or not np.can_cast(source.dtype, out.dtype, "same_kind"):
-        raise InputError(
-            f"out: shape {out.shape} and dtype {out.dtype}: expected {source.shape} and {source.dtype}, as the value"
-        )
+    check_fits(out, source.shape, source.dtype)
     np.copyto(out, source)
     return out
+
+
+def check_fits(out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """`InputError` unless `out` has this shape and takes elements of `dtype`."""
+    if out.shape != shape or not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
 
 
 def flat(contiguous: np.ndarray) -> tuple[np.ndarray, int]:

@@ -23,6 +23,7 @@ from ripieno import _objects, flight
 from ripieno._arrays import (
     OPS,
     as_array,
+    check_fits,
     checked_counts,
     empty,
     fill,
@@ -353,11 +354,13 @@ class Communicator:
             return self._do(Talk(lambda native: _objects.scatter(native, parts, root, algorithm)))
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
+        given = required(values, "scatter: values at the root") if self.rank == root else in_place(out)
+        counts = checked_counts(counts, len(given) if self.rank == root else sum(counts), self.world_size)
+        check_fits(in_place(out), (counts[self.rank], *given.shape[1:]), given.dtype)
         if self.rank == root:
-            rows = np.ascontiguousarray(required(values, "scatter: values at the root"), dtype=in_place(out).dtype)
+            rows = np.ascontiguousarray(given, dtype=out.dtype)
         else:
-            rows = empty((sum(counts), *in_place(out).shape[1:]), out.dtype)
-        counts = checked_counts(counts, len(rows), self.world_size)
+            rows = empty((sum(counts), *out.shape[1:]), out.dtype)
         line, element_counts = _elements(rows, counts)
         mine = split(rows, counts)[self.rank]
         return self._do(Work([("scatter", line, element_counts, root, algorithm)], lambda: fill(out, mine)))
@@ -403,7 +406,7 @@ class Communicator:
         algorithm = in_order(algorithm, order)
         mine = split(scratch, counts)[self.rank]
         if out is not None:
-            in_place(out)
+            check_fits(in_place(out), mine.shape, mine.dtype)
         return self._do(
             Work(
                 [("reduce_scatter", line, element_counts, op, algorithm)],
@@ -590,7 +593,9 @@ class Communicator:
         Returns
         -------
         Communicator or None
-            It uses the connections of this one, may be split again, and is closed with the world at the latest.
+            It uses the connections of this one, may be split again, and is closed with the world at the latest. Its
+            ranks are numbered anew, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world, as a
+            failure is one of the whole world.
         """
         if color is not None and not 0 <= color < 2**32:
             raise InputError(f"color={color}: expected None or a number, 0 … {2**32 - 1}")
@@ -629,11 +634,13 @@ class Communicator:
         -------
         dict
             Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", and
-            "seconds_waited_for", a list with one number per rank. Waits of less than a microsecond may be missing.
+            "seconds_waited_for", a list with one number per rank of this communicator: how long this process has
+            waited for that one, in whatever communicator. Waits of less than a microsecond may be missing.
         Waiting
             Of all ranks: a table of who waited for whom, and which rank made the others wait. Print it.
         """
-        seconds_waited_for = self._native.flight(0)["seconds_waited_for"]
+        of_world = self._native.flight(0)["seconds_waited_for"]
+        seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
         if not all_ranks:
             return {**self._native.statistics(), "seconds_waited_for": seconds_waited_for}
         return Waiting(np.array(self.allgather(np.array(seconds_waited_for))))
@@ -645,6 +652,8 @@ class Communicator:
         many ranks it exchanged bytes with), "start_s" and "end_s" (on `time.monotonic`), "waiting_s", "waited_for" (the
         rank that was waited for longest, or None), "moving_s", "outcome" ("done", "failed", "interrupted" or
         "in flight"), "text" (the same for people) and "number" (its place among all that this rank began).
+
+        They are of all communicators of this process: "waited_for" is a rank of the world, also in those of a group.
 
         4096 are kept. A short call that never waited has no times: it lies between its neighbours. With RIPIENO_FLIGHT
         set to a folder 65,536 are kept, all with times.
@@ -662,7 +671,9 @@ class Communicator:
     def close(self) -> None:
         """End what is in flight, then the connections. May be called again.
 
-        What was split from the world is closed with it; closing such a communicator leaves the world as it is.
+        What was split from the world is closed with it; closing such a communicator leaves the world as it is: its
+        calls on arrays that are in flight go on to their end, its calls on objects that stand in line behind others
+        raise `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
         if native is not None:
@@ -710,6 +721,9 @@ class Communicator:
         _check_op(op)
         if out is not None:
             reducible(in_place(out), op, what)
+            if not out.dtype.isnative:
+                native = out.dtype.newbyteorder("=")
+                raise InputError(f"{what}: out: dtype {out.dtype.str} is of foreign byte order: expected {native}")
             if value is not out:
                 fill(out, value)
             return Work([(what, flat(out)[0], *args)], lambda: out)

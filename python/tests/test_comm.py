@@ -312,6 +312,7 @@ def test_sums_are_the_same_bits_on_every_rank_and_in_every_run(world):
         (lambda comm: comm.allreduce(np.ones(4), out=np.ones(8)[::2]), "C-contiguous"),
         (lambda comm: comm.allreduce(np.ones(4), out=np.ones(3)), "shape"),
         (lambda comm: comm.allreduce(np.ones(4), out=np.ones(4, int)), "dtype"),
+        (lambda comm: comm.allreduce(np.ones(4), out=np.ones(4, ">f8")), "out: dtype >f8 is of foreign byte order"),
         (lambda comm: comm.broadcast(out=[1]), "expected a NumPy array, got list"),
         (lambda comm: comm.allgather(np.ones(2), counts=[3]), "expected"),
         (lambda comm: comm.scatter([1, 2]), "expected a sequence of 1 values"),
@@ -324,6 +325,25 @@ def test_wrong_arguments_are_named(call, sentence):
         job.run(call)
 
     assert sentence in str(caught.value)
+
+
+def wrong_out(comm):
+    before = comm.stats()["call_count"]
+    values, counts = np.ones((6, 2)), [6 // comm.world_size] * comm.world_size
+    for out in (np.ones((5, 2)), np.ones((6 // comm.world_size, 3)), np.ones((6 // comm.world_size, 2), np.int8)):
+        with pytest.raises(rp.InputError, match="out: shape"):
+            comm.reduce_scatter(values, out=out)
+        if comm.rank == 0:
+            with pytest.raises(rp.InputError, match="out: shape"):
+                comm.scatter(values, out=out, counts=counts)
+    if comm.rank == 1:
+        with pytest.raises(rp.InputError, match="out: shape"):
+            comm.scatter(None, out=np.ones((5, 2)), counts=counts)
+    assert comm.stats()["call_count"] == before
+
+
+def test_an_out_that_does_not_fit_is_told_before_anything_is_sent(world):
+    world(2).run(wrong_out)
 
 
 def disagree(comm, how, folder):

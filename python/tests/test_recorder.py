@@ -13,7 +13,7 @@ import ripieno as rp
 from ripieno import flight
 from ripieno.errors import InputError
 from ripieno.flight.clocks import offsets
-from ripieno.flight.trace import Trace, picture, read, write
+from ripieno.flight.trace import Trace, picture, read, traced, write
 from ripieno.flight.waiting import Waiting
 
 FIELDS = {
@@ -91,6 +91,46 @@ def test_an_error_carries_what_its_rank_did_and_the_caller_hears_of_all_ranks():
     assert "rank 1: allreduce #0 (" in told and "rank 0: in allreduce #1 (" in told
 
 
+def fail_in_flight(comm):
+    handle = comm.allreduce_async(np.ones(3 + comm.rank))
+    with pytest.raises(rp.CollectiveMismatch) as raised:
+        handle.wait()
+    error = raised.value
+    assert error.flight[-1]["collective"] == "allreduce" and error.flight[-1]["outcome"] == "failed"
+    told = list(error.__notes__)
+    assert told[-1] == f"rank {comm.rank}: {error.flight[-1]['text']}"
+    with pytest.raises(rp.CollectiveMismatch) as again:
+        handle.wait()
+    assert again.value.__notes__ == told, "once is enough"
+    raise error
+
+
+def test_an_error_of_a_handle_carries_the_same():
+    with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.CollectiveMismatch) as raised:
+        job.run(fail_in_flight)
+    assert len({note.partition(":")[0] for note in raised.value.__notes__}) == 2
+
+
+def fail_beside_a_call_that_waits(comm, told):
+    if comm.rank == 1:
+        comm.recv_async(0)
+        raise ValueError("no more")
+    try:
+        comm.recv(1)
+    except rp.RipienoError as error:
+        told.write_text(type(error).__name__)
+        raise
+
+
+def test_a_rank_that_fails_tells_the_others_before_it_asks_what_it_did(tmp_path):
+    # Asking waits for the calls that are in flight, and this one would end only when both ranks are told that they wait
+    # for each other.
+    with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
+        job.run(fail_beside_a_call_that_waits, tmp_path / "told")
+    assert (tmp_path / "told").read_text() == "RankFailed"
+    assert any(note.startswith("rank 1: ") for note in raised.value.__notes__)
+
+
 def test_wrong_arguments_leave_no_record_and_carry_none():
     with rp.launch(workers=1) as job:
         before = job.run(lambda comm: len(comm.flight()))
@@ -146,6 +186,27 @@ def test_a_job_that_fails_leaves_its_trace_too(tmp_path):
     outcomes = {event["args"]["outcome"] for event in collectives}
     assert outcomes == {"done", "failed"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["out.json"]
+
+
+def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
+    def fail(comm=None):
+        (tmp_path / "gone").rmdir()
+        raise ValueError("no more")
+
+    path = tmp_path / "gone" / "out.json"
+    (tmp_path / "gone").mkdir()
+    with pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more"):
+        rp.launch(workers=1, trace=path).run(fail)
+    (tmp_path / "gone").mkdir()
+    lost, failed = pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more")
+    with lost, failed, rp.launch(workers=1, trace=path) as job:
+        job.run(lambda comm: comm.barrier())
+        fail()
+    (tmp_path / "gone").mkdir()
+    with pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more"), traced(path):
+        with rp.launch(workers=1) as job:
+            job.run(lambda comm: comm.barrier())
+        fail()
 
 
 def test_ranks_leave_files_where_the_environment_says(tmp_path, monkeypatch):
@@ -230,6 +291,24 @@ def test_the_late_rank_is_named(world):
         assert waiting.seconds.shape == (3, 3) and not waiting.seconds.diagonal().any()
         assert str(waiting) == str(results[0][1])
     assert Waiting(np.array([own for own, _ in results])).caused_s.argmax() == 2
+
+
+def late_in_group(comm):
+    """Rank 2, which is rank 1 of its group, computes while rank 0 waits for it."""
+    group = comm.split(comm.rank % 2)
+    if comm.rank == 2:
+        np.linalg.eigvals(np.random.default_rng(0).random((300, 300)))
+    group.barrier()
+    of_world, of_group = comm.stats()["seconds_waited_for"], group.stats()["seconds_waited_for"]
+    assert of_group == of_world[comm.rank % 2 :: 2]
+    waiting = group.stats(all_ranks=True)
+    assert waiting.seconds.shape == (2, 2) and waiting.seconds[group.rank].tolist() == of_group
+    return of_group
+
+
+def test_a_group_tells_who_of_its_ranks_was_waited_for(world):
+    of_rank_0, *_ = world(4).run(late_in_group)
+    assert of_rank_0[0] == 0 < of_rank_0[1]
 
 
 def test_blame_is_passed_on_by_ranks_that_waited_themselves():
