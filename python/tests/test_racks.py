@@ -61,6 +61,7 @@ def test_every_rank_knows_nodes_and_racks():
 
 def test_ripieno_run_passes_a_file_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RACK", "of the environment, which is weaker")
     _write(tmp_path / "racks.toml", '[racks]\nnorth = ["*"]\n')
     script = _write(tmp_path / "script.py", "import ripieno as rp\nprint(rp.init().racks)\n")
 

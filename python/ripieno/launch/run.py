@@ -54,7 +54,8 @@ class Script:
     @property
     def environment(self) -> dict[str, str]:
         """What its ranks find in the environment, whoever starts them."""
-        return {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks)}
+        # Without a name in RACK, which would be stronger than the file.
+        return {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
 
 
 @dataclass
