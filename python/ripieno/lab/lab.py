@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -237,7 +238,7 @@ class Lab:
         """A shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
         cases = []
         for host in self.hosts:
-            words = " ".join(f"'{word}'" for word in self.command(host, ["sh", "-c"]))
+            words = shlex.join(self.command(host, ["sh", "-c"]))
             cases.append(f'{host.name}|{host.address}) exec {words} "$*" ;;')
         skip_options = 'while [ "${1#-}" != "$1" ]; do shift; done'
         choose = 'case "$host" in\n' + "\n".join(cases) + '\nesac\necho "no such host: $host" >&2; exit 1'
