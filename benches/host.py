@@ -1,8 +1,11 @@
-"""One host, shared memory: native programs beside Open MPI in both its modes and MPICH, Python beside mpi4py."""
+"""One host, shared memory: native programs beside Open MPI in both its modes and MPICH, Python beside mpi4py.
+
+"shared" are native programs, too, on arrays of `ripieno.empty`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from effort import Effort, Measured
 from ripieno.bench import contestants
@@ -24,16 +27,18 @@ TARGETS: dict[tuple[str, int, str], dict[str, float]] = {
     ("native", 2, "allreduce:1048576"): {"peer": 1 / 1.3},
     ("native", 2, "allreduce:67108864"): {"peer": 1 / 2.5},
     ("native", 4, "allreduce:8"): {"peer": 1.0, "seconds": 10e-6},
+    ("shared", 2, "allreduce:67108864"): {"peer": 1 / 2.5, "seconds": 18e-3},
 }
 
 
 def cases() -> dict[str, Measured]:
     """What can be measured alone, by name."""
     shapes = [(through, ranks) for ranks in (2, 4) for through in ("native", "python")]
-    return {f"{through}-{ranks}": _case(through, ranks) for through, ranks in shapes}
+    found = {f"{through}-{ranks}": _case(through, ranks, COLLECTIVES, SIZES_BYTES) for through, ranks in shapes}
+    return found | {"shared-2": _case("shared", 2, ("allreduce",), SIZES_BYTES[-1:])}
 
 
-def _case(through: str, ranks: int) -> Measured:
+def _case(through: str, ranks: int, collectives: Sequence[str], sizes_bytes: Sequence[int]) -> Measured:
     def measured(report: Report, effort: Effort) -> None:
         place = Place(ranks)
         ours = contestants.ripieno(place, through=through)
@@ -42,7 +47,7 @@ def _case(through: str, ranks: int) -> Measured:
             report.remark(remark)
         contest(
             [ours, *peers],
-            cases_of(COLLECTIVES, QUICK_SIZES_BYTES if effort.quick else SIZES_BYTES),
+            cases_of(collectives, QUICK_SIZES_BYTES if effort.quick else sizes_bytes),
             MemoryLimit(ranks),
             report,
             title=lambda case: f"{case.name}, {ranks} ranks, {through}",

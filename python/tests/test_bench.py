@@ -28,6 +28,12 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, "bench", *words], capture_output=True, text=True, timeout=60, check=False)
 
 
+def asked(**words: object) -> session.Asked:
+    default = {"collectives": "barrier", "ranks": None, "sizes": "8B", "algorithm": None, "links": "auto"}
+    default |= {"against": None, "repetitions": 1, "from_python": False, "gloo_python": None, "rate": None}
+    return session.Asked.parse(**{**default, "budget_s": 0.001, "timeout_s": 60.0, **words})
+
+
 # What is asked
 
 
@@ -58,11 +64,18 @@ def test_a_size_that_cannot_be_is_told(text):
         (["allreduce", "--algorithm", "shrub"], "'shrub': expected all, or for allreduce one of"),
         (["allreduce", "--against", "nccl"], "'nccl': expected some of openmpi, mpich, gloo"),
         (["allreduce", "--rate", "fast"], "rate='fast'"),
+        (["allreduce", "--rate", "100mbit"], "--rate: ranks of one host have no cable"),
+        (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number"),
     ],
 )
 def test_what_is_not_understood_is_told_with_what_would_be(words, told, capsys):
     assert main(["bench", *words]) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_launcher_has_started_its_ranks():
+    with pytest.raises(InputError, match="--ranks: the launcher has started them"):
+        session.joined(asked(ranks="2"), only_choice=False)
 
 
 # What comes out
@@ -117,6 +130,23 @@ def test_the_choice_is_held_against_every_algorithm(tmp_path):
     assert "of 3 choices are more than 15% off the best" in done.stdout
 
 
+@pytest.mark.parametrize("how", [["--algorithm", "all"], ["--choice"]])
+def test_an_algorithm_that_is_not_for_so_many_ranks_is_left_out(how, tmp_path):
+    target = tmp_path / "found.json"
+
+    done = bench("allgather", *how, "--ranks", "3", "--sizes", "8B", "--repetitions", "1", "--json", str(target))
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"note: allgather=neighbour-exchange.* is left out", done.stdout)
+    written = json.loads(target.read_text())
+    names = set(_native.algorithms("allgather")) - {"neighbour-exchange"}
+    if "cells" in written:
+        assert set(written["cells"][0]["seconds"]) == names
+    else:
+        timed = {figure["case"].split(",")[0] for figure in written["figures"]}
+        assert timed == {"allgather", *(f"allgather={name}" for name in names)}, "the default, too"
+
+
 def test_a_default_that_was_given_up_is_off():
     cell = Cell("allreduce", 2, 8, "ring", {"flat": 2.0, "tree": 1.0})
 
@@ -162,7 +192,37 @@ def test_sizes_are_told_in_round_units():
     assert [size_text(size) for size in (8, 1 << 10, 10**6, 64 << 20)] == ["8 B", "1 KiB", "1 MB", "64 MiB"]
 
 
+def test_what_warms_up_does_not_count():
+    told = lambda words, timeout_s: "".join(f"{word} {number}\n" for number, word in enumerate(words[1:]))  # noqa: E731
+    report = Report("test")
+
+    contest.contest(
+        [Contestant("Ripieno", told, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
+        title=lambda case: case.name, repetitions=2, budget_s=0.01,
+    )  # fmt: skip
+
+    assert [figure.ours for figure in report.figures] == [Samples((1.0, 1.0))]
+
+
 # What peers do
+
+
+def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
+    def fails_later(words, timeout_s):
+        if runs:
+            raise processes.ProgramFailed("no more")
+        runs.append(words)
+        return "".join(f"{word} 0.1\n" for word in words[1:])
+
+    runs, report = [], Report("test")
+    ours = Contestant("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
+
+    failed = contest.contest(
+        [ours, Contestant("Peer", fails_later)], [Case("allreduce", 8)], limits.Unknown(), report,
+        title=lambda case: case.name, repetitions=2, budget_s=0.01,
+    )  # fmt: skip
+
+    assert failed == ["Peer"] and report.figures[0].peers == {} and report.figures[0].best_peer is None
 
 
 def test_a_peer_that_hangs_is_left_out_with_what_it_said():
@@ -222,12 +282,7 @@ def test_what_a_compiler_complains_about_is_told(tmp_path, monkeypatch):
 
 
 def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
-    asked = session.Asked.parse(
-        collectives="barrier", ranks="2", sizes="8B", algorithm=None, links="auto", against="gloo", repetitions=1,
-        from_python=False, gloo_python=str(Path("no", "python")), rate=None, budget_s=0.001, timeout_s=60.0,
-    )  # fmt: skip
-
-    told = session.started(asked, only_choice=False)
+    told = session.started(asked(against="gloo", gloo_python=str(Path("no", "python"))), only_choice=False)
 
     assert "apt-get install python3-torch" in told.report.remarks[0] and not told.failed
 

@@ -1,6 +1,6 @@
 """What is measured: collectives, sizes, and the least that a cable and the memory must move.
 
-"Bytes" of a case are the vector of broadcast, reduce, allreduce, reduce-scatter and scan, the block of one rank of
+"Bytes" of a case are the vector of broadcast, reduce, allreduce and reduce-scatter, the block of one rank of
 allgather, gather and scatter, and all that one rank sends of alltoall.
 """
 
@@ -118,7 +118,6 @@ def wire_bytes(collective: str, size_bytes: int, world_size: int) -> float:
         "gather": others,
         "scatter": others,
         "alltoall": others / world_size,
-        "scan": 1.0,
         "barrier": 0.0,
     }
     return factors[collective] * size_bytes
@@ -136,7 +135,6 @@ def memory_work(collective: str, world_size: int) -> tuple[float, float]:
         "gather": (0.0, others),
         "scatter": (0.0, others),
         "alltoall": (0.0, others),
-        "scan": (others, 0.0),
         "barrier": (0.0, 0.0),
     }[collective]
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 from ripieno import _native
 from ripieno.bench.programs import timing
-from ripieno.bench.rank import NativeWorld
+from ripieno.bench.rank import NativeWorld, times
 from ripieno.launch.environment import init
 
 #: Seconds for the calls of one algorithm at one size, in each of so many rounds.
@@ -44,7 +44,7 @@ class Cell:
     chosen
         The algorithm that the default choice takes.
     seconds
-        Of each algorithm, the best round's median; without those given up at fewer bytes.
+        Of each algorithm for such a world, the best round's median; without those given up at fewer bytes.
     """
 
     collective: str
@@ -75,7 +75,7 @@ class Cell:
 def cells(world: NativeWorld, collectives: Sequence[str], sizes: Sequence[int]) -> Iterator[Cell]:
     """Time all algorithms; every rank sees the same seconds, and so takes the same turns."""
     for collective in collectives:
-        names = _native.algorithms(collective)
+        names = [name for name in _native.algorithms(collective) if _is_for(world, collective, name)]
         behind = dict.fromkeys(names, 0.0)
         per_rank = timing.ELEMENT_BYTES * world.world_size
         chunked = collective in (*timing.BLOCK_COLLECTIVES, "reduce-scatter", "alltoall")
@@ -87,6 +87,11 @@ def cells(world: NativeWorld, collectives: Sequence[str], sizes: Sequence[int]) 
             before, behind = behind, {name: cell.to_best(name) for name in names}
             lost = {name for name in names if behind[name] > before[name] > LOST and size >= LOST_BYTES}
             names = [name for name in names if name not in lost]
+
+
+def _is_for(world: NativeWorld, collective: str, name: str) -> bool:
+    """Whether such a world has this algorithm."""
+    return not isinstance(times(world, f"{collective}={name}:{timing.ELEMENT_BYTES}", 0.0), str)
 
 
 def _cell(world: NativeWorld, collective: str, size_bytes: int, names: Sequence[str]) -> Cell:

@@ -10,9 +10,11 @@ from ripieno.bench.contestants import Contestant
 from ripieno.bench.figures import Figure, Report, Samples, size_text
 from ripieno.bench.limits import Limit
 from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
+from ripieno.bench.programs.timing import ELEMENT_BYTES
 
-#: Goes first and does not count: until ranks have run for a while, some may share a core.
-WARM_UP = Case("barrier", 4)
+#: Goes first and does not count: until ranks have run for a while, some may share a core. No barrier that is asked for
+#: has this size, or its calls would be these cold ones.
+WARM_UP = Case("barrier", 2 * ELEMENT_BYTES)
 
 Times = dict[Case, list[float]]
 
@@ -42,7 +44,7 @@ def contest(
     limit
         Measured as often.
     report
-        Gets the figures, and remarks on peers that failed.
+        Gets the figures, and remarks on peers that failed and on algorithms that are not for such a world.
     title
         What the table of a case is called.
     repetitions, budget_s, timeout_s
@@ -72,11 +74,16 @@ def contest(
                     raise
                 report.remark(f"{each.name} is left out: {failure}")
                 taking_part.remove(each)
+                times[each.name].clear()
                 continue
             for case in each.able(cases):
-                times[each.name].setdefault(case, []).append(statistics.median(found[each.word(case)]))
+                told = found[each.word(case)]
+                if isinstance(told, str):
+                    report.remark(f"{title(case)} is left out: {told}")
+                else:
+                    times[each.name].setdefault(case, []).append(statistics.median(told))
     ours, *peers = contestants
-    for case in cases:
+    for case in times[ours.name]:
         beside = {peer.name: times[peer.name][case] for peer in peers if case in times[peer.name]}
         report.figures.append(
             figure_of(case, times[ours.name][case], beside, limit, title(case), targets=targets(case))

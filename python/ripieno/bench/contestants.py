@@ -14,10 +14,11 @@ from pathlib import Path
 from ripieno.bench import toolchain
 from ripieno.bench.cases import Case
 from ripieno.bench.processes import TIMEOUT_S, run, run_ranks
+from ripieno.bench.programs.timing import REFUSED
 from ripieno.launch.machine import usable_cores
 
 PROGRAMS = Path(__file__).parent / "programs"
-_GLOO_LACKS = ("reduce-scatter", "alltoall", "scan")
+_GLOO_LACKS = ("reduce-scatter", "alltoall")
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,10 @@ class Contestant:
     takes: Callable[[Case], bool] = lambda case: True
     ours: bool = False
 
-    def times(self, cases: Sequence[Case], budget_s: float, timeout_s: float = TIMEOUT_S) -> dict[str, list[float]]:
-        """Seconds of each case that it takes, by `word`, in one run of its program.
+    def times(
+        self, cases: Sequence[Case], budget_s: float, timeout_s: float = TIMEOUT_S
+    ) -> dict[str, list[float] | str]:
+        """Seconds of each case that it takes, by `word`, in one run of its program; or why there are none.
 
         Raises
         ------
@@ -95,11 +98,14 @@ class Contestant:
             If the program fails, or is not done in time.
         """
         words = list(dict.fromkeys(self.word(case) for case in self.able(cases)))
-        found: dict[str, list[float]] = {word: [] for word in words}
+        found: dict[str, list[float] | str] = {word: [] for word in words}
         if words:
             for line in self.start([f"{budget_s:g}", *words], timeout_s).splitlines():
-                word, seconds = line.split()
-                found[word].append(float(seconds))
+                word, told = line.split(maxsplit=1)
+                if told.startswith(REFUSED):
+                    found[word] = told.removeprefix(REFUSED)
+                else:
+                    found[word].append(float(told))
         return found
 
     def word(self, case: Case) -> str:
@@ -112,7 +118,7 @@ class Contestant:
 
 
 def ripieno(place: Place, *, through: str = "native", links: str = "auto") -> Contestant:
-    """Ripieno, through its "native" loop or through "python"."""
+    """Ripieno, through its "native" loop, that loop on arrays of `ripieno.empty` ("shared"), or "python"."""
     words, environment = module("ripieno.bench.rank")
     words += [through, "--links", links, "--budget"]
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from ripieno import _native
 from ripieno.bench import figures, table
 from ripieno.bench.choice import TOLERANCE, Cell
 from ripieno.bench.figures import Report, duration_text, size_text
@@ -68,6 +69,13 @@ class FoundChoice:
         if off:
             target.print(rows)
         target.print(f"{len(off)} of {len(self.cells)} choices are {OFF}")
+        timed: dict[tuple[str, int], set[str]] = {}
+        for cell in self.cells:
+            timed.setdefault((cell.collective, cell.world_size), set()).update(cell.seconds)
+        for (collective, world_size), names in timed.items():
+            for name in _native.algorithms(collective):
+                if name not in names:
+                    target.print(f"note: {collective}={name} is left out: it is not for {world_size} ranks")
 
     def as_json(self) -> dict[str, object]:
         """For machines to read."""

@@ -1,6 +1,7 @@
-"""The program of a rank: times cases through the native loop, through Python's `comm`, or through mpi4py.
+"""The program of a rank: times cases through the native loop, there also on shared arrays, through Python's `comm`, or
+through mpi4py.
 
-python -m ripieno.bench.rank native|python|mpi4py [--links LINKS] --budget SECONDS CASE …
+python -m ripieno.bench.rank native|shared|python|mpi4py [--links LINKS] --budget SECONDS CASE …
 
 The ranks are told of each other by the environment (`ripieno.launch.environment`), or by mpirun.
 """
@@ -8,13 +9,17 @@ The ranks are told of each other by the environment (`ripieno.launch.environment
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from ripieno import _native
+from ripieno._arrays import empty
 from ripieno.bench.programs import timing
-from ripieno.bench.programs.timing import Vectors, World
+from ripieno.bench.programs.timing import REFUSED, Vectors, World
 from ripieno.comm import Communicator
+from ripieno.errors import InputError
 from ripieno.launch.environment import init
 
 
@@ -50,12 +55,16 @@ class PythonWorld:
 
 
 class NativeWorld(PythonWorld):
-    """Ripieno without Python between two calls."""
+    """Ripieno without Python between two calls, on arrays that `empty` makes."""
+
+    def __init__(self, comm: Communicator, empty: Callable[..., np.ndarray] = np.empty) -> None:
+        super().__init__(comm)
+        self.empty = empty
 
     def measured(self, case: str, budget_s: float) -> list[float]:
         """Seconds of one case, checked before."""
         name, collective, algorithm, size_bytes = timing.parts_of(case)
-        vectors = timing.vectors_of(collective, size_bytes, self.world_size)
+        vectors = timing.vectors_of(collective, size_bytes, self.world_size, self.empty)
         timing.check(self, name, vectors, self.call(collective, vectors, algorithm))
         return self.timed(collective, vectors, algorithm, budget_s, apart=size_bytes >= timing.APART_BYTES)
 
@@ -106,32 +115,41 @@ class Mpi4pyWorld:
         }[collective]
 
 
-def times(world: World, case: str, budget_s: float) -> Iterable[float]:
-    """Seconds of one case by the loop that belongs to this world."""
-    if isinstance(world, NativeWorld):
-        return world.measured(case, budget_s)
-    return timing.measured(world, case, budget_s)
+def times(world: World, case: str, budget_s: float) -> list[float] | str:
+    """Seconds of one case by the loop that belongs to this world, or why it has no such algorithm."""
+    try:
+        if isinstance(world, NativeWorld):
+            return world.measured(case, budget_s)
+        return list(timing.measured(world, case, budget_s))
+    except InputError as error:
+        # On all ranks alike, and before anything was sent.
+        if timing.parts_of(case)[2] is None:
+            raise
+        return str(error)
 
 
 def main() -> None:
     """Time the cases of the command line; rank 0 prints."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("through", choices=("native", "python", "mpi4py"))
+    parser.add_argument("through", choices=("native", "shared", "python", "mpi4py"))
     parser.add_argument("--budget", type=float, required=True)
     parser.add_argument("--links", default="auto")
     parser.add_argument("cases", nargs="+")
     options = parser.parse_args()
     world: World = Mpi4pyWorld() if options.through == "mpi4py" else world_of(options.through, options.links)
     for case in options.cases:
-        for seconds in times(world, case, options.budget):
-            if world.rank == 0:
-                print(f"{case} {seconds:.9f}", flush=True)
+        found = times(world, case, options.budget)
+        if world.rank == 0:
+            told = [f"{REFUSED}{found}"] if isinstance(found, str) else [f"{seconds:.9f}" for seconds in found]
+            print("\n".join(f"{case} {each}" for each in told), flush=True)
 
 
 def world_of(through: str, links: str) -> PythonWorld:
     """The world of ours that the environment describes."""
     comm = init(links=links, threads=1)
-    return NativeWorld(comm) if through == "native" else PythonWorld(comm)
+    if through == "python":
+        return PythonWorld(comm)
+    return NativeWorld(comm, empty if through == "shared" else np.empty)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,16 @@ from ripieno.errors import InputError
 from ripieno.lab.blueprint import bits_per_s
 from ripieno.launch.environment import init
 
+#: Numbers of ranks that are started if nobody says otherwise.
+DEFAULT_WORLD_SIZES = (2,)
+
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line asks for, checked."""
+    """What the command line asks for, checked; no world sizes if it tells none."""
 
     collectives: list[str]
-    world_sizes: list[int]
+    world_sizes: list[int] | None
     sizes: list[int]
     algorithm: str | None
     links: str
@@ -41,8 +44,9 @@ class Asked:
 
     @classmethod
     def parse(
-        cls, *, collectives: str, ranks: str, sizes: str, algorithm: str | None, against: str | None, rate: str | None,
-        links: str, repetitions: int, from_python: bool, gloo_python: str | None, budget_s: float, timeout_s: float,
+        cls, *, collectives: str, ranks: str | None, sizes: str, algorithm: str | None, against: str | None,
+        rate: str | None, links: str, repetitions: int, from_python: bool, gloo_python: str | None, budget_s: float,
+        timeout_s: float,
     ) -> Asked:  # fmt: skip
         """Read the words of the command line.
 
@@ -63,16 +67,17 @@ class Asked:
             if peer not in contestants.PEERS:
                 raise InputError(f"peer {peer!r}: expected some of {', '.join(contestants.PEERS)}")
         return cls(
-            names, questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm, links, peers, repetitions,
-            from_python, gloo_python, None if rate is None else bits_per_s("rate", rate), budget_s, timeout_s,
+            names, None if ranks is None else questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm,
+            links, peers, repetitions, from_python, gloo_python, None if rate is None else bits_per_s("rate", rate),
+            budget_s, timeout_s,
         )  # fmt: skip
 
     def cases(self) -> list[Case]:
-        """Every collective and size, by the default choice or by the algorithms that were asked for."""
+        """Every collective and size, by the default choice or an algorithm; by that choice and every one for "all"."""
         return [
             case
             for collective in self.collectives
-            for algorithm in (_native.algorithms(collective) if self.algorithm == "all" else (self.algorithm,))
+            for algorithm in ([None, *_native.algorithms(collective)] if self.algorithm == "all" else [self.algorithm])
             for case in questions.cases_of([collective], self.sizes, algorithm)
         ]
 
@@ -84,14 +89,18 @@ def started(asked: Asked, *, only_choice: bool) -> Found | FoundChoice:
     ------
     ProgramFailed
         If our ranks failed.
+    InputError
+        If a rate is asked for, or no such world has the algorithm.
     """
+    if asked.bits_per_s is not None:
+        raise InputError("--rate: ranks of one host have no cable; it is for ranks that a launcher starts on several")
     return _started_choice(asked) if only_choice else _started(asked)
 
 
 def _started(asked: Asked) -> Found:
     found = Found(Report("bench"))
     through = "python" if asked.from_python else "native"
-    for world_size in asked.world_sizes:
+    for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         place = Place(world_size)
         ours = contestants.ripieno(place, through=through, links=asked.links)
         peers, remarks = contestants.peers(
@@ -109,12 +118,12 @@ def _started(asked: Asked) -> Found:
             budget_s=asked.budget_s,
             timeout_s=asked.timeout_s,
         )
-    return found
+    return _with_figures(found)
 
 
 def _started_choice(asked: Asked) -> FoundChoice:
     cells: list[choice.Cell] = []
-    for world_size in asked.world_sizes:
+    for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         words, environment = contestants.module("ripieno.bench.choice")
         words += [asked.links, ",".join(asked.collectives), ",".join(str(size) for size in asked.sizes)]
         output = Place(world_size).ranks(words, asked.timeout_s, environment)
@@ -128,8 +137,11 @@ def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
     Raises
     ------
     InputError
-        If peers are asked for: a launcher of ours starts none.
+        If peers or numbers of ranks are asked for: a launcher has started what there is. Or if its world does not have
+        the algorithm.
     """
+    if asked.world_sizes is not None:
+        raise InputError("--ranks: the launcher has started them; without one, bench starts them itself")
     if asked.against:
         raise InputError("--against: under a launcher there are no peers; without one, bench starts them itself")
     if only_choice:
@@ -141,15 +153,27 @@ def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
     limit = _limit_under_launcher(world, asked)
     cases = asked.cases()
     seconds: dict[Case, list[float]] = {}
+    report, title = Report("bench"), _title(world.world_size, through)
     for _ in range(asked.repetitions):
         if world.rank == 0:
             limit.measure(cases, asked.budget_s)
         for case in (WARM_UP, *cases):
-            seconds.setdefault(case, []).append(statistics.median(times(world, case.word, asked.budget_s)))
+            told = times(world, case.word, asked.budget_s)
+            if isinstance(told, str):
+                report.remark(f"{title(case)} is left out: {told}")
+            else:
+                seconds.setdefault(case, []).append(statistics.median(told))
     if world.rank != 0:
         return None
-    title = _title(world.world_size, through)
-    return Found(Report("bench", [figure_of(case, seconds[case], {}, limit, title(case)) for case in cases]))
+    report.figures += [figure_of(case, seconds[case], {}, limit, title(case)) for case in cases if case in seconds]
+    return _with_figures(Found(report))
+
+
+def _with_figures(found: Found) -> Found:
+    # There are none if all that was asked for is an algorithm that is not for these numbers of ranks.
+    if not found.report.figures:
+        raise InputError("; ".join(found.report.remarks))
+    return found
 
 
 def _limit_under_launcher(world: PythonWorld, asked: Asked) -> Limit:

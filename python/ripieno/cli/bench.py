@@ -15,7 +15,7 @@ BUDGET_S = 0.05
 
 @click.command("bench", short_help="Time collectives beside the limit and the peers.")
 @click.argument("collectives", metavar="COLLECTIVE[,…]|all", default="all")
-@click.option("--ranks", default="2", show_default=True, metavar="LIST", help="Numbers of ranks, such as 2,4,8.")
+@click.option("--ranks", metavar="LIST", help="Numbers of ranks to start, such as 2,4,8; 2 by default.")
 @click.option(
     "--sizes",
     default="8B:64MiB",
@@ -23,7 +23,7 @@ BUDGET_S = 0.05
     metavar="RANGE",
     help="From:to in steps of a factor of 8, or a list.",
 )
-@click.option("--algorithm", metavar="NAME|all", help="Of ours, instead of the default choice; all times every one.")
+@click.option("--algorithm", metavar="NAME|all", help="Of ours, not the default choice; all: every one, beside it.")
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
 @click.option("--against", metavar="LIST", help="Peers: some of openmpi, mpich, gloo.")
 @click.option(
@@ -31,7 +31,7 @@ BUDGET_S = 0.05
 )
 @click.option("--python", "from_python", is_flag=True, help="Measure from Python, against mpi4py.")
 @click.option("--gloo-python", metavar="PATH", help="An interpreter that has torch, for Gloo.")
-@click.option("--rate", metavar="RATE", help="Of each host's cable, such as 100mbit: the limit under a launcher.")
+@click.option("--rate", metavar="RATE", help="Of each host's cable, under a launcher, such as 100mbit: the limit.")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=1), default=900.0, show_default=True, help="Seconds of a run."
 )
@@ -44,7 +44,7 @@ BUDGET_S = 0.05
 )
 def bench_command(
     collectives: str,
-    ranks: str,
+    ranks: str | None,
     sizes: str,
     algorithm: str | None,
     links: str,

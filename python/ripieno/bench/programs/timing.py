@@ -5,7 +5,8 @@ program ``collectives.c`` follows the same rules.
 
 Vectors are float32, combined by sum, and the root is rank 0. A program prints a line "CASE SECONDS" per timed call or
 batch; the time is the slowest rank's, after a barrier. From `APART_BYTES` on each call is timed by itself; below, some
-batches of calls are. Results are checked before anything is timed.
+batches of calls are. Results are checked before anything is timed. Of an algorithm that is not for its world a program
+prints "CASE refused: WHY".
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
+#: Of a case with an algorithm that is not for its world a program says this, and why.
+REFUSED = "refused: "
 
 COLLECTIVES = (
     "broadcast",
