@@ -82,7 +82,7 @@ class Handle(Generic[R]):
         RankFailed, CollectiveMismatch, CommunicatorClosed
             As the blocking call does.
         KeyboardInterrupt
-            From then on always: what was interrupted has no result.
+            The wait was interrupted, not the call: another wait tells how that ends.
         """
         with self._lock:
             if self._finish is not None:
@@ -96,13 +96,13 @@ class Handle(Generic[R]):
             for part in self._pending:
                 part.wait()
             self._result = finish()
-        except BaseException as error:
+        except Exception as error:
             if isinstance(error, RankFailed | CollectiveMismatch):
                 flight.attach_latest(error, self._owner._native_or_none)
             self._error = error
-            raise
-        finally:
             self._finish = None
+            raise
+        self._finish = None
 
 
 class Job:

@@ -214,12 +214,15 @@ class Part:
         assert self.ended.wait(30)
 
 
-def test_what_was_interrupted_has_no_result():
-    handle = Handle([Part(KeyboardInterrupt())], lambda: "half of it", None)
+def test_after_an_interrupted_wait_another_one_waits_for_the_end():
+    part = Part(KeyboardInterrupt())
+    handle = Handle([part], lambda: "all of it", None)
 
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            handle.wait()
+    with pytest.raises(KeyboardInterrupt):
+        handle.wait()
+    assert not handle.done
+    part.ended.set()
+    assert handle.wait() == "all of it" and handle.done
 
 
 def test_two_threads_may_wait_for_one_handle():

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ripieno.errors import InputError
+from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.output import explain, new_file
 
 if TYPE_CHECKING:
@@ -51,10 +51,11 @@ def attach(error: BaseException, flight: Mapping[str, Any]) -> None:
 
 
 def attach_latest(error: BaseException, native: NativeCommunicator | None) -> None:
-    """As `attach`, for an error that a handle raises; without a communicator, or if the error has its own, nothing."""
+    """As `attach`, for an error that a handle raises; nothing if it has its own, or the communicator is closed."""
     if native is not None and not hasattr(error, "flight"):
-        is_written = native.flight(0)["folder"] is not None
-        attach(error, native.flight(None if is_written else CARRIED_COUNT))
+        with suppress(CommunicatorClosed):
+            is_written = native.flight(0)["folder"] is not None
+            attach(error, native.flight(None if is_written else CARRIED_COUNT))
 
 
 def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
