@@ -59,7 +59,10 @@ def _later(
 
     begin.__name__ = f"{method.__name__}_async"
     begin.__qualname__ = f"{method.__qualname__}_async"
-    begin.__doc__ = f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` gives the result."
+    begin.__doc__ = (
+        f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` gives the result. While it is in "
+        "flight beside another call, ranks that wait for each other in a circle are not told."
+    )
     return begin
 
 
