@@ -3,7 +3,8 @@
 //! Memory that is fresh from the system costs a page fault every few KiB, which is more than moving the bytes does. An
 //! iteration asks for the same sizes again and again, so what one result leaves behind fits the next.
 //!
-//! Larger buffers are regions that ranks of the same host can map, so that a rank lends them instead of sending copies.
+//! Larger buffers are regions that ranks of the same host can map, so that a rank lends them instead of sending copies. A
+//! forked child begins with an empty pool, for its parent goes on with what it shares.
 
 use ripieno_net::links::Region;
 use std::collections::VecDeque;
@@ -22,7 +23,15 @@ const REGION_BYTES: usize = 64 << 10;
 /// Buffers that wait to be used again. A clone is the same pool.
 #[derive(Clone, Debug, Default)]
 pub struct BufferPool {
-    kept: Arc<Mutex<VecDeque<Bytes>>>,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What nobody uses.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Whose it is.
+    process: u32,
+    buffers: VecDeque<Bytes>,
 }
 
 /// Memory of a pool; goes back there when it is dropped.
@@ -47,7 +56,7 @@ impl BufferPool {
         // At most an eighth may lie idle, lest a small result hold the memory of a large one.
         let most_bytes = length_bytes.saturating_add(length_bytes / 8);
         let fits = |memory: &Bytes| (length_bytes..=most_bytes).contains(&memory.len());
-        let found = kept.iter().position(fits).and_then(|at| kept.remove(at));
+        let found = kept.buffers.iter().position(fits).and_then(|at| kept.buffers.remove(at));
         drop(kept);
         let memory = match found {
             Some(memory) => memory,
@@ -58,19 +67,33 @@ impl BufferPool {
 
     /// Bytes that wait to be used again.
     pub fn kept_bytes(&self) -> usize {
-        self.kept().iter().map(|memory| memory.len()).sum()
+        self.kept().bytes()
     }
 
     fn give_back(&self, memory: Bytes) {
+        if matches!(&memory, Bytes::Shared(region) if !region.is_own()) {
+            return;
+        }
         let mut kept = self.kept();
-        kept.push_back(memory);
-        while kept.len() > KEPT_COUNT || kept.iter().map(|memory| memory.len()).sum::<usize>() > KEPT_BYTES {
-            kept.pop_front();
+        kept.buffers.push_back(memory);
+        while kept.buffers.len() > KEPT_COUNT || kept.bytes() > KEPT_BYTES {
+            kept.buffers.pop_front();
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<Bytes>> {
-        self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        let mut kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let process = std::process::id();
+        if std::mem::replace(&mut kept.process, process) != process {
+            kept.buffers.clear();
+        }
+        kept
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.buffers.iter().map(|memory| memory.len()).sum()
     }
 }
 
@@ -161,6 +184,10 @@ mod tests {
 
     #[test]
     fn memory_that_the_system_has_not_is_an_error() {
-        assert!(BufferPool::default().take(1 << 62).is_err());
+        // No address, and more than any machine has.
+        for length_bytes in [1 << 62, 1 << 46] {
+            let error = BufferPool::default().take(length_bytes).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A region is a sealed memfd: it has no name and is gone with its process, however that ends. What is lent from a region
 //! is read by the peer where it is. A region that is dropped gives its pages back at once, also where a peer still has it
-//! mapped. A forked child shares regions with its parent, as it does all shared memory.
+//! mapped. A forked child shares regions with its parent, as it does all shared memory; only the maker's drop takes pages.
 
 use super::memory::{Mapping, page_bytes, sealed_memfd};
 use rustix::fs::FallocateFlags;
@@ -22,6 +22,8 @@ const MAX_REGIONS: usize = 256;
 pub struct Region {
     mapping: Mapping,
     fd: OwnedFd,
+    /// That made it.
+    process: u32,
 }
 
 /// Where bytes lie in a region of their process.
@@ -44,6 +46,7 @@ struct Known {
 
 impl Region {
     /// A region of at least `length_bytes` zero bytes, whole pages; `None` where the process has as many regions as it may.
+    /// More than the machine could ever fill is out of memory.
     pub fn new(length_bytes: usize) -> io::Result<Option<Region>> {
         static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
         if REGIONS.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_REGIONS {
@@ -51,6 +54,7 @@ impl Region {
         }
         let length_bytes = length_bytes.max(1).checked_next_multiple_of(page_bytes());
         let length_bytes = length_bytes.ok_or(io::ErrorKind::OutOfMemory)?;
+        refuse_more_than_there_is(length_bytes)?;
         let fd = sealed_memfd("ripieno-region", length_bytes)?;
         let mapping = Mapping::plain(&fd, 0, length_bytes)?;
         // SAFETY: advice on our own mapping, which changes no content. Large pages are a matter of speed only.
@@ -59,7 +63,12 @@ impl Region {
         let known = Known { length_bytes, number, fd: fd.as_raw_fd() };
         let start = mapping.address().as_ptr() as usize;
         REGIONS.write().unwrap_or_else(PoisonError::into_inner).insert(start, known);
-        Ok(Some(Region { mapping, fd }))
+        Ok(Some(Region { mapping, fd, process: std::process::id() }))
+    }
+
+    /// Whether this process made it, not a parent that this one was forked from.
+    pub fn is_own(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
@@ -88,10 +97,24 @@ impl AsMut<[u8]> for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         REGIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(self.mapping.address().as_ptr() as usize));
-        // Where this fails the pages go with the last mapping.
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let _ = rustix::fs::fallocate(&self.fd, punch, 0, self.mapping.len() as u64);
+        if self.is_own() {
+            // Where this fails the pages go with the last mapping.
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let _ = rustix::fs::fallocate(&self.fd, punch, 0, self.mapping.len() as u64);
+        }
     }
+}
+
+/// An error where memory and swap of this machine cannot hold `length_bytes`: a memfd is given any size, and whoever fills it
+/// is killed.
+fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
+    let info = rustix::system::sysinfo();
+    let most_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());
+    if length_bytes as u64 <= most_bytes {
+        return Ok(());
+    }
+    let text = format!("{length_bytes} bytes are more than this machine's memory and swap, {most_bytes} bytes");
+    Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
 /// A descriptor that shows who can open this process's files, and the value that is to be read there.

@@ -1,0 +1,39 @@
+//! A forked child leaves its parent's memory alone. Alone in its program: a child has only the thread that forked.
+
+use ripieno::BufferPool;
+
+const LENGTH_BYTES: usize = 1 << 20;
+
+#[test]
+fn what_a_child_gives_back_takes_and_fills_is_not_its_parents() {
+    let pool = BufferPool::default();
+    let [mut first, mut second] = [7, 9].map(|value| {
+        let mut buffer = pool.take(LENGTH_BYTES).unwrap();
+        buffer.bytes_mut().fill(value);
+        buffer
+    });
+    drop(pool.take(LENGTH_BYTES).unwrap());
+
+    // SAFETY: no other thread of this program holds a lock, and the child ends without returning.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        drop((first, second));
+        let filled = (0..3).map(|_| {
+            let mut buffer = pool.take(LENGTH_BYTES).unwrap();
+            buffer.bytes_mut().fill(1);
+            buffer
+        });
+        drop(filled.collect::<Vec<_>>());
+        drop(pool);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for our own child; `status` is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child came to its end");
+
+    for (buffer, value) in [(&mut first, 7), (&mut second, 9)] {
+        assert!(buffer.bytes_mut().iter().all(|byte| *byte == value), "the parent's bytes are {value}");
+    }
+}
