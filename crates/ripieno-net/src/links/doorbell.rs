@@ -6,7 +6,7 @@
 //!
 //! A fence costs a peer some tens of nanoseconds per message, as it waits for its stores to leave the core. A rank that
 //! rarely sleeps can take that over ([`Doorbell::make_barriers`]): before it sleeps, it has the kernel make every core that
-//! runs a rank fence. Where the kernel cannot (membarrier(2) missing or forbidden), both fence themselves.
+//! runs a rank fence. Where the kernel cannot (membarrier(2) missing or forbidden), or one day does not, both fence themselves.
 
 use super::atomics::Word;
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
@@ -80,12 +80,18 @@ impl Doorbell {
     }
 
     /// Says that the owner is about to sleep. It then looks for work once more and calls `wait` only if it found none.
-    pub fn prepare(&self) {
+    pub fn prepare(&mut self) {
         announce(self.bell.parked());
-        if self.makes_barriers {
-            let made = rustix::thread::membarrier(MembarrierCommand::GlobalExpedited);
-            made.expect("a process that has registered for barriers can make them");
+        if self.makes_barriers && rustix::thread::membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+            self.give_up_barriers();
         }
+    }
+
+    /// From now on peers fence. One that has not seen this yet may fail to ring, and the sleep lasts for its timeout.
+    fn give_up_barriers(&mut self) {
+        self.makes_barriers = false;
+        self.bell.word(BARRIERS).store(0, Relaxed);
+        AtomicU64::fence();
     }
 
     /// Sleeps until the bell rings, a watched descriptor is ready or has failed, or `timeout` is over; says whether it
@@ -202,4 +208,23 @@ pub(super) fn announce<W: Word>(parked: &W) {
 /// The peer's half, after the work is stored and fenced: whether it is this peer's part to wake the owner.
 pub(super) fn claim<W: Word>(parked: &W) -> bool {
     parked.load(Relaxed) != 0 && parked.swap(0, Relaxed) != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_see_that_barriers_were_given_up() {
+        let mut doorbell = Doorbell::new().unwrap();
+        doorbell.make_barriers();
+        assert_eq!(doorbell.bell().makes_barriers(), serves_barriers());
+
+        doorbell.give_up_barriers();
+
+        assert!(!doorbell.bell().makes_barriers());
+        doorbell.prepare();
+        doorbell.bell().ring();
+        assert!(doorbell.wait([], Duration::from_secs(20)).unwrap());
+    }
 }

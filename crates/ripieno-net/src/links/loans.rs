@@ -93,17 +93,17 @@ pub(super) struct Borrowed {
 }
 
 impl Borrowed {
-    /// Tries to map what the process `pid` shows in `visit`.
-    pub fn of(pid: i32, visit: &Visit<AtomicU64>) -> Borrowed {
+    /// Tries to map what the process `pid` shows in `visit`; without one the peer is told not to lend.
+    pub fn of(pid: Option<i32>, visit: &Visit<AtomicU64>) -> Borrowed {
         let (descriptor, value) = (visit.descriptor.load(Acquire), visit.value.load(Acquire));
-        let seen = descriptor.checked_sub(1).map(|fd| {
+        let seen = pid.zip(descriptor.checked_sub(1)).map(|(pid, fd)| {
             let mut found = [0; 8];
             rustix::io::pread(open(pid, fd)?, &mut found, 0)?;
             io::Result::Ok(u64::from_ne_bytes(found))
         });
         let can_map = matches!(seen, Some(Ok(seen)) if seen == value);
         visit.welcome.store(can_map.into(), Release);
-        Borrowed { pid: can_map.then_some(pid), loans: VecDeque::new(), taken: 0, mapped: VecDeque::new() }
+        Borrowed { pid: pid.filter(|_| can_map), loans: VecDeque::new(), taken: 0, mapped: VecDeque::new() }
     }
 
     pub fn add(&mut self, index: u64, loan: Loan) {

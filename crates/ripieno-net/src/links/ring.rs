@@ -39,8 +39,8 @@ pub struct RingLink {
     has_borrowed: bool,
     sent: bool,
     released: bool,
-    /// Whether the peer's barriers stand in for the fences of this end.
-    unfenced: bool,
+    /// Whether the peer's barriers, while it makes them, stand in for the fences of this end.
+    serves_barriers: bool,
 }
 
 /// Which of the two ends: the first sends through ring 0, the second through ring 1.
@@ -102,11 +102,10 @@ fn header_bytes() -> usize {
 }
 
 impl RingLink {
-    /// The end of `segment` at `side`; `peer` wakes the rank at the other.
-    /// Its process is `pid`.
-    pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell, pid: i32) -> Self {
+    /// The end of `segment` at `side`; `peer` wakes the rank at the other, whose process is `pid`, if that can be known.
+    pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell, pid: Option<i32>) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
-        let unfenced = peer.makes_barriers() && serves_barriers();
+        let serves_barriers = peer.makes_barriers() && serves_barriers();
         let borrowed = Borrowed::of(pid, segment.indices(1 - side as usize).visit());
         RingLink {
             segment,
@@ -119,7 +118,7 @@ impl RingLink {
             has_borrowed: false,
             sent: false,
             released: false,
-            unfenced,
+            serves_barriers,
         }
     }
 
@@ -285,7 +284,7 @@ impl Link for RingLink {
         if !self.sent && !self.released {
             return Ok(());
         }
-        if self.unfenced {
+        if self.serves_barriers && self.peer.makes_barriers() {
             compiler_fence(SeqCst);
         } else {
             AtomicU64::fence();

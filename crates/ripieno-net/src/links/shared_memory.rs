@@ -8,23 +8,24 @@ use super::descriptors::{receive_fds, send_fds};
 use super::doorbell::Bell;
 use super::ring::{RingLink, Segment, Side};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// The initiator's step 1 of 2: makes the memory of a link and offers it, with its own bell, to the peer.
 pub fn offer(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<Offer> {
+    let pid = pid_of(socket)?;
     let (segment, memfd) = Segment::create(capacity_bytes)?;
     segment.invite(Side::First)?;
     let [eventfd, page] = own.fds();
     send_fds(socket, &[memfd.as_fd(), eventfd, page])?;
-    Ok(Offer { segment, pid: pid_of(socket)? })
+    Ok(Offer { segment, pid })
 }
 
 /// A link that the peer has not accepted yet.
 pub struct Offer {
     segment: Segment,
-    pid: i32,
+    pid: Option<i32>,
 }
 
 impl Offer {
@@ -49,16 +50,55 @@ pub fn connect(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Re
 
 /// The acceptor's end. On a non-blocking socket `WouldBlock` means that the offer is not there yet.
 pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
+    let pid = pid_of(socket)?;
     let [memfd, eventfd, page]: [OwnedFd; 3] = receive_fds(socket)?;
     let segment = Segment::open(&memfd)?;
     segment.invite(Side::Second)?;
     let bell = Bell::from_fds(eventfd, page)?;
-    let link = RingLink::new(Arc::new(segment), Side::Second, bell, pid_of(socket)?);
+    let link = RingLink::new(Arc::new(segment), Side::Second, bell, pid);
     send_fds(socket, &own.fds())?;
     Ok(link)
 }
 
-/// The process at the other end, as this one knows it.
-fn pid_of(socket: &UnixStream) -> io::Result<i32> {
-    Ok(rustix::net::sockopt::socket_peercred(socket)?.pid.as_raw_nonzero().get())
+/// The process at the other end, as this one knows it: `None` where it lives in a namespace that this one cannot see into.
+fn pid_of(socket: &UnixStream) -> io::Result<Option<i32>> {
+    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length_bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    let (option, place) = (libc::SO_PEERCRED, (&raw mut peer).cast());
+    // SAFETY: the socket is open, and the kernel writes at most `length_bytes` at `place`, all of which are the struct's.
+    // Not rustix's call, to which a pid is never 0, as it is across namespaces.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length_bytes) } {
+        0 => Ok((peer.pid > 0).then_some(peer.pid)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::{Doorbell, Region};
+    use ripieno_run::Link;
+
+    #[test]
+    fn the_process_at_the_other_end_is_known() {
+        let (here, _there) = UnixStream::pair().unwrap();
+        assert_eq!(pid_of(&here).unwrap(), Some(std::process::id() as i32));
+    }
+
+    #[test]
+    fn to_a_peer_that_cannot_see_this_process_bytes_go_and_nothing_is_lent() {
+        let (segment, _) = Segment::create(1 << 16).unwrap();
+        [Side::First, Side::Second].into_iter().for_each(|side| segment.invite(side).unwrap());
+        let (segment, doorbell) = (Arc::new(segment), Doorbell::new().unwrap());
+        let own = Some(std::process::id() as i32);
+        let mut first = RingLink::new(segment.clone(), Side::First, doorbell.bell(), own);
+        let mut second = RingLink::new(segment, Side::Second, doorbell.bell(), None);
+        let region = Region::new(1000).unwrap().unwrap();
+
+        assert_eq!((first.lends(&region), second.lends(&region)), (false, true));
+
+        let mut into = [7; 1000];
+        assert_eq!(first.send(&[&region[..1000]]), Ok(1000));
+        assert_eq!((second.receive(&mut into), into), (Ok(1000), [0; 1000]));
+    }
 }

@@ -11,7 +11,7 @@ pub fn pair(capacity_bytes: usize, first: Bell, second: Bell) -> io::Result<(Rin
     segment.invite(Side::First)?;
     segment.invite(Side::Second)?;
     let segment = Arc::new(segment);
-    let pid = rustix::process::getpid().as_raw_nonzero().get();
+    let pid = Some(rustix::process::getpid().as_raw_nonzero().get());
     let link = RingLink::new(segment.clone(), Side::First, second, pid);
     Ok((link, RingLink::new(segment, Side::Second, first, pid)))
 }
