@@ -8,7 +8,7 @@ use crate::pool::{BufferPool, PooledBuffer};
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::Task;
-use ripieno_plan::{Buffer, Group, Span};
+use ripieno_plan::{Buffer, Collective, Group, Span};
 use ripieno_run::{Element, Header, Memory, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -134,7 +134,12 @@ impl Seat {
                 argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
             })?;
             let schedule = Schedule::new(&plan.with_peers(|rank| world_ranks[rank]));
-            Ok::<_, Error>(if choice.algorithm.rendezvous { schedule.lending() } else { schedule })
+            Ok::<_, Error>(match task.collective() {
+                // A message has left when the link holds it.
+                Collective::PointToPoint => schedule.copying(),
+                _ if choice.algorithm.rendezvous => schedule.lending(),
+                _ => schedule,
+            })
         })?;
         let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
         Ok(Ready { header, schedule })

@@ -115,7 +115,9 @@ impl Task<'_> {
             }
             Task::Alltoall { out_counts, in_counts } => {
                 check_counts("counts", out_counts, main_count, group)?;
-                check_counts("counts", in_counts, output_count, group)
+                check_counts("counts", in_counts, output_count, group)?;
+                let rank = group.rank();
+                check_own(Some(out_counts[rank]), Some(in_counts[rank]), group)
             }
             Task::PointToPoint { from, to } => {
                 let peer = if group.rank() == from { to } else { from };
@@ -127,7 +129,14 @@ impl Task<'_> {
             }
             Task::NeighbourExchange { out, into } => {
                 check_peers("out", out, main_count, group)?;
-                check_peers("into", into, output_count, group)
+                check_peers("into", into, output_count, group)?;
+                let own = |peers: &[(usize, usize)]| {
+                    peers.iter().find(|(peer, _)| *peer == group.rank()).map(|&(_, count)| count)
+                };
+                check_own(own(out), own(into), group)
+            }
+            Task::Rotate { distance } if distance.is_multiple_of(group.size()) => {
+                check_own(Some(main_count), Some(output_count), group)
             }
             Task::Allreduce { .. } | Task::Barrier | Task::Scan { .. } | Task::Exscan { .. } | Task::Rotate { .. } => {
                 Ok(())
@@ -281,6 +290,15 @@ fn check_peers(name: &'static str, peers: &[(usize, usize)], element_count: usiz
         }
     }
     check_total(peers.iter().map(|&(_, count)| count), element_count).map_err(|expected| wrong(&expected))
+}
+
+/// What a rank has for itself, if anything, is what it gets of itself.
+fn check_own(out_count: Option<usize>, in_count: Option<usize>, group: &Group) -> Result<(), Error> {
+    if out_count == in_count {
+        return Ok(());
+    }
+    let [out, into] = [out_count, in_count].map(|count| count.map_or("none".to_string(), |count| count.to_string()));
+    Err(argument("elements from itself", into, &format!("{out}, as many as rank {} has for itself", group.rank())))
 }
 
 /// What was expected, unless `counts` add up to `element_count`.

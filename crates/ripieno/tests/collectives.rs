@@ -4,7 +4,7 @@
 
 use ripieno::net::exchange::ThreadExchange;
 use ripieno::net::{Config, Endpoint, Links, ThreadFabric, Token};
-use ripieno::{Algorithm, Collective, Communicator, Element, Error, Failure, Memory, Needs, Op};
+use ripieno::{Algorithm, BufferPool, Collective, Communicator, Element, Error, Failure, Memory, Needs, Op};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -389,6 +389,54 @@ fn wrong_arguments_are_told_by_name() {
         assert!(text(comm.allreduce(&mut data, Element::F32, Op::Or, None)).contains("no meaning on float32"));
         comm.barrier(None).unwrap();
     });
+}
+
+#[test]
+fn what_a_rank_has_for_itself_is_as_long_as_what_it_gets_of_itself() {
+    world(2, |comm| {
+        let (rank, out, mut into) = (comm.rank(), [0; 3], [0; 4]);
+        let told = |result: Result<(), Error>, into: &str, out: &str| {
+            let expected =
+                format!("elements from itself={into}: expected {out}, as many as rank {rank} has for itself");
+            assert_eq!(result.unwrap_err().to_string(), expected);
+        };
+        for distance in [0, 2] {
+            told(comm.rotate(&out, &mut into, Element::U8, distance, None), "4", "3");
+        }
+        let (out_counts, in_counts) = if rank == 0 { ([1, 2], [2, 2]) } else { ([2, 1], [2, 2]) };
+        told(comm.alltoall(&out, &out_counts, &mut into, &in_counts, Element::U8, None), "2", "1");
+        let mut exchange = |out_peers: &[(usize, usize)], in_peers: &[(usize, usize)]| {
+            let sum = |peers: &[(usize, usize)]| peers.iter().map(|&(_, count)| count).sum::<usize>();
+            let into = &mut into[..sum(in_peers)];
+            comm.neighbour_exchange(&out[..sum(out_peers)], out_peers, into, in_peers, Element::U8, None)
+        };
+        told(exchange(&[(rank, 3)], &[(rank, 4)]), "4", "3");
+        told(exchange(&[(rank, 3)], &[]), "none", "3");
+        told(exchange(&[], &[(rank, 4)]), "4", "none");
+        exchange(&[(rank, 3)], &[(rank, 3)]).unwrap();
+        comm.barrier(None).unwrap();
+    });
+}
+
+#[test]
+fn a_send_of_shared_memory_returns_before_its_receiver_comes() {
+    let (has_sent, sent) = std::sync::mpsc::channel();
+    let sent = Mutex::new(sent);
+    let early = world(2, |comm| {
+        let mut buffer = BufferPool::default().take(512 << 10).unwrap();
+        match comm.rank() {
+            0 => {
+                comm.send(buffer.bytes_mut(), Element::U8, 1).unwrap();
+                has_sent.send(()).is_ok()
+            }
+            _ => {
+                let is_early = sent.lock().unwrap().recv_timeout(Duration::from_secs(5)).is_ok();
+                comm.receive(buffer.bytes_mut(), Element::U8, 0).unwrap();
+                is_early
+            }
+        }
+    });
+    assert_eq!(early, [true, true]);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Lending: a long send whose bytes the receiver reads where they are, instead of through the link's own memory.
 //!
 //! A lent send passes a byte when the receiver has taken it, as if the link held nothing. Schedules of plans that are known
-//! to run over such links lend all that they send ([`super::Schedule::lending`]); others only sends that no later step of
+//! to run over such links lend all that they send ([`super::Schedule::lending`]); messages lend nothing
+//! ([`super::Schedule::copying`]), so that a send can end before its receiver comes; others lend sends that no later step of
 //! their rank waits for: those hold nobody up but the later sends of their lane, until the receiver has taken what comes
 //! before them, which it does in any case before it looks at them.
 
@@ -42,6 +43,9 @@ impl Lane<'_, '_> {
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
             let sent = if head.is_empty() { 0 } else { self.link.send(&[head])? };
             self.cursor.preamble_bytes += sent;
+            if sent > 0 {
+                moved = Moved::Something;
+            }
             let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, lent, ready)];
             if sent == head.len() && self.link.lend(body)? {
                 self.cursor.lent_bytes = ready;

@@ -24,7 +24,7 @@ pub(super) struct Step {
     pub operation: Operation,
     pub length_bytes: usize,
     pub dependencies: std::ops::Range<usize>,
-    /// No later step waits for this one, so it may hold its bytes until the receiver has taken them.
+    /// It may hold its bytes until the receiver has taken them.
     pub is_lendable: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Stream {
 }
 
 impl Schedule {
-    /// Makes `plan` ready.
+    /// Makes `plan` ready. Sends that no later step waits for may be lent.
     pub fn new(plan: &Plan) -> Schedule {
         let operations = plan.operations();
         let mut schedule = Schedule {
@@ -93,6 +93,12 @@ impl Schedule {
         for step in &mut self.steps {
             step.is_lendable = matches!(step.operation, Operation::Send { .. });
         }
+        self
+    }
+
+    /// The same schedule, none of whose sends is lent: for runs that end when the links hold what they send.
+    pub fn copying(mut self) -> Schedule {
+        self.steps.iter_mut().for_each(|step| step.is_lendable = false);
         self
     }
 
