@@ -57,7 +57,8 @@ impl Recorder {
     pub fn begin(&mut self, header: &Header, bytes: u64, peer_count: u16, start: Option<Duration>) -> Ticket {
         let ticket = Ticket(self.begun_count);
         self.begun_count += 1;
-        *self.record(ticket) = Record::begun(header, bytes, peer_count, start);
+        let slot = self.slot(ticket.0);
+        self.ring[slot] = Record::begun(header, bytes, peer_count, start);
         ticket
     }
 
@@ -71,7 +72,9 @@ impl Recorder {
     /// The time is divided evenly among the peers whose bytes were awaited or, where none were, that took none.
     pub fn end_wait(&mut self, ticket: Ticket, until: Duration) {
         if let Some((since, longest)) = self.waits.end(ticket, until) {
-            self.record(ticket).waited(longest, since, until);
+            if let Some(record) = self.record(ticket) {
+                record.waited(longest, since, until);
+            }
         }
     }
 
@@ -79,7 +82,10 @@ impl Recorder {
     /// well, nobody does now.
     #[inline]
     pub fn end(&mut self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> Duration) -> Option<Duration> {
-        let record = self.record(ticket);
+        let Some(record) = self.record(ticket) else {
+            self.close(ticket, now);
+            return None;
+        };
         record.outcome = outcome;
         if !record.has_start() && outcome == Outcome::Done && !self.waits.has_accounts() {
             return None;
@@ -114,19 +120,22 @@ impl Recorder {
     }
 
     fn close(&mut self, ticket: Ticket, now: impl FnOnce() -> Duration) -> Option<Duration> {
-        let record = self.record(ticket);
-        if record.has_start() || record.outcome != Outcome::Done {
+        let has_times = |record: &mut Record| record.has_start() || record.outcome != Outcome::Done;
+        if self.record(ticket).is_none_or(has_times) {
             let end = now();
             self.end_wait(ticket, end);
-            self.record(ticket).ended(end);
+            if let Some(record) = self.record(ticket) {
+                record.ended(end);
+            }
         }
         self.waits.forget(ticket);
-        self.record(ticket).elapsed()
+        self.record(ticket)?.elapsed()
     }
 
-    fn record(&mut self, Ticket(number): Ticket) -> &mut Record {
+    /// The record of a ticket; `None` when as many have begun since as are kept.
+    fn record(&mut self, Ticket(number): Ticket) -> Option<&mut Record> {
         let slot = self.slot(number);
-        &mut self.ring[slot]
+        (self.begun_count - number <= self.ring.len() as u64).then(|| &mut self.ring[slot])
     }
 
     fn slot(&self, number: u64) -> usize {

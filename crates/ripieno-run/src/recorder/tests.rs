@@ -138,3 +138,21 @@ fn what_is_in_flight_says_for_whom_it_waits_now() {
     assert_eq!(only(&recorder).to_string(), text);
     assert_eq!(recorder.waited_for(), [ms(0), ms(2), ms(0), ms(1000)]);
 }
+
+#[test]
+fn a_collective_that_outlives_its_record_touches_no_other() {
+    let mut recorder = Recorder::new(2);
+    let first = begin(&mut recorder, 0);
+    recorder.begin_wait(first, &[from(1)], ms(1));
+    for sequence in 1..3 {
+        let ticket = recorder.begin(&header(sequence), 40, 2, Some(ms(2)));
+        recorder.end(ticket, Outcome::Done, || ms(3));
+    }
+    let newer = |recorder: &Recorder| recorder.latest(2, ms(9)).map(|(_, record)| record).collect::<Vec<_>>();
+    let before = newer(&recorder);
+
+    assert_eq!(recorder.end(first, Outcome::Failed, || ms(5)), None);
+
+    assert_eq!(newer(&recorder), before);
+    assert_eq!(recorder.waited_for(), [ms(0), ms(4)], "its wait counts");
+}
