@@ -189,8 +189,10 @@ impl std::fmt::Display for Call {
         }
         if self.counts_hash != 0 {
             let what = match self.collective {
-                Collective::Broadcast | Collective::Reduce | Collective::Allreduce => "order",
-                _ => "counts",
+                Collective::Allgather | Collective::ReduceScatter | Collective::Gather | Collective::Scatter => {
+                    "counts"
+                }
+                _ => "order",
             };
             write!(f, ", {what} #{:08x}", self.counts_hash)?;
         }

@@ -7,6 +7,9 @@
 use crate::error::Error;
 use ripieno_plan::{Algorithm, Collective, Group, Order, choose};
 
+/// The greatest seed of a random order: ranks compare orders by 32 bits.
+const LAST_SEED: u64 = u32::MAX as u64 - 2;
+
 /// An algorithm and the order of its ranks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
@@ -88,7 +91,8 @@ impl Choice {
         match self.order {
             Order::Racks => 0,
             Order::Given => 1,
-            Order::Random(seed) => 2 + ((seed ^ (seed >> 32)) as u32).wrapping_mul(0x9e37_79b9) % (u32::MAX - 2),
+            // At most `LAST_SEED`.
+            Order::Random(seed) => 2 + seed as u32,
         }
     }
 }
@@ -119,6 +123,9 @@ impl Named {
 fn split(text: &str) -> Result<(&str, Option<Order>), Error> {
     let Some((name, order)) = text.split_once('@') else { return Ok((text, None)) };
     match Order::parse(order) {
+        Some(Order::Random(seed)) if seed > LAST_SEED => {
+            Err(wrong("order", order, format!("a seed of at most {LAST_SEED}")))
+        }
         Some(order) => Ok((name, Some(order))),
         None => Err(wrong("order", order, "racks, given, random or random:SEED with a whole number".to_string())),
     }
@@ -184,6 +191,7 @@ mod tests {
         assert!(told("allreduse=ring").contains("collective=allreduse: expected one of broadcast"));
         assert!(told("ring@sideways").contains("order=sideways: expected racks, given"));
         assert!(told("broadcast=chain@random:x").contains("order=random:x"));
+        assert!(told("@random:4294967294").ends_with("order=random:4294967294: expected a seed of at most 4294967293"));
     }
 
     #[test]
@@ -191,7 +199,7 @@ mod tests {
         let hash = |asked| {
             Overrides::default().choice(Collective::Broadcast, Some(asked), &Group::new(0, 9), 8).unwrap().order_hash()
         };
-        let hashes = ["@racks", "@given", "@random:0", "@random:1", "@random:2"].map(hash);
+        let hashes = ["@racks", "@given", "@random:0", "@random:1", "@random:4294967293"].map(hash);
         assert_eq!(hashes[0], 0);
         assert!((0..5).all(|i| (0..i).all(|j| hashes[i] != hashes[j])), "{hashes:?}");
     }

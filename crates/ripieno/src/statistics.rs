@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Statistics {
     /// Calls that ended well.
     pub call_count: u64,
-    /// Time inside blocking calls.
+    /// Time inside blocking calls; of calls up to 8 KiB, since they first waited.
     pub communicating: Duration,
     /// Payload bytes that left this rank.
     pub sent_bytes: u64,
