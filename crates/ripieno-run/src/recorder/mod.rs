@@ -71,10 +71,10 @@ impl Recorder {
     ///
     /// The time is divided evenly among the peers whose bytes were awaited or, where none were, that took none.
     pub fn end_wait(&mut self, ticket: Ticket, until: Duration) {
-        if let Some((since, longest)) = self.waits.end(ticket, until) {
-            if let Some(record) = self.record(ticket) {
-                record.waited(longest, since, until);
-            }
+        if let Some((since, longest)) = self.waits.end(ticket, until)
+            && let Some(record) = self.record(ticket)
+        {
+            record.waited(longest, since, until);
         }
     }
 
