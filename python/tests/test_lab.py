@@ -566,7 +566,7 @@ def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
 def test_no_process_of_a_run_outlives_its_command(lab, ending, code):
     mark = f"78{os.getpid()}"
-    words = ["run", "--name", lab.name, "--", "sh", "-c", f"setsid sleep {mark} & echo up; wait"]
+    words = ["run", "--name", lab.name, "--", "sh", "-c", f"setsid sh -c 'echo up; exec sleep {mark}' & wait"]
     # What a shell starts in the background ignores SIGINT, these tests perhaps too.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], *words]
