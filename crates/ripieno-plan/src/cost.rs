@@ -12,6 +12,7 @@
 use crate::fault::Fault;
 use crate::network::{Event, Network};
 use crate::plan::{Operation, Plan};
+use crate::rows::Rows;
 use crate::span::Span;
 use crate::wiring::{Wiring, all_done};
 use alloc::vec::Vec;
@@ -39,7 +40,7 @@ impl Model {
     /// How long an operation inside a rank takes.
     pub(crate) fn local_s(&self, operation: &Operation) -> f64 {
         match operation {
-            Operation::Combine { from, .. } => from.length_bytes as f64 * self.gamma_s_per_byte,
+            Operation::Combine { .. } => operation.length_bytes() as f64 * self.gamma_s_per_byte,
             _ => 0.0,
         }
     }
@@ -95,18 +96,41 @@ fn segmented_plan(plan: &Plan, segment_bytes: usize) -> Plan {
         let firsts = (0..span.element_count().max(1)).step_by(element_count);
         firsts.map(move |first| span.elements(first, element_count.min(span.element_count() - first)))
     };
+    let parts = |rows: &Rows| {
+        let row_bytes = rows.row_bytes();
+        let parts = rows.numbers().chunks((segment_bytes / row_bytes).max(1));
+        parts.map(|part| Rows::new(part.into(), row_bytes)).collect::<Vec<Rows>>()
+    };
     let mut cut = Plan::new();
     for operation in plan.operations() {
-        match *operation {
-            Operation::Send { to, span } => segments(span).for_each(|segment| cut.send(to, segment)),
+        match operation.clone() {
+            Operation::Send { to, span, rows: None } => segments(span).for_each(|segment| cut.send(to, segment)),
+            Operation::Send { to, span, rows: Some(rows) } => {
+                parts(&rows).into_iter().for_each(|part| cut.send_rows(to, span, part));
+            }
             Operation::Receive { from, span } => segments(span).for_each(|segment| cut.receive(from, segment)),
-            Operation::Reduce { from, span, op } => segments(span).for_each(|segment| cut.reduce(from, segment, op)),
-            Operation::Copy { from, to } => {
+            Operation::Reduce { from, span, rows: None, op } => {
+                segments(span).for_each(|segment| cut.reduce(from, segment, op));
+            }
+            Operation::Reduce { from, span, rows: Some(rows), op } => {
+                parts(&rows).into_iter().for_each(|part| cut.reduce_rows(from, span, part, op));
+            }
+            Operation::Copy { from, to, rows: None } => {
                 segments(from).for_each(|segment| cut.copy(segment, opposite(segment, from, to)));
             }
-            Operation::Combine { from, to, op } => {
+            Operation::Copy { from, to, rows: Some(rows) } => {
+                parts(&rows)
+                    .into_iter()
+                    .zip(segments(to))
+                    .for_each(|(part, segment)| cut.copy_rows(from, part, segment));
+            }
+            Operation::Combine { from, to, rows: None, op } => {
                 segments(from).for_each(|segment| cut.combine(segment, opposite(segment, from, to), op));
             }
+            Operation::Combine { from, to, rows: Some(rows), op } => {
+                segments(from).zip(parts(&rows)).for_each(|(segment, part)| cut.combine_rows(segment, to, part, op));
+            }
+            Operation::Fill { span, with } => segments(span).for_each(|segment| cut.fill(segment, with)),
         }
     }
     cut

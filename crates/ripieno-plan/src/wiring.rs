@@ -77,12 +77,12 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
     for (rank, plan) in plans.iter().enumerate() {
         for (index, operation) in plan.operations().iter().enumerate() {
             let (peer, span) = match *operation {
-                Operation::Send { to, span } => (to, span),
+                Operation::Send { to, span, .. } => (to, span),
                 Operation::Receive { from, span } | Operation::Reduce { from, span, .. } => (from, span),
-                Operation::Copy { from, to } | Operation::Combine { from, to, .. } if from.overlaps(&to) => {
+                Operation::Copy { from, to, .. } | Operation::Combine { from, to, .. } if from.overlaps(&to) => {
                     return Err(Fault { rank, operation: Some(index), span: to, what: What::Overlapping });
                 }
-                Operation::Copy { .. } | Operation::Combine { .. } => continue,
+                Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => continue,
             };
             if peer >= plans.len() || peer == rank {
                 return Err(Fault { rank, operation: Some(index), span, what: What::NoSuchPeer { peer } });
@@ -122,7 +122,7 @@ fn link(plans: &[Plan], sender: usize, receiver: usize, sends: &[usize], receive
 
 /// The span that an operation reads, or else writes.
 pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
-    let operation = plan.operations()[operation];
+    let operation = &plan.operations()[operation];
     operation.reads().or(operation.writes()).expect("an operation reads or writes a span")
 }
 
@@ -174,7 +174,7 @@ fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
     });
     let local = plans.iter().enumerate().flat_map(|(rank, plan)| {
         plan.operations().iter().filter_map(move |operation| match *operation {
-            Operation::Copy { from, to } | Operation::Combine { from, to, .. } => Some([(rank, from), (rank, to)]),
+            Operation::Copy { from, to, .. } | Operation::Combine { from, to, .. } => Some([(rank, from), (rank, to)]),
             _ => None,
         })
     });

@@ -222,13 +222,8 @@ fn no_operation_of_any_plan_can_be_left_out() {
 fn without(plan: &Plan, left_out: usize) -> Plan {
     let mut rest = Plan::new();
     for (index, operation) in plan.operations().iter().enumerate() {
-        match *operation {
-            _ if index == left_out => {}
-            Operation::Send { to, span } => rest.send(to, span),
-            Operation::Receive { from, span } => rest.receive(from, span),
-            Operation::Reduce { from, span, op } => rest.reduce(from, span, op),
-            Operation::Copy { from, to } => rest.copy(from, to),
-            Operation::Combine { from, to, op } => rest.combine(from, to, op),
+        if index != left_out {
+            rest.push(operation.clone());
         }
     }
     rest

@@ -39,7 +39,7 @@ pub fn crossings(plans: &[Plan], place: impl Fn(usize) -> usize) -> BTreeMap<(us
     let mut crossings = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {
         for operation in plan.operations() {
-            if let Operation::Send { to, span } = *operation
+            if let Operation::Send { to, span, .. } = *operation
                 && place(rank) != place(to)
                 && span.length_bytes > 0
             {

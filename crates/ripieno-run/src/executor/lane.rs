@@ -119,7 +119,10 @@ impl Lane<'_, '_> {
             let taken = match self.schedule.steps[index].operation {
                 Operation::Receive { span, .. } => self.receive(span, done, limit)?,
                 Operation::Reduce { span, .. } => self.reduce(span, done, limit)?,
-                Operation::Send { .. } | Operation::Copy { .. } | Operation::Combine { .. } => {
+                Operation::Send { .. }
+                | Operation::Copy { .. }
+                | Operation::Combine { .. }
+                | Operation::Fill { .. } => {
                     unreachable!("an incoming lane only takes")
                 }
             };

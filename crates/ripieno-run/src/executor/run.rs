@@ -226,7 +226,7 @@ impl Run<'_, '_> {
             let done = self.progress.passed[index];
             let end = limit(schedule, &self.progress.passed, index).min(done + SEGMENT_BYTES);
             self.progress.passed[index] = match schedule.steps[index].operation {
-                Operation::Copy { from, to } if end > done => {
+                Operation::Copy { from, to, .. } if end > done => {
                     memory::copy(self.buffers, from, to, done, end);
                     end
                 }

@@ -67,6 +67,10 @@ impl Schedule {
             peer_count: 0,
         };
         for (index, operation) in operations.iter().enumerate() {
+            assert!(
+                operation.rows().is_none() && !matches!(operation, Operation::Fill { .. }),
+                "the executor runs no index maps and constants yet"
+            );
             let first = schedule.dependencies.len();
             schedule.dependencies.extend(dependencies_of(index, operations));
             let dependencies = first..schedule.dependencies.len();
@@ -74,7 +78,7 @@ impl Schedule {
                 schedule.steps[dependency.on].is_lendable = false;
             }
             let (length_bytes, is_lendable) = (operation.length_bytes(), matches!(operation, Operation::Send { .. }));
-            schedule.steps.push(Step { operation: *operation, length_bytes, dependencies, is_lendable });
+            schedule.steps.push(Step { operation: operation.clone(), length_bytes, dependencies, is_lendable });
             schedule.enqueue(index, operation);
             for (span, _) in spans(operation) {
                 schedule.require(span);
@@ -119,7 +123,7 @@ impl Schedule {
         let stream = match *operation {
             Operation::Send { to, .. } => Stream::To(to),
             Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(from),
-            Operation::Copy { .. } | Operation::Combine { .. } => Stream::Local,
+            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Stream::Local,
         };
         let known = self.lanes.iter().position(|lane| lane.stream == stream).unwrap_or_else(|| {
             self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0 });
