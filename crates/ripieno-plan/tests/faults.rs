@@ -5,7 +5,7 @@ mod common;
 use common::Layout;
 use ripieno_plan::checker::check;
 use ripieno_plan::cost::{Model, cost_s};
-use ripieno_plan::{Buffer, Fault, Needs, Op, Operation, Part, Plan, Promise, Span, What, promises};
+use ripieno_plan::{Buffer, Fault, Needs, Op, Part, Plan, Promise, Span, What, promises};
 
 fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
