@@ -35,11 +35,14 @@ pub enum Collective {
     Rotate,
     /// Every rank ends with what each of its neighbours had for it.
     NeighbourExchange,
+    /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets of
+    /// indices, not by an algorithm of the catalogue.
+    SparseReduce,
 }
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 14] = [
+    pub const ALL: [Collective; 15] = [
         Collective::Broadcast,
         Collective::Reduce,
         Collective::Allreduce,
@@ -54,7 +57,13 @@ impl Collective {
         Collective::Exscan,
         Collective::Rotate,
         Collective::NeighbourExchange,
+        Collective::SparseReduce,
     ];
+
+    /// Those that an algorithm of the catalogue performs.
+    pub fn catalogued() -> impl Iterator<Item = Collective> {
+        Collective::ALL.into_iter().filter(|collective| *collective != Collective::SparseReduce)
+    }
 
     /// The name that users know.
     pub fn name(self) -> &'static str {
@@ -73,6 +82,7 @@ impl Collective {
             Collective::Exscan => "exscan",
             Collective::Rotate => "rotate",
             Collective::NeighbourExchange => "neighbour-exchange",
+            Collective::SparseReduce => "sparse-reduce",
         }
     }
 }

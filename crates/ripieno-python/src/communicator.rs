@@ -403,12 +403,12 @@ pub fn doctor<'py>(
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// The collective of this name, with hyphens or underscores.
+/// The collective of this name, with hyphens or underscores, that algorithms perform.
 pub(crate) fn parse_collective(name: &str) -> PyResult<Collective> {
-    let known = Collective::ALL.into_iter().find(|known| known.name() == name.replace('_', "-"));
+    let known = Collective::catalogued().find(|known| known.name() == name.replace('_', "-"));
     known.ok_or_else(|| {
-        let names = Collective::ALL.map(Collective::name).join(", ");
-        errors::input(format!("collective={name:?}: expected one of {names}"))
+        let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
+        errors::input(format!("collective={name:?}: expected one of {}", names.join(", ")))
     })
 }
 

@@ -40,9 +40,10 @@ pub struct Call {
     pub op: Option<Op>,
     /// The root, where there is one; the receiver for point-to-point.
     pub root: u32,
-    /// Elements in all; 0 where every rank has another count (alltoall).
+    /// Elements in all, of a sparse reduction those of a row; 0 where every rank has another count (alltoall).
     pub element_count: u64,
-    /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; else 0.
+    /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; of a sparse
+    /// reduction the number of its configuration; else 0.
     pub counts_hash: u32,
 }
 
@@ -176,6 +177,9 @@ impl std::fmt::Display for Call {
         if self.collective == Collective::Barrier && self.algorithm == 0 {
             return f.write_str("barrier");
         }
+        if self.collective == Collective::SparseReduce {
+            return self.describe_sparse(f);
+        }
         write!(f, "{}({} × {}", self.collective.name(), self.element.name(), self.element_count)?;
         if let Some(op) = self.op {
             write!(f, ", {}", op.name())?;
@@ -200,6 +204,15 @@ impl std::fmt::Display for Call {
             Some(algorithm) => write!(f, ", {})", algorithm.name),
             None => write!(f, ", unknown algorithm {})", self.algorithm),
         }
+    }
+}
+
+impl Call {
+    fn describe_sparse(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Call { collective, element, op, element_count, counts_hash, .. } = self;
+        let op = op.map_or("no op", Op::name);
+        let (collective, element) = (collective.name(), element.name());
+        write!(f, "{collective}(rows of {element} × {element_count}, {op}, configuration {counts_hash})")
     }
 }
 

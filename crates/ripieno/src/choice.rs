@@ -42,10 +42,10 @@ impl Overrides {
         }
         for entry in special {
             let (name, choice) = entry.split_once('=').unwrap_or((entry, ""));
-            let collective = Collective::ALL.into_iter().find(|each| each.name() == name.trim().replace('_', "-"));
+            let collective = Collective::catalogued().find(|each| each.name() == name.trim().replace('_', "-"));
             let collective = collective.ok_or_else(|| {
-                let names = Collective::ALL.map(Collective::name).join(", ");
-                wrong("collective", name.trim(), format!("one of {names}"))
+                let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
+                wrong("collective", name.trim(), format!("one of {}", names.join(", ")))
             })?;
             overrides.by_collective[collective as usize].take(Named::parse(collective, choice.trim())?);
         }
@@ -55,7 +55,7 @@ impl Overrides {
     fn set_where_known(&mut self, entry: &str) -> Result<(), Error> {
         let (name, order) = split(entry)?;
         let mut is_known = name.is_empty();
-        for (collective, named) in Collective::ALL.into_iter().zip(&mut self.by_collective) {
+        for (collective, named) in Collective::catalogued().zip(&mut self.by_collective) {
             let algorithm = Algorithm::by_name(collective, name);
             is_known |= algorithm.is_some();
             named.take(Named { algorithm, order: order.filter(|_| name.is_empty() || algorithm.is_some()) });
@@ -132,7 +132,7 @@ fn split(text: &str) -> Result<(&str, Option<Order>), Error> {
 }
 
 fn all_names() -> String {
-    let mut names: Vec<&str> = Collective::ALL.into_iter().flat_map(Algorithm::of).map(|each| each.name).collect();
+    let mut names: Vec<&str> = Collective::catalogued().flat_map(Algorithm::of).map(|each| each.name).collect();
     names.sort_unstable();
     names.dedup();
     names.join(", ")
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn an_order_alone_concerns_every_collective_and_leaves_the_algorithm() {
         assert_eq!(chosen("@given,ring", Collective::Allreduce, None), ("ring", Order::Given));
-        for collective in Collective::ALL {
+        for collective in Collective::catalogued() {
             assert_eq!(chosen("@random:3", collective, None).1, Order::Random(3));
         }
     }

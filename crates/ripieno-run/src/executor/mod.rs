@@ -23,12 +23,13 @@ pub use flights::End;
 pub use memory::Memory;
 pub use schedule::Schedule;
 
-use crate::call::Header;
+use crate::call::{Call, Header};
 use crate::fabric::{Fabric, Failure, Want};
 use crate::recorder::{Outcome, Recorder, Ticket};
 use crate::reduction::{self, Combine, UnsupportedOp};
 use flights::{Everyone, Flights};
 use idle::Work;
+use ripieno_plan::Collective;
 use run::{Progress, Run};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -213,9 +214,11 @@ fn begin(
 
 /// Notes in the recorder that a run begins.
 fn record(recorder: &mut Recorder, fabric: &dyn Fabric, header: Header, schedule: &Schedule) -> Ticket {
-    let bytes = match header.call.element_count {
-        0 => schedule.buffer_bytes.first().copied().unwrap_or(0) as u64,
-        count => count * header.call.element.size_bytes() as u64,
+    let Call { collective, element, element_count, .. } = header.call;
+    let bytes = match element_count == 0 || collective == Collective::SparseReduce {
+        // Every rank gives another size.
+        true => schedule.buffer_bytes.first().copied().unwrap_or(0) as u64,
+        false => element_count * element.size_bytes() as u64,
     };
     let start = (recorder.is_clocked || bytes > CLOCKED_BYTES).then(|| fabric.now());
     recorder.begin(&header, bytes, schedule.peer_count, start)

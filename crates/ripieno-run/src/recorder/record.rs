@@ -122,6 +122,9 @@ impl Record {
 
     /// The name of the algorithm.
     pub fn algorithm(&self) -> &'static str {
+        if self.collective == Collective::SparseReduce {
+            return "butterfly";
+        }
         Algorithm::by_index(self.collective, self.algorithm).map_or("unknown algorithm", |algorithm| algorithm.name)
     }
 
