@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -11,12 +12,15 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pytest
 import ripieno as rp
 from conftest import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
+from ripieno.launch.interruption import interruptible
 from ripieno.launch.local import LocalJob
 
 
@@ -162,7 +166,6 @@ def test_an_exception_that_cannot_travel_is_told_in_words():
 def test_a_victims_wrapped_error_is_not_taken_for_the_cause():
     def program(comm):
         if comm.rank == 1:
-            time.sleep(0.2)
             raise KeyError("culprit")
         try:
             comm.barrier()
@@ -429,3 +432,57 @@ def waits_until_a_signal(comm):
 def test_what_a_signals_handler_raises_in_a_collective_is_what_the_caller_gets(world):
     with pytest.raises(ValueError, match="raised by the handler of a signal"):
         world(2).run(waits_until_a_signal)
+
+
+class Heard(Exception):
+    """What the handler of a signal raises."""
+
+
+@pytest.fixture
+def heard_signal() -> Iterator[int]:
+    """A signal whose handler raises; and threads that run until they wait."""
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        raise Heard
+
+    before, interval_s = signal.signal(signal.SIGUSR1, hear), sys.getswitchinterval()
+    sys.setswitchinterval(60.0)
+    yield signal.SIGUSR1
+    sys.setswitchinterval(interval_s)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(heard_signal):
+    waits = threading.Event()
+
+    def get_signal() -> None:
+        # This thread goes on when the main thread has nothing left to do before it waits.
+        waits.wait()
+        signal.pthread_kill(threading.get_ident(), heard_signal)
+
+    thread = threading.Thread(target=get_signal)
+    with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+        thread.start()
+        begin = time.monotonic()
+        waits.set()
+        with pytest.raises(Heard):
+            ready(30.0)
+        assert time.monotonic() - begin < 10
+    thread.join()
+
+
+def test_signals_that_raise_nothing_are_passed_on_and_leave_the_wait_to_its_caller():
+    heard, written = os.pipe2(os.O_NONBLOCK)
+    handler, outer = signal.signal(signal.SIGUSR1, lambda *_: None), signal.set_wakeup_fd(written)
+    try:
+        with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert ready(30.0) == []
+            assert os.read(heard, 10) == bytes([signal.SIGUSR1])
+            assert ready(0.0) == []
+        assert signal.set_wakeup_fd(outer) == written
+    finally:
+        signal.set_wakeup_fd(outer)
+        signal.signal(signal.SIGUSR1, handler)
+        os.close(heard)
+        os.close(written)

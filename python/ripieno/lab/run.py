@@ -21,6 +21,7 @@ from ripieno.errors import LabError
 from ripieno.lab import kernel
 from ripieno.lab.blueprint import Host
 from ripieno.launch import process
+from ripieno.launch.interruption import interruptible
 from ripieno.launch.machine import usable_cores
 from ripieno.launch.output import LinePump
 from ripieno.launch.run import LAST_WORDS_S
@@ -152,7 +153,7 @@ def _wait(ranks: list[_Rank], program: Program) -> tuple[_Rank | None, list[_Ran
     failed: _Rank | None = None
     unfinished = list(ranks)
     deadline = None if program.timeout_s is None else time.monotonic() + program.timeout_s
-    with selectors.DefaultSelector() as selector:
+    with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
         try:
             for each in ranks:
                 selector.register(os.pidfd_open(each.process.pid), selectors.EVENT_READ, each)
@@ -160,7 +161,7 @@ def _wait(ranks: list[_Rank], program: Program) -> tuple[_Rank | None, list[_Ran
                 left_s = None if deadline is None else deadline - time.monotonic()
                 if left_s is not None and left_s <= 0:
                     break
-                for key, _ in selector.select(left_s):
+                for key, _ in ready(left_s):
                     selector.unregister(key.fd)
                     os.close(key.fd)
                     unfinished.remove(key.data)

@@ -24,6 +24,7 @@ from ripieno.errors import RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
+from ripieno.launch.interruption import interruptible
 from ripieno.launch.job import EventListener, Job
 from ripieno.launch.output import LinePump
 from ripieno.launch.parcel import Parcel
@@ -152,12 +153,12 @@ class LocalJob(Job):
     def _hear_witnesses(self) -> None:
         """Wait for the reports of ranks that fail now because another one has; each has left its records by then."""
         deadline = time.monotonic() + WITNESSES_S
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for worker in self._workers:
                 if worker.rank not in self._reports:
                     selector.register(worker.channel, selectors.EVENT_READ, worker)
             while selector.get_map() and (left_s := deadline - time.monotonic()) > 0:
-                for key, _ in selector.select(left_s):
+                for key, _ in ready(left_s):
                     worker = key.data
                     try:
                         kind, value = worker.channel.receive()
@@ -175,13 +176,13 @@ class LocalJob(Job):
     def _replies(self, kind: str) -> list[Any]:
         """One message of `kind` from every worker; serves exchanges and events until then, and raises on failure."""
         conversation = _Conversation(kind, self._workers, self._host, self._reports)
-        with selectors.DefaultSelector() as selector:
+        with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for worker in self._workers:
                 selector.register(worker.channel, selectors.EVENT_READ, worker)
                 if worker.pid_fd is not None:
                     selector.register(worker.pid_fd, selectors.EVENT_READ, worker)
             while not conversation.complete:
-                for key, _ in selector.select(conversation.patience_s()):
+                for key, _ in ready(conversation.patience_s()):
                     event = conversation.hear(key.data)
                     if event is not None and self._on_event is not None:
                         self._on_event(event)

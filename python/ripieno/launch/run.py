@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
+from ripieno.launch.interruption import interruptible
 from ripieno.launch.output import LinePump
 from ripieno.launch.report import Report
 
@@ -155,14 +156,14 @@ def _wait(ranks: list[_Rank]) -> _Rank | None:
     """Until all have ended, or some time after the first has failed."""
     first: _Rank | None = None
     deadline: float | None = None
-    with selectors.DefaultSelector() as selector:
+    with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
         for each in ranks:
             selector.register(each.channel, selectors.EVENT_READ, each)
         while selector.get_map():
             left_s = None if deadline is None else deadline - time.monotonic()
             if left_s is not None and left_s <= 0:
                 break
-            for key, _ in selector.select(left_s):
+            for key, _ in ready(left_s):
                 if _hear(key.data):
                     selector.unregister(key.fileobj)
                 if key.data.failed and deadline is None:
