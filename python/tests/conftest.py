@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,11 +42,29 @@ def is_running(pid: int) -> bool:
 def gone_within(seconds: float, pids: list[int]) -> bool:
     """Whether all processes have ended before the time is up."""
     deadline = time.monotonic() + seconds
-    while any(is_running(pid) for pid in pids):
+    return all(_ends(pid, deadline) for pid in pids)
+
+
+def _ends(pid: int, deadline: float) -> bool:
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        end = select.poll()
+        end.register(process, select.POLLIN)
+        return bool(end.poll(max(0.0, deadline - time.monotonic()) * 1000))
+    finally:
+        os.close(process)
+
+
+def comes_true(condition: Callable[[], object], within_s: float) -> bool:
+    """Whether it does before the time is up; for what nobody tells of, so that it must be looked at again."""
+    deadline = time.monotonic() + within_s
+    while not condition():
         if time.monotonic() > deadline:
             return False
-        # These are no children of this process: there is nothing to wait on.
-        time.sleep(0.01)
+        time.sleep(0.005)
     return True
 
 

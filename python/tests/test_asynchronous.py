@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 
 import numpy as np
 import pytest
 import ripieno as rp
+from conftest import comes_true
 from numpy.testing import assert_array_equal
 from ripieno._handles import Handle, Line
 
@@ -140,18 +140,12 @@ def asynchronous(comm):
 def unattended(comm):
     """Large enough that no link holds it: without a thread that moves it on nobody would get it."""
     handle = comm.allreduce_async(np.full(1 << 20, comm.rank + 1.0))
-    deadline = time.monotonic() + 60
-    while not handle.done:
-        assert time.monotonic() < deadline, "nobody moved it on"
-        time.sleep(0.001)
+    until_done(handle)
     assert (handle.wait() == sum(range(1, comm.world_size + 1))).all()
 
 
 def until_done(handle):
-    deadline = time.monotonic() + 60
-    while not handle.done:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    assert comes_true(lambda: handle.done, within_s=60), "nobody moved it on"
 
 
 def done_without_wait(comm):
@@ -242,12 +236,10 @@ def test_two_threads_may_wait_for_one_handle():
 def test_a_line_keeps_no_result():
     line = Line()
     job = line.add(lambda: np.ones(3))
-    result = weakref.ref(job.wait())
+    gone = threading.Event()
+    weakref.finalize(job.wait(), gone.set)
     del job
-    deadline = time.monotonic() + 30
-    while result() is not None:
-        assert time.monotonic() < deadline, "the line keeps it"
-        time.sleep(0.001)
+    assert gone.wait(30), "the line keeps it"
 
 
 def test_wrong_arguments_are_raised_at_once():

@@ -10,7 +10,6 @@ import operator
 import os
 import subprocess
 import sys
-import time
 from collections import namedtuple
 from functools import reduce
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
+from conftest import comes_true
 from numpy.testing import assert_array_equal
 from ripieno import _native
 from ripieno._arrays import empty
@@ -361,9 +361,7 @@ def disagree(comm, how, folder):
     except rp.CollectiveMismatch as error:
         Path(folder, str(comm.rank)).write_text(str(error))
         # The launcher ends all workers once it has heard of the first: let every one get this far.
-        deadline = time.monotonic() + 10
-        while len(os.listdir(folder)) < comm.world_size and time.monotonic() < deadline:
-            time.sleep(0.01)
+        comes_true(lambda: len(os.listdir(folder)) == comm.world_size, within_s=10)
         raise
 
 

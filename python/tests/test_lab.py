@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from conftest import gone_within
+from conftest import comes_true
 from ripieno.cli import main
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Blueprint, Counters, Lab, blueprint, kernel, registry, why_not, wiring
@@ -28,6 +30,8 @@ PAYLOAD_MBIT = 100 * blueprint.wire_share()
 PORT = 5000
 # A busy machine needs more than one attempt to fill a cable.
 ATTEMPT_COUNT = 5
+# No program of these tests takes so long.
+PATIENCE_S = 60.0
 
 # What comes first has come at no known rate: neither its bytes nor its time count.
 RECEIVE = """
@@ -91,14 +95,22 @@ def hasty(monkeypatch) -> None:
 def program(lab: Lab, host: int, source: str, *arguments: object, says: str = "") -> Iterator[subprocess.Popen[str]]:
     """A Python program in a host, from when it has said so until the block ends."""
     words = [sys.executable, "-c", source, *map(str, arguments)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(lab.command(lab.hosts[host], words), stdin=pipe, stdout=pipe, text=True) as child:
-        assert child.stdout is not None
+    with started(lab.command(lab.hosts[host], words), stdin=subprocess.PIPE) as child:
+        if says:
+            assert line(child) == says
+        yield child
+
+
+@contextmanager
+def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A command until the block ends, however it does; one that says nothing for ever is killed before."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options) as child:
+        patience = threading.Timer(PATIENCE_S, child.kill)
+        patience.start()
         try:
-            if says:
-                assert child.stdout.readline() == f"{says}\n"
             yield child
         finally:
+            patience.cancel()
             child.kill()
 
 
@@ -162,6 +174,35 @@ class Said(NamedTuple):
     err: str
 
 
+class Pipe:
+    """The reading end of a named pipe: what is written to it, and whether anybody still holds the other end."""
+
+    def __init__(self, path: Path) -> None:
+        self._end = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._waiting = select.poll()
+        self._waiting.register(self._end, select.POLLIN)
+
+    def __enter__(self) -> Pipe:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._end)
+
+    def read(self, byte_count: int, within_s: float) -> bytes:
+        """So many bytes, or what has come when the time is up or the last writer has gone."""
+        data, deadline = b"", time.monotonic() + within_s
+        while len(data) < byte_count and self._waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            more = os.read(self._end, byte_count - len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def closes(self, within_s: float) -> bool:
+        """Whether the last writer goes in time and without a further word."""
+        return bool(self._waiting.poll(within_s * 1000)) and os.read(self._end, 1) == b""
+
+
 def traces(name: str) -> list[str]:
     """Whatever there is of a lab: namespaces, processes inside, mounts, links of this machine, files."""
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
@@ -194,12 +235,7 @@ LINKS_BEFORE = {link.name for link in Path("/sys/class/net").iterdir()} if Path(
 
 def vanishes(name: str, but: list[str], within_s: float = 30.0) -> bool:
     """Whether no other traces of a lab are left before the time is up; no child of this process takes it down."""
-    deadline = time.monotonic() + within_s
-    while traces(name) != but:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+    return comes_true(lambda: traces(name) == but, within_s)
 
 
 def test_hosts_are_numbered_and_addressed_rack_by_rack():
@@ -495,7 +531,7 @@ def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd)
 
 @needs_lab
 def test_a_run_ends_when_nobody_reads_what_it_prints(lab):
-    with subprocess.Popen([*COMMAND, "run", "--name", lab.name, "yes"], stdout=subprocess.PIPE, text=True) as running:
+    with started([*COMMAND, "run", "--name", lab.name, "yes"]) as running:
         assert line(running).endswith(" y")
         assert running.stdout is not None
         running.stdout.close()
@@ -564,21 +600,20 @@ def test_a_named_lab_lives_until_it_is_taken_down(cli, name):
 
 @needs_lab
 @pytest.mark.parametrize(("ending", "code"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGKILL", -9)])
-def test_no_process_of_a_run_outlives_its_command(lab, ending, code):
-    mark = f"78{os.getpid()}"
-    words = ["run", "--name", lab.name, "--", "sh", "-c", f"setsid sh -c 'echo up; exec sleep {mark}' & wait"]
+def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
+    os.mkfifo(tmp_path / "pipe")
+    # Whoever lives holds the pipe: a command and, in a session of its own, another on each host.
+    script = f"exec 3> {tmp_path}/pipe; setsid sh -c 'echo >&3; exec sleep 600' & echo >&3; wait"
     # What a shell starts in the background ignores SIGINT, these tests perhaps too.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        assert sorted(line(running) for _ in lab.hosts) == [f"[{host.name}] up" for host in lab.hosts]
-        started = [pid for pid in pids_of(mark) if pid != running.pid]
-        assert len(started) >= 8
+    command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
+    with Pipe(tmp_path / "pipe") as pipe, started(command) as running:
+        assert pipe.read(8, within_s=30) == 8 * b"\n"
 
         running.send_signal(getattr(signal, ending))
 
         assert running.wait(timeout=10) == code
-    assert gone_within(5.0, started)
+        assert pipe.closes(within_s=5)
 
 
 @needs_lab
@@ -594,8 +629,7 @@ def test_a_lab_goes_with_its_owner(name, ending):
         "    print(child, flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", source], stdin=pipe, stdout=pipe, text=True) as owner:
+    with started([sys.executable, "-c", source], stdin=subprocess.PIPE) as owner:
         child = int(line(owner))
         assert traces(name)
         owner.send_signal(ending)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S, gone_within
+from conftest import PROMPT_S, SLACK_S, comes_true, gone_within
 from ripieno.launch import environment
 from ripieno.launch import run as launch_run
 
@@ -114,9 +114,11 @@ def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
 
 
 def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(launch_run, "REPORT_S", 0.2)
+    monkeypatch.setattr(launch_run, "REPORT_S", 1.0)
     path = tmp_path / "late.py"
-    path.write_text("import threading, time\nthreading.Thread(target=lambda: time.sleep(1) or print('late')).start()\n")
+    path.write_text(
+        "import threading, time\nthreading.Thread(target=lambda: time.sleep(1.5) or print('late')).start()\n"
+    )
 
     assert launch_run.run(launch_run.Script(str(path)), 2) == 0
     assert sorted(capfd.readouterr().out.splitlines()) == ["[rank 0] late", "[rank 1] late"]
@@ -243,10 +245,8 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
     with subprocess.Popen(
         [sys.executable, "-c", "import ripieno; ripieno.init()"], env=alone, stderr=subprocess.PIPE, text=True
     ) as rank:
-        deadline = time.monotonic() + 20
         # Once its port answers it waits for the other rank.
-        while socket.socket().connect_ex(("127.0.0.1", port)) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
         _, told = rank.communicate(timeout=PROMPT_S + SLACK_S)
     assert "KeyboardInterrupt" in told
