@@ -42,22 +42,7 @@ BUDGET_S = 0.05
 @click.option(
     "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
 )
-def bench_command(
-    collectives: str,
-    ranks: str | None,
-    sizes: str,
-    algorithm: str | None,
-    links: str,
-    against: str | None,
-    repetitions: int,
-    from_python: bool,
-    gloo_python: str | None,
-    rate: str | None,
-    timeout_s: float,
-    choice: bool,
-    plot: Path | None,
-    target: Path | None,
-) -> None:
+def bench_command(choice: bool, plot: Path | None, target: Path | None, **words: Any) -> None:
     """Time collectives at several sizes, on so many processes of this machine; results are checked.
 
     Bytes are those of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for
@@ -73,22 +58,9 @@ def bench_command(
     from ripieno.bench import session
     from ripieno.launch.run import under_launcher
 
-    if choice and (plot or against or from_python or algorithm):
+    if choice and (plot or words["against"] or words["from_python"] or words["algorithm"]):
         raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
-    asked = session.Asked.parse(
-        collectives=collectives,
-        ranks=ranks,
-        sizes=sizes,
-        algorithm=algorithm,
-        links=links,
-        against=against,
-        repetitions=repetitions,
-        from_python=from_python,
-        gloo_python=gloo_python,
-        rate=rate,
-        budget_s=BUDGET_S,
-        timeout_s=timeout_s,
-    )
+    asked = session.Asked.parse(**words, budget_s=BUDGET_S)
     found = (
         session.joined(asked, only_choice=choice) if under_launcher() else session.started(asked, only_choice=choice)
     )

@@ -58,18 +58,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The shape of a lab.
-
-    Parameters
-    ----------
-    racks
-        How many racks, 1 to 250.
-    hosts
-        How many hosts per rack, 1 to 250, and 512 in all at most.
-    rate
-        Of each direction of a host's cable, as ``tc`` writes it: "100mbit".
-    uplink
-        Of each direction of a rack's uplink; by default what its hosts can send together.
+    """The shape of a lab; :class:`ripieno.lab.Lab` says what the parameters are.
 
     Raises
     ------
