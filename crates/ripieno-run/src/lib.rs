@@ -11,6 +11,7 @@ pub mod link;
 pub mod membership;
 pub mod recorder;
 pub mod reduction;
+pub mod rows;
 
 pub use call::{Call, Element, HEADER_BYTES, Header, Turn};
 pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};

@@ -5,7 +5,7 @@
 use crate::communicator::Communicator;
 use crate::error::Error;
 use ripieno_plan::Op;
-use ripieno_run::{Element, reduction};
+use ripieno_run::{Element, reduction::Reduction};
 use std::hint::{black_box, spin_loop};
 use std::sync::Barrier;
 use std::sync::atomic::AtomicUsize;
@@ -134,7 +134,7 @@ fn one_thread(barrier: &Barrier, size_bytes: usize, budget: Duration) -> MemoryP
     let (mut into, from) = (vec![1u8; size_bytes], vec![2u8; size_bytes]);
     // Next to a small call a look at the clock counts.
     let looks_apart = (LOOK_BYTES / size_bytes.max(1)).clamp(1, 1000) as u32;
-    let add = reduction::combine(Element::F32, Op::Sum).expect("a sum of floats");
+    let add = Reduction::of(Element::F32, Op::Sum).expect("a sum of floats").combine;
     let timed = |call: &mut dyn FnMut()| {
         barrier.wait();
         let (start, mut call_count) = (Instant::now(), 0u32);

@@ -12,7 +12,7 @@ use super::{RunError, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Want};
 use crate::recorder::{Recorder, Ticket};
-use crate::reduction::Combine;
+use crate::reduction::Reduction;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Flight {
     header: Header,
     schedule: Arc<Schedule>,
     buffers: Vec<Memory<'static>>,
-    combine: Combine,
+    reduction: Option<&'static Reduction>,
     progress: Progress,
     end: End,
 }
@@ -58,7 +58,7 @@ impl Flights {
         header: Header,
         schedule: Arc<Schedule>,
         buffers: Vec<Memory<'static>>,
-        combine: Combine,
+        reduction: Option<&'static Reduction>,
         end: End,
         ticket: Ticket,
     ) {
@@ -71,7 +71,7 @@ impl Flights {
             progress.cursors[lane].is_queued = !queue.is_empty();
             queue.push_back(Queued { number, lane });
         }
-        self.flights.insert(number, Flight { header, schedule, buffers, combine, progress, end });
+        self.flights.insert(number, Flight { header, schedule, buffers, reduction, progress, end });
     }
 
     /// Gives the streams of lanes that have ended to those that queue for them.
@@ -126,7 +126,7 @@ impl Flight {
             header: self.header,
             schedule: &self.schedule,
             buffers: &mut self.buffers,
-            combine: self.combine,
+            reduction: self.reduction,
             recorder,
             progress: &mut self.progress,
         }

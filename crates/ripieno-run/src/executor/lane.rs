@@ -2,12 +2,14 @@
 
 use super::memory::{self, Memory};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
+use super::rows::{self, Staging};
 use super::run::Cursor;
 use super::schedule::Schedule;
 use super::{SEGMENT_BYTES, Traffic};
+use crate::call::Element;
 use crate::link::{Link, LinkError};
-use crate::reduction::Combine;
-use ripieno_plan::{Operation, Span};
+use crate::reduction::Reduction;
+use ripieno_plan::{Operation, Rows, Span};
 
 /// What a visit to a lane moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,7 +40,9 @@ pub(super) struct Lane<'a, 'b> {
     pub passed: &'a mut [usize],
     pub buffers: &'a mut [Memory<'b>],
     pub preamble: Preamble,
-    pub combine: Combine,
+    pub staging: &'a mut Staging,
+    pub element: Element,
+    pub reduction: Option<&'static Reduction>,
     pub traffic: &'a mut Traffic,
     pub relay_unit_bytes: usize,
 }
@@ -49,7 +53,8 @@ impl Lane<'_, '_> {
         let mut moved = Moved::Nothing;
         let mut sent_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
-            let Operation::Send { span, .. } = self.schedule.steps[index].operation else {
+            let step = &self.schedule.steps[index];
+            let Operation::Send { span, ref rows, .. } = step.operation else {
                 unreachable!("an outgoing lane holds sends")
             };
             if self.is_lent(index, span) {
@@ -60,14 +65,21 @@ impl Lane<'_, '_> {
                 continue;
             }
             let done = self.passed[index];
-            let ready = self.sendable(done, limit(self.schedule, self.passed, index), span.length_bytes);
+            let ready = self.sendable(done, limit(self.schedule, self.passed, index), step.length_bytes);
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
             // The preamble goes with the first bytes, not in a packet of its own.
-            if ready == done && done < span.length_bytes {
+            if ready == done && done < step.length_bytes {
                 self.cursor.on_stream = false;
                 break;
             }
-            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, done, ready)];
+            let bytes = self.buffers[span.buffer.0 as usize].bytes();
+            let body = match rows {
+                None => &bytes[memory::range(span, done, ready)],
+                Some(rows) => {
+                    let table = &bytes[memory::range(span, 0, span.length_bytes)];
+                    self.staging.staged(&mut self.cursor.staged, table, rows, done, ready)
+                }
+            };
             let offered = head.len() + body.len();
             let taken = if offered == 0 { 0 } else { self.link.send(&[head, body])? };
             let of_head = taken.min(head.len());
@@ -81,7 +93,10 @@ impl Lane<'_, '_> {
                 self.cursor.on_stream = true;
                 break;
             }
-            if self.passed[index] == span.length_bytes {
+            if rows.is_some() {
+                self.staging.release(&mut self.cursor.staged);
+            }
+            if self.passed[index] == step.length_bytes {
                 self.cursor.next += 1;
                 moved = Moved::Something;
             }
@@ -118,7 +133,7 @@ impl Lane<'_, '_> {
             }
             let taken = match self.schedule.steps[index].operation {
                 Operation::Receive { span, .. } => self.receive(span, done, limit)?,
-                Operation::Reduce { span, .. } => self.reduce(span, done, limit)?,
+                Operation::Reduce { span, ref rows, .. } => self.reduce(span, rows.as_ref(), done, limit)?,
                 Operation::Send { .. }
                 | Operation::Copy { .. }
                 | Operation::Combine { .. }
@@ -167,16 +182,24 @@ impl Lane<'_, '_> {
         Ok(self.link.receive(into)?)
     }
 
-    fn reduce(&mut self, span: Span, done: usize, limit: usize) -> Result<usize, LaneError> {
+    fn reduce(&mut self, span: Span, rows: Option<&Rows>, done: usize, limit: usize) -> Result<usize, LaneError> {
+        let reduction = self.reduction.expect("a plan that reduces has a reduction");
+        let element_bytes = self.element.size_bytes();
         let mut taken = 0;
         while done + taken < limit {
-            let there = self.link.peek(span.element_bytes)?;
-            let whole = there.len().min(limit - done - taken) / span.element_bytes * span.element_bytes;
+            let there = self.link.peek(element_bytes)?;
+            let whole = memory::whole(there.len().min(limit - done - taken), element_bytes);
             if whole == 0 {
                 break;
             }
-            let place = memory::range(span, done + taken, done + taken + whole);
-            (self.combine)(&mut self.buffers[span.buffer.0 as usize].bytes_mut()[place], &there[..whole]);
+            let (there, bytes) = (&there[..whole], self.buffers[span.buffer.0 as usize].bytes_mut());
+            match rows {
+                None => (reduction.combine)(&mut bytes[memory::range(span, done + taken, done + taken + whole)], there),
+                Some(rows) => {
+                    let table = &mut bytes[memory::range(span, 0, span.length_bytes)];
+                    rows::combine(table, there, rows, done + taken, reduction);
+                }
+            }
             self.link.consume(whole);
             taken += whole;
         }
@@ -187,6 +210,9 @@ impl Lane<'_, '_> {
 /// How far step `index` may go now: in front of every byte that an earlier step has still to pass.
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
+    if step.is_among_rows {
+        return rows::limit(schedule, passed, index);
+    }
     let mut limit = step.length_bytes;
     for dependency in &schedule.dependencies[step.dependencies.clone()] {
         let reached = passed[dependency.on] as isize + dependency.shift;

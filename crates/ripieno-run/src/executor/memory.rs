@@ -1,6 +1,5 @@
 //! The memory that a plan works on: buffers that it may only read, and buffers that it may change.
 
-use crate::reduction::Combine;
 use ripieno_plan::Span;
 use std::ops::Range;
 
@@ -60,28 +59,26 @@ pub(super) fn range(span: Span, from: usize, to: usize) -> Range<usize> {
     span.start_bytes + from..span.start_bytes + to
 }
 
-/// Combines the bytes `from..to` of one span, whole elements, into the same place of another that shares none with it.
-pub(super) fn combine(
-    buffers: &mut [Memory<'_>],
-    source: Span,
-    target: Span,
-    from: usize,
-    to: usize,
-    combine: Combine,
-) {
+/// The largest multiple of `element_bytes`, a power of two, up to `bytes`.
+pub(super) fn whole(bytes: usize, element_bytes: usize) -> usize {
+    bytes & !(element_bytes - 1)
+}
+
+/// The bytes of two spans that share none, the first to be read, the second to be changed.
+pub(super) fn both<'a>(buffers: &'a mut [Memory<'_>], source: Span, target: Span) -> (&'a [u8], &'a mut [u8]) {
     let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
-    let (read, write) = (range(source, from, to), range(target, from, to));
-    if let Ok([source, target]) = buffers.get_disjoint_mut([a, b]) {
-        combine(&mut target.bytes_mut()[write], &source.bytes()[read]);
-        return;
+    let (read, write) = (range(source, 0, source.length_bytes), range(target, 0, target.length_bytes));
+    if a != b {
+        let [source, target] = buffers.get_disjoint_mut([a, b]).expect("a run has the buffers of its plan");
+        return (&source.bytes()[read], &mut target.bytes_mut()[write]);
     }
     let bytes = buffers[a].bytes_mut();
     if read.start < write.start {
         let (left, right) = bytes.split_at_mut(write.start);
-        combine(&mut right[..write.len()], &left[read]);
+        (&left[read], &mut right[..write.len()])
     } else {
         let (left, right) = bytes.split_at_mut(read.start);
-        combine(&mut left[write], &right[..read.len()]);
+        (&right[..read.len()], &mut left[write])
     }
 }
 

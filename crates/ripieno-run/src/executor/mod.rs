@@ -13,8 +13,10 @@ mod flights;
 mod idle;
 mod lane;
 mod lending;
+mod local;
 mod memory;
 mod preamble;
+mod rows;
 mod run;
 mod schedule;
 mod waiting;
@@ -26,7 +28,7 @@ pub use schedule::Schedule;
 use crate::call::{Call, Header};
 use crate::fabric::{Fabric, Failure, Want};
 use crate::recorder::{Outcome, Recorder, Ticket};
-use crate::reduction::{self, Combine, UnsupportedOp};
+use crate::reduction::{Reduction, UnsupportedOp};
 use flights::{Everyone, Flights};
 use idle::Work;
 use ripieno_plan::Collective;
@@ -95,13 +97,13 @@ impl Executor {
         schedule: &Arc<Schedule>,
         buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
-        let (combine, ticket) = begin(&mut self.recorder, fabric, header, schedule, buffers)?;
+        let (reduction, ticket) = begin(&mut self.recorder, fabric, header, schedule, buffers)?;
         if !self.flights.is_empty() {
-            return self.run_among_others(fabric, header, schedule, buffers, combine, ticket);
+            return self.run_among_others(fabric, header, schedule, buffers, reduction, ticket);
         }
         self.progress.reset(schedule, ticket);
         let recorder = &mut self.recorder;
-        let mut run = Run { fabric, header, schedule, buffers, combine, recorder, progress: &mut self.progress };
+        let mut run = Run { fabric, header, schedule, buffers, reduction, recorder, progress: &mut self.progress };
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
         run.end(finished)
     }
@@ -116,8 +118,8 @@ impl Executor {
         buffers: Vec<Memory<'static>>,
         end: End,
     ) -> Result<(), RunError> {
-        let (combine, ticket) = begin(&mut self.recorder, fabric, header, &schedule, &buffers)?;
-        self.flights.add(header, schedule, buffers, combine, end, ticket);
+        let (reduction, ticket) = begin(&mut self.recorder, fabric, header, &schedule, &buffers)?;
+        self.flights.add(header, schedule, buffers, reduction, end, ticket);
         Ok(())
     }
 
@@ -168,7 +170,7 @@ impl Executor {
         header: Header,
         schedule: &Arc<Schedule>,
         buffers: &mut [Memory<'_>],
-        combine: Combine,
+        reduction: Option<&'static Reduction>,
         ticket: Ticket,
     ) -> Result<Traffic, RunError> {
         let ended = Arc::new(OnceLock::new());
@@ -179,7 +181,7 @@ impl Executor {
         // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if anything
         // panics in `drive`, that lets go of all runs.
         let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
-        self.flights.add(header, schedule.clone(), buffers, combine, end, ticket);
+        self.flights.add(header, schedule.clone(), buffers, reduction, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;
         ended.get().expect("a run is over when nothing is in flight").clone()
     }
@@ -192,14 +194,11 @@ fn begin(
     header: Header,
     schedule: &Schedule,
     buffers: &[Memory<'_>],
-) -> Result<(Combine, Ticket), RunError> {
+) -> Result<(Option<&'static Reduction>, Ticket), RunError> {
     for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
         assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");
     }
-    let combine = match schedule.op {
-        Some(op) => reduction::combine(header.call.element, op)?,
-        None => |_: &mut [u8], _: &[u8]| unreachable!("a plan without reductions"),
-    };
+    let reduction = schedule.op.map(|op| Reduction::of(header.call.element, op)).transpose()?;
     let ticket = record(recorder, fabric, header, schedule);
     // A call that failed may have left half a message on a link, and what came now would be taken for the rest.
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
@@ -209,7 +208,7 @@ fn begin(
     if header.call.concerns_all() {
         fabric.enter(header);
     }
-    Ok((combine, ticket))
+    Ok((reduction, ticket))
 }
 
 /// Notes in the recorder that a run begins.

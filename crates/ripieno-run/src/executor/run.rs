@@ -1,19 +1,19 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
 use super::idle::Work;
-use super::lane::{Lane, LaneError, Moved, limit};
-use super::memory::{self, Memory};
+use super::lane::{Lane, LaneError, Moved};
+use super::memory::Memory;
 use super::preamble::Preamble;
+use super::rows::{Staged, Staging};
 use super::schedule::{Schedule, Stream};
 use super::waiting::Waiting;
-use super::{RELAY_UNIT_BYTES, RunError, SEGMENT_BYTES, Traffic};
+use super::{RELAY_UNIT_BYTES, RunError, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
 use crate::membership::describe;
 use crate::recorder::{Recorder, Ticket};
-use crate::reduction::Combine;
-use ripieno_plan::Operation;
+use crate::reduction::Reduction;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,9 +21,10 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     /// Bytes that each step has passed.
-    passed: Vec<usize>,
+    pub passed: Vec<usize>,
     /// Per lane: how far it is.
     pub cursors: Vec<Cursor>,
+    staging: Staging,
     pub traffic: Traffic,
     /// What a relay has at least before it sends on.
     pub relay_unit_bytes: usize,
@@ -43,6 +44,8 @@ pub(super) struct Cursor {
     pub preamble_bytes: usize,
     /// Bytes of the next step that were lent, returned or not.
     pub lent_bytes: usize,
+    /// Rows of the next step that were gathered.
+    pub staged: Option<Staged>,
     /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
     pub on_stream: bool,
     /// A lane of an earlier run still has the stream.
@@ -56,6 +59,7 @@ impl Progress {
         self.passed.resize(schedule.steps.len(), 0);
         self.cursors.clear();
         self.cursors.resize(schedule.lanes.len(), Cursor::default());
+        self.staging.reset(schedule.staging_count);
         self.traffic = Traffic::default();
         self.relay_unit_bytes = RELAY_UNIT_BYTES;
         self.ticket = ticket;
@@ -69,7 +73,8 @@ pub(super) struct Run<'a, 'b> {
     pub header: Header,
     pub schedule: &'a Schedule,
     pub buffers: &'a mut [Memory<'b>],
-    pub combine: Combine,
+    /// Of a plan that reduces.
+    pub reduction: Option<&'static Reduction>,
     pub recorder: &'a mut Recorder,
     pub progress: &'a mut Progress,
 }
@@ -200,7 +205,9 @@ impl Run<'_, '_> {
             passed: &mut self.progress.passed,
             buffers: self.buffers,
             preamble: Preamble::new(self.header, self.schedule.lanes[lane].length_bytes),
-            combine: self.combine,
+            staging: &mut self.progress.staging,
+            element: self.header.call.element,
+            reduction: self.reduction,
             traffic: &mut self.progress.traffic,
             relay_unit_bytes: self.progress.relay_unit_bytes,
         };
@@ -215,34 +222,6 @@ impl Run<'_, '_> {
             Err(LaneError::Link(error)) => Err(self.closed(peer, error)),
             Err(LaneError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
         }
-    }
-
-    /// Copies and combines what is there, a segment of each step at most. Local steps share no stream, so none queues
-    /// behind another.
-    fn local(&mut self, lane: usize) -> bool {
-        let (schedule, mut moved) = (self.schedule, false);
-        let steps = &schedule.lanes[lane].steps;
-        for &index in &steps[self.progress.cursors[lane].next..] {
-            let done = self.progress.passed[index];
-            let end = limit(schedule, &self.progress.passed, index).min(done + SEGMENT_BYTES);
-            self.progress.passed[index] = match schedule.steps[index].operation {
-                Operation::Copy { from, to, .. } if end > done => {
-                    memory::copy(self.buffers, from, to, done, end);
-                    end
-                }
-                Operation::Combine { from, to, .. } if end > done => {
-                    let whole = end / to.element_bytes * to.element_bytes;
-                    memory::combine(self.buffers, from, to, done, whole, self.combine);
-                    whole
-                }
-                _ => done,
-            };
-            moved |= self.progress.passed[index] > done;
-        }
-        let is_done = |&&index: &&usize| self.progress.passed[index] == schedule.steps[index].length_bytes;
-        let done_count = steps[self.progress.cursors[lane].next..].iter().take_while(is_done).count();
-        self.progress.cursors[lane].next += done_count;
-        moved || done_count > 0
     }
 
     fn closed(&mut self, peer: usize, error: LinkError) -> RunError {

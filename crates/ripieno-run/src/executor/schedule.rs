@@ -2,8 +2,9 @@
 //!
 //! Made once per plan and kept; a run changes nothing in it.
 
-use ripieno_plan::{Buffer, Op, Operation, Plan, Span};
+use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// One rank's plan, ready to run any number of times.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub struct Schedule {
     /// Bytes that each buffer must have at least, by number; a run takes as many buffers.
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
+    /// How many lanes send rows.
+    pub(super) staging_count: usize,
     /// How many ranks this one exchanges bytes with.
     pub(super) peer_count: u16,
 }
@@ -23,19 +26,26 @@ pub struct Schedule {
 pub(super) struct Step {
     pub operation: Operation,
     pub length_bytes: usize,
-    pub dependencies: std::ops::Range<usize>,
+    pub dependencies: Range<usize>,
+    /// It, or a step that it waits for, chooses rows.
+    pub is_among_rows: bool,
     /// It may hold its bytes until the receiver has taken them.
     pub is_lendable: bool,
 }
 
 /// Bytes `low..high` of the waiting step may pass only after the step `on` has: it stands at its own progress plus
-/// `shift`, counted from the start of the waiting step.
+/// `shift`, counted from the start of the waiting step. Of a step that chooses rows from the span that both use, the bytes
+/// are those of the span, the rows among them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependency {
     pub on: usize,
     pub low: usize,
     pub high: usize,
     pub shift: isize,
+    /// The waiting step chooses its rows there.
+    pub of_rows: bool,
+    /// The earlier step does.
+    pub on_rows: bool,
 }
 
 /// Steps that happen in order because they share a stream.
@@ -64,38 +74,45 @@ impl Schedule {
             lanes: Vec::new(),
             buffer_bytes: Vec::new(),
             op: None,
+            staging_count: 0,
             peer_count: 0,
         };
         for (index, operation) in operations.iter().enumerate() {
-            assert!(
-                operation.rows().is_none() && !matches!(operation, Operation::Fill { .. }),
-                "the executor runs no index maps and constants yet"
-            );
             let first = schedule.dependencies.len();
             schedule.dependencies.extend(dependencies_of(index, operations));
             let dependencies = first..schedule.dependencies.len();
             for dependency in &schedule.dependencies[dependencies.clone()] {
                 schedule.steps[dependency.on].is_lendable = false;
             }
-            let (length_bytes, is_lendable) = (operation.length_bytes(), matches!(operation, Operation::Send { .. }));
-            schedule.steps.push(Step { operation: operation.clone(), length_bytes, dependencies, is_lendable });
+            let among_rows = |dependency: &Dependency| dependency.of_rows || dependency.on_rows;
+            schedule.steps.push(Step {
+                operation: operation.clone(),
+                length_bytes: operation.length_bytes(),
+                is_among_rows: schedule.dependencies[dependencies.clone()].iter().any(among_rows),
+                dependencies,
+                is_lendable: can_be_lent(operation),
+            });
             schedule.enqueue(index, operation);
-            for (span, _) in spans(operation) {
-                schedule.require(span);
+            for used in uses(operation) {
+                schedule.require(&used);
             }
-            if let Operation::Reduce { op, .. } | Operation::Combine { op, .. } = operation {
+            if let Operation::Reduce { op, .. }
+            | Operation::Combine { op, .. }
+            | Operation::Fill { with: Constant::Identity(op), .. } = operation
+            {
                 assert!(schedule.op.is_none_or(|known| known == *op), "a plan reduces by one operation");
                 schedule.op = Some(*op);
             }
         }
         schedule.peer_count = schedule.peers().len() as u16;
+        schedule.staging_count = schedule.lanes.iter().filter(|lane| schedule.sends_rows(lane)).count();
         schedule
     }
 
     /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing.
     pub fn lending(mut self) -> Schedule {
         for step in &mut self.steps {
-            step.is_lendable = matches!(step.operation, Operation::Send { .. });
+            step.is_lendable = can_be_lent(&step.operation);
         }
         self
     }
@@ -119,6 +136,11 @@ impl Schedule {
         self.lanes.iter().filter_map(peer).collect()
     }
 
+    fn sends_rows(&self, lane: &Lane) -> bool {
+        let sends_rows = |&step: &usize| matches!(self.steps[step].operation, Operation::Send { rows: Some(_), .. });
+        lane.steps.iter().any(sends_rows)
+    }
+
     fn enqueue(&mut self, index: usize, operation: &Operation) {
         let stream = match *operation {
             Operation::Send { to, .. } => Stream::To(to),
@@ -133,44 +155,81 @@ impl Schedule {
         self.lanes[known].length_bytes += operation.length_bytes();
     }
 
-    fn require(&mut self, span: Span) {
-        let Buffer(number) = span.buffer;
+    fn require(&mut self, used: &Use) {
+        let (Span { buffer: Buffer(number), .. }, touched) = (used.span, used.touched());
+        assert!(touched.end <= used.span.end_bytes(), "rows lie within their span");
         if self.buffer_bytes.len() <= number as usize {
             self.buffer_bytes.resize(number as usize + 1, 0);
         }
         let bytes = &mut self.buffer_bytes[number as usize];
-        *bytes = (*bytes).max(span.end_bytes());
+        *bytes = (*bytes).max(used.span.end_bytes());
     }
 }
 
-/// The spans of an operation, and whether it writes them.
-fn spans(operation: &Operation) -> impl Iterator<Item = (Span, bool)> {
-    let reads = operation.reads().map(|span| (span, false));
-    reads.into_iter().chain(operation.writes().map(|span| (span, true)))
+/// Rows have to be gathered: the receiver cannot read them where they are.
+fn can_be_lent(operation: &Operation) -> bool {
+    matches!(operation, Operation::Send { rows: None, .. })
+}
+
+/// A span that an operation uses.
+struct Use<'a> {
+    span: Span,
+    is_written: bool,
+    /// Those that the operation chooses there.
+    rows: Option<&'a Rows>,
+}
+
+/// The spans of an operation.
+fn uses(operation: &Operation) -> impl Iterator<Item = Use<'_>> {
+    let chooses_what_it_reads = matches!(operation, Operation::Send { .. } | Operation::Copy { .. });
+    let a_use = move |span, is_written| {
+        let rows = operation.rows().filter(|_| is_written != chooses_what_it_reads);
+        Use { span, is_written, rows }
+    };
+    let (reads, writes) = (operation.reads(), operation.writes());
+    reads.map(|span| a_use(span, false)).into_iter().chain(writes.map(|span| a_use(span, true)))
+}
+
+impl Use<'_> {
+    /// The bytes of the buffer between the first and the last that the operation comes to.
+    fn touched(&self) -> Range<usize> {
+        let start_bytes = self.span.start_bytes;
+        match self.rows.map(|rows| (rows.numbers(), rows.row_bytes())) {
+            None => start_bytes..self.span.end_bytes(),
+            Some(([], _)) => start_bytes..start_bytes,
+            Some(([first, .., last] | [first @ last], row_bytes)) => {
+                start_bytes + *first as usize * row_bytes..start_bytes + (*last as usize + 1) * row_bytes
+            }
+        }
+    }
 }
 
 /// What operation `index` waits for: earlier operations on the same bytes, where one of the two writes.
 ///
 /// The search goes backwards. An earlier writer of all the bytes in question has itself waited for whatever came before
-/// it, so nothing behind such a writer is looked at.
+/// it, so nothing behind such a writer is looked at. One that chooses rows has not, for the bytes between them.
 fn dependencies_of(index: usize, operations: &[Operation]) -> Vec<Dependency> {
     let mut found = Vec::new();
-    for (mine, i_write) in spans(&operations[index]) {
+    for mine in uses(&operations[index]) {
+        let (my_start, my_bytes) = (mine.span.start_bytes, mine.touched());
         for (on, earlier) in operations[..index].iter().enumerate().rev() {
             let mut covered = false;
-            for (theirs, it_writes) in spans(earlier) {
-                if !(i_write || it_writes) || !mine.overlaps(&theirs) {
+            for theirs in uses(earlier) {
+                let their_bytes = theirs.touched();
+                let (low, high) = (my_bytes.start.max(their_bytes.start), my_bytes.end.min(their_bytes.end));
+                let is_shared = mine.span.buffer == theirs.span.buffer && low < high;
+                if !(mine.is_written || theirs.is_written) || !is_shared {
                     continue;
                 }
-                let low = mine.start_bytes.max(theirs.start_bytes);
-                let high = mine.end_bytes().min(theirs.end_bytes());
                 found.push(Dependency {
                     on,
-                    low: low - mine.start_bytes,
-                    high: high - mine.start_bytes,
-                    shift: theirs.start_bytes as isize - mine.start_bytes as isize,
+                    low: low - my_start,
+                    high: high - my_start,
+                    shift: theirs.span.start_bytes as isize - my_start as isize,
+                    of_rows: mine.rows.is_some(),
+                    on_rows: theirs.rows.is_some(),
                 });
-                covered |= it_writes && high - low == mine.length_bytes;
+                covered |= theirs.is_written && theirs.rows.is_none() && (low..high) == my_bytes;
             }
             if covered {
                 break;

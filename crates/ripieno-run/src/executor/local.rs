@@ -1,0 +1,67 @@
+//! The local lane: the steps that stay inside the rank. They share no stream, so none queues behind another.
+
+use super::SEGMENT_BYTES;
+use super::lane::limit;
+use super::memory;
+use super::rows;
+use super::run::Run;
+use ripieno_plan::{Constant, Operation};
+
+impl Run<'_, '_> {
+    /// Moves on each local step whose bytes are there, by a segment at most.
+    pub fn local(&mut self, lane: usize) -> bool {
+        let (schedule, mut moved) = (self.schedule, false);
+        let steps = &schedule.lanes[lane].steps;
+        for &index in &steps[self.progress.cursors[lane].next..] {
+            let done = self.progress.passed[index];
+            let end = limit(schedule, &self.progress.passed, index).min(done + SEGMENT_BYTES);
+            if end > done {
+                self.progress.passed[index] = self.pass(&schedule.steps[index].operation, done, end);
+            }
+            moved |= self.progress.passed[index] > done;
+        }
+        let is_done = |&&index: &&usize| self.progress.passed[index] == schedule.steps[index].length_bytes;
+        let done_count = steps[self.progress.cursors[lane].next..].iter().take_while(is_done).count();
+        self.progress.cursors[lane].next += done_count;
+        moved || done_count > 0
+    }
+
+    /// Moves a local operation from byte `done` to `end`, or, where elements must not be cut, in front of the one that it
+    /// would cut; returns where it stands.
+    fn pass(&mut self, operation: &Operation, done: usize, end: usize) -> usize {
+        let whole = memory::whole(end, self.header.call.element.size_bytes());
+        match *operation {
+            Operation::Copy { from, to, rows: None } => {
+                memory::copy(self.buffers, from, to, done, end);
+                end
+            }
+            Operation::Copy { from, to, rows: Some(ref rows) } => {
+                let (table, packed) = memory::both(self.buffers, from, to);
+                rows::gather(&mut packed[done..end], table, rows, done);
+                end
+            }
+            Operation::Combine { from, to, ref rows, .. } => {
+                let reduction = self.reduction.expect("a plan that combines has a reduction");
+                let (source, target) = memory::both(self.buffers, from, to);
+                match rows {
+                    None => (reduction.combine)(&mut target[done..whole], &source[done..whole]),
+                    Some(rows) => rows::combine(target, &source[done..whole], rows, done, reduction),
+                }
+                whole
+            }
+            Operation::Fill { span, with: Constant::Zero } => {
+                self.buffers[span.buffer.0 as usize].bytes_mut()[memory::range(span, done, end)].fill(0);
+                end
+            }
+            Operation::Fill { span, with: Constant::Identity(_) } => {
+                let reduction = self.reduction.expect("a plan that fills by an operation has a reduction");
+                let bytes = self.buffers[span.buffer.0 as usize].bytes_mut();
+                (reduction.fill)(&mut bytes[memory::range(span, done, whole)]);
+                whole
+            }
+            Operation::Send { .. } | Operation::Receive { .. } | Operation::Reduce { .. } => {
+                unreachable!("the local lane holds what stays inside the rank")
+            }
+        }
+    }
+}

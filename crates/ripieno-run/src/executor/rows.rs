@@ -1,0 +1,147 @@
+//! Rows in a run: where an operation that chooses rows stands in its span, and the rows that a visit moves.
+
+use super::SEGMENT_BYTES;
+use super::schedule::Schedule;
+use crate::reduction::Reduction;
+use crate::rows::gather_rows;
+use ripieno_plan::Rows;
+use std::ops::Range;
+
+/// How far step `index` may go now, when it or a step that it waits for chooses rows.
+pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
+    let step = &schedule.steps[index];
+    let mut limit = step.length_bytes;
+    // In the span that the step chooses its rows from.
+    let mut limit_in_span = usize::MAX;
+    for dependency in &schedule.dependencies[step.dependencies.clone()] {
+        let (earlier, done) = (&schedule.steps[dependency.on], passed[dependency.on]);
+        if done == earlier.length_bytes {
+            continue;
+        }
+        let position = match earlier.operation.rows() {
+            Some(rows) if dependency.on_rows => position(rows, done),
+            _ => done,
+        };
+        let reached = position as isize + dependency.shift;
+        if reached >= dependency.high as isize {
+            continue;
+        }
+        let reached = reached.max(dependency.low as isize) as usize;
+        let limit = if dependency.of_rows { &mut limit_in_span } else { &mut limit };
+        *limit = reached.min(*limit);
+    }
+    match step.operation.rows() {
+        Some(rows) if limit_in_span < usize::MAX => limit.min(passed_below(rows, limit_in_span)),
+        _ => limit,
+    }
+}
+
+/// The first byte of the span that an operation still has to pass when `passed` bytes of its rows have, not all.
+fn position(rows: &Rows, passed: usize) -> usize {
+    let row_bytes = rows.row_bytes();
+    rows.numbers()[passed / row_bytes] as usize * row_bytes + passed % row_bytes
+}
+
+/// How many bytes of the rows lie below byte `position` of the span.
+fn passed_below(rows: &Rows, position: usize) -> usize {
+    let (numbers, row_bytes) = (rows.numbers(), rows.row_bytes());
+    let (row, rest) = (position / row_bytes, position % row_bytes);
+    let below = numbers.partition_point(|&number| (number as usize) < row);
+    let is_cut = numbers.get(below).is_some_and(|&number| number as usize == row);
+    below * row_bytes + if is_cut { rest } else { 0 }
+}
+
+/// Bytes `from..to` of rows that follow each other, as places in the span: the first row from where it is cut on, whole
+/// rows, and the last row up to where it is cut.
+struct Cut<'a> {
+    head: Range<usize>,
+    whole: &'a [u32],
+    tail: Range<usize>,
+}
+
+impl Cut<'_> {
+    fn of(rows: &Rows, from: usize, to: usize) -> Cut<'_> {
+        let (numbers, row_bytes) = (rows.numbers(), rows.row_bytes());
+        let (first, last) = (from.div_ceil(row_bytes), to / row_bytes);
+        let start = |row: usize| numbers[row] as usize * row_bytes;
+        if first > last {
+            let start = start(last);
+            return Cut { head: start + from % row_bytes..start + to % row_bytes, whole: &[], tail: 0..0 };
+        }
+        let head = if from < first * row_bytes {
+            start(first - 1) + from % row_bytes..start(first - 1) + row_bytes
+        } else {
+            0..0
+        };
+        let tail = if to > last * row_bytes { start(last)..start(last) + to % row_bytes } else { 0..0 };
+        Cut { head, whole: &numbers[first..last], tail }
+    }
+}
+
+/// Bytes `from..` of the rows of `table`, one after the other, become `into`.
+pub(super) fn gather(into: &mut [u8], table: &[u8], rows: &Rows, from: usize) {
+    let Cut { head, whole, tail } = Cut::of(rows, from, from + into.len());
+    let (first, rest) = into.split_at_mut(head.len());
+    let (middle, last) = rest.split_at_mut(whole.len() * rows.row_bytes());
+    first.copy_from_slice(&table[head]);
+    gather_rows(middle, table, whole, rows.row_bytes());
+    last.copy_from_slice(&table[tail]);
+}
+
+/// Combines `bytes`, whole elements, into the bytes `from..` of the rows of `table`.
+pub(super) fn combine(table: &mut [u8], bytes: &[u8], rows: &Rows, from: usize, reduction: &Reduction) {
+    let Cut { head, whole, tail } = Cut::of(rows, from, from + bytes.len());
+    let (first, rest) = bytes.split_at(head.len());
+    let (middle, last) = rest.split_at(whole.len() * rows.row_bytes());
+    (reduction.combine)(&mut table[head], first);
+    (reduction.combine_rows)(table, middle, whole, rows.row_bytes());
+    (reduction.combine)(&mut table[tail], last);
+}
+
+/// Memory for rows that were gathered and that a link has still to take: a segment for each lane that sends rows. Those
+/// that are not in use are taken from the top, where the caches know them.
+#[derive(Debug, Default)]
+pub(super) struct Staging {
+    memory: Vec<u8>,
+    /// Where segments that are not in use begin.
+    free: Vec<usize>,
+}
+
+/// Rows of the next step of a lane that were gathered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Staged {
+    /// Where in the memory.
+    start: usize,
+    /// The bytes of the step that lie there.
+    from: usize,
+    to: usize,
+}
+
+impl Staging {
+    /// Makes ready for a run in which `lane_count` lanes send rows.
+    pub fn reset(&mut self, lane_count: usize) {
+        if self.memory.len() < lane_count * SEGMENT_BYTES {
+            self.memory.resize(lane_count * SEGMENT_BYTES, 0);
+        }
+        self.free.clear();
+        self.free.extend((0..lane_count).map(|lane| lane * SEGMENT_BYTES));
+    }
+
+    /// The bytes of `rows` from `from` on, at most a segment of them: those that `staged` says, else gathered now, up to `to`.
+    pub fn staged(&mut self, staged: &mut Option<Staged>, table: &[u8], rows: &Rows, from: usize, to: usize) -> &[u8] {
+        if from == to {
+            return &[];
+        }
+        let Staged { start, from: first, to } = *staged.get_or_insert_with(|| {
+            let start = self.free.pop().expect("a segment for each lane that sends rows");
+            gather(&mut self.memory[start..start + to - from], table, rows, from);
+            Staged { start, from, to }
+        });
+        &self.memory[start + from - first..start + to - first]
+    }
+
+    /// All that was staged has been taken.
+    pub fn release(&mut self, staged: &mut Option<Staged>) {
+        self.free.extend(staged.take().map(|staged| staged.start));
+    }
+}

@@ -1,0 +1,208 @@
+//! Typed reductions: combine bytes that arrived into bytes that wait, element by element.
+//!
+//! The slices may lie at any alignment. Integers wrap around. `min` and `max` of floats give NaN if either is NaN and
+//! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined in
+//! single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
+
+mod number;
+
+use crate::call::Element;
+use half::{bf16, f16};
+use number::{And, Max, Min, Number, Operator, Or, Prod, Sum, Xor};
+use ripieno_plan::Op;
+use std::marker::PhantomData;
+
+/// A reduction that has no meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("op {} has no meaning on {}: expected sum, prod, min or max", .op.name(), .element.name())]
+pub struct UnsupportedOp {
+    /// The operation asked for.
+    pub op: Op,
+    /// The type it was asked for.
+    pub element: Element,
+}
+
+/// How elements of one type combine by one operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Reduction {
+    /// Combines the elements of `from` into those of `into`, which is as long, in whole elements.
+    pub combine: fn(into: &mut [u8], from: &[u8]),
+    /// Combines the rows of `from`, one after the other, into the rows `numbers` of `into`: in any order, and more than
+    /// once into a row that is named so. A row has `row_bytes` bytes, whole elements. Panics if `into` has no such row.
+    pub combine_rows: fn(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize),
+    /// Makes every element the one that changes nothing that it is combined with.
+    pub fill: fn(into: &mut [u8]),
+}
+
+impl Reduction {
+    /// How `element`s combine by `op`.
+    pub fn of(element: Element, op: Op) -> Result<&'static Reduction, UnsupportedOp> {
+        if element.is_float() && matches!(op, Op::And | Op::Or | Op::Xor) {
+            return Err(UnsupportedOp { op, element });
+        }
+        Ok(match element {
+            Element::I8 => for_type::<i8>(op),
+            Element::I16 => for_type::<i16>(op),
+            Element::I32 => for_type::<i32>(op),
+            Element::I64 => for_type::<i64>(op),
+            Element::U8 => for_type::<u8>(op),
+            Element::U16 => for_type::<u16>(op),
+            Element::U32 => for_type::<u32>(op),
+            Element::U64 => for_type::<u64>(op),
+            Element::F16 => for_type::<f16>(op),
+            Element::Bf16 => for_type::<bf16>(op),
+            Element::F32 => for_type::<f32>(op),
+            Element::F64 => for_type::<f64>(op),
+        })
+    }
+}
+
+fn for_type<T: Number>(op: Op) -> &'static Reduction {
+    match op {
+        Op::Sum => Compiled::<T, Sum>::REDUCTION,
+        Op::Prod => Compiled::<T, Prod>::REDUCTION,
+        Op::Min => Compiled::<T, Min>::REDUCTION,
+        Op::Max => Compiled::<T, Max>::REDUCTION,
+        Op::And => Compiled::<T, And>::REDUCTION,
+        Op::Or => Compiled::<T, Or>::REDUCTION,
+        Op::Xor => Compiled::<T, Xor>::REDUCTION,
+    }
+}
+
+/// The loops of one type and one operation.
+struct Compiled<T, O>(PhantomData<(T, O)>);
+
+impl<T: Number, O: Operator> Compiled<T, O> {
+    const REDUCTION: &'static Reduction =
+        &Reduction { combine: widest::<T, O>, combine_rows: widest_rows::<T, O>, fill: fill::<T, O> };
+}
+
+/// The loop, compiled for the widest vectors this processor has.
+fn widest<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
+    assert_eq!(into.len(), from.len(), "both sides of a reduction are equally long");
+    #[cfg(target_arch = "x86_64")]
+    if into.len() >= 64 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+        // SAFETY: the processor has the features that the function is compiled for.
+        return unsafe { with_avx2::<T, O>(into, from) };
+    }
+    each::<T, O>(into, from);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn with_avx2<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
+    each::<T, O>(into, from);
+}
+
+#[inline(always)]
+fn each<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
+    let pairs = into.chunks_exact_mut(size_of::<T>()).zip(from.chunks_exact(size_of::<T>()));
+    for (a, b) in pairs {
+        O::apply(T::load(a), T::load(b)).store(a);
+    }
+}
+
+/// As [`widest`], for rows.
+fn widest_rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
+    assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
+    assert!(row_bytes.is_multiple_of(size_of::<T>()), "a row has whole elements");
+    #[cfg(target_arch = "x86_64")]
+    if from.len() >= 64 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
+        // SAFETY: the processor has the features that the function is compiled for.
+        return unsafe { rows_with_avx2::<T, O>(into, from, numbers, row_bytes) };
+    }
+    each_row::<T, O>(into, from, numbers, row_bytes);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn rows_with_avx2<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
+    each_row::<T, O>(into, from, numbers, row_bytes);
+}
+
+#[inline(always)]
+fn each_row<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
+    // A row of one element, by far the most common, needs no loop of its own.
+    if row_bytes == size_of::<T>() {
+        for (&number, b) in numbers.iter().zip(from.chunks_exact(size_of::<T>())) {
+            let a = &mut into[number as usize * size_of::<T>()..][..size_of::<T>()];
+            O::apply(T::load(a), T::load(b)).store(a);
+        }
+    } else {
+        for (&number, row) in numbers.iter().zip(from.chunks_exact(row_bytes)) {
+            each::<T, O>(&mut into[number as usize * row_bytes..][..row_bytes], row);
+        }
+    }
+}
+
+fn fill<T: Number, O: Operator>(into: &mut [u8]) {
+    for element in into.chunks_exact_mut(size_of::<T>()) {
+        O::identity::<T>().store(element);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn combined<T: Number, const N: usize>(element: Element, op: Op, a: [T; N], b: [T; N]) -> Vec<T> {
+        let bytes = |values: &[T]| {
+            let mut bytes = vec![0; size_of_val(values)];
+            for (value, place) in values.iter().zip(bytes.chunks_exact_mut(size_of::<T>())) {
+                value.store(place);
+            }
+            bytes
+        };
+        let mut into = bytes(&a);
+        (Reduction::of(element, op).expect("a meaning").combine)(&mut into, &bytes(&b));
+        into.chunks_exact(size_of::<T>()).map(T::load).collect()
+    }
+
+    #[test]
+    fn each_operation_gives_its_value() {
+        let (a, b) = ([1i32, -5, i32::MAX], [3, 7, 1]);
+        assert_eq!(combined(Element::I32, Op::Sum, a, b), [4, 2, i32::MIN]);
+        assert_eq!(combined(Element::I32, Op::Prod, a, b), [3, -35, i32::MAX]);
+        assert_eq!(combined(Element::I32, Op::Min, a, b), [1, -5, 1]);
+        assert_eq!(combined(Element::I32, Op::Max, a, b), [3, 7, i32::MAX]);
+        assert_eq!(combined(Element::U8, Op::And, [6u8], [3]), [2]);
+        assert_eq!(combined(Element::U8, Op::Or, [6u8], [3]), [7]);
+        assert_eq!(combined(Element::U8, Op::Xor, [6u8], [3]), [5]);
+        assert_eq!(combined(Element::F16, Op::Sum, [f16::from_f32(1.5)], [f16::from_f32(2.0)]), [f16::from_f32(3.5)]);
+        assert_eq!(combined(Element::Bf16, Op::Max, [bf16::NEG_ONE], [bf16::ONE]), [bf16::ONE]);
+    }
+
+    #[test]
+    fn long_vectors_give_what_short_ones_give() {
+        let a: [f32; 1000] = std::array::from_fn(|i| i as f32 * 0.37 - 99.0);
+        let b: [f32; 1000] = std::array::from_fn(|i| 70.0 - i as f32 * 0.11);
+        for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
+            let whole = combined(Element::F32, op, a, b);
+            for i in 0..1000 {
+                assert_eq!(whole[i], combined(Element::F32, op, [a[i]], [b[i]])[0], "{op:?} at {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn min_and_max_give_the_same_bits_in_either_order() {
+        let values = [0.0f64, -0.0, 1.0, -1.0, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+        for op in [Op::Min, Op::Max] {
+            for a in values {
+                for b in values {
+                    let forth = combined(Element::F64, op, [a], [b])[0].to_bits();
+                    let back = combined(Element::F64, op, [b], [a])[0].to_bits();
+                    assert_eq!(forth, back, "{op:?} of {a} and {b}");
+                }
+            }
+        }
+        assert_eq!(combined(Element::F64, Op::Min, [0.0f64], [-0.0])[0].to_bits(), (-0.0f64).to_bits());
+        assert!(combined(Element::F64, Op::Max, [1.0f64], [f64::NAN])[0].is_nan());
+    }
+
+    #[test]
+    fn bits_of_floats_cannot_be_combined() {
+        let refused = Reduction::of(Element::F32, Op::Xor).expect_err("no meaning");
+        assert_eq!(refused.to_string(), "op xor has no meaning on float32: expected sum, prod, min or max");
+    }
+}
