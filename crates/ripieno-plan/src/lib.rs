@@ -24,6 +24,7 @@ mod request;
 mod rows;
 mod run;
 mod span;
+pub mod sparse;
 pub mod table;
 mod topology;
 mod value;

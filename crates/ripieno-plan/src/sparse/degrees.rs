@@ -1,0 +1,225 @@
+//! The degrees of a butterfly: how many ranks exchange with each other in each layer.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+
+/// The degree of each layer from the top, and how many ranks are folded onto others because their number has no useful
+/// factors.
+///
+/// Ranks `0..q` with `q` the product of the degrees take part in the layers. Of the `folded` others, rank `q + i` gives all it
+/// has to rank `i` before the first layer and gets its rows back after the last. Written as `8x4x2`, with `1` folded rank as
+/// `5x4x3+1`; the degrees of a single rank are `1`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Degrees {
+    layers: Vec<usize>,
+    folded: usize,
+}
+
+impl Degrees {
+    /// The largest prime that [`Degrees::smooth`] takes for a degree.
+    const LARGEST_PRIME: usize = 7;
+    /// The largest degree that [`Degrees::smooth`] makes of several primes.
+    const LARGEST_DEGREE: usize = 8;
+
+    /// These layers, each of degree 2 at least, with `folded` ranks beside them.
+    pub fn new(layers: Vec<usize>, folded: usize) -> Result<Degrees, InvalidDegrees> {
+        let invalid = |why| InvalidDegrees { text: written(&layers, folded), why };
+        if layers.iter().any(|&degree| degree < 2) {
+            return Err(invalid("every degree is 2 at least"));
+        }
+        let product = layers.iter().try_fold(1_usize, |product, &degree| product.checked_mul(degree));
+        let product = product.filter(|&product| product <= u32::MAX as usize);
+        let product = product.ok_or_else(|| invalid("their product is not a number of ranks"))?;
+        if folded > product {
+            return Err(invalid("a rank takes one folded rank at most"));
+        }
+        Ok(Degrees { layers, folded })
+    }
+
+    /// One layer in which each of `p` ranks exchanges with all others.
+    pub fn direct(p: usize) -> Degrees {
+        assert!(p > 0, "there is a rank at least");
+        Degrees { layers: if p == 1 { Vec::new() } else { vec![p] }, folded: 0 }
+    }
+
+    /// Every ordered factorization of `p` into factors of 2 at least, none folded; the one of `p = 1` has no layers.
+    pub fn all(p: usize) -> Vec<Degrees> {
+        assert!(p > 0, "there is a rank at least");
+        factorizations(p).into_iter().map(|layers| Degrees { layers, folded: 0 }).collect()
+    }
+
+    /// Degrees for any `p`, useful factors or none: of the largest `q <= p` without a prime factor above 7, and `p - q` folded
+    /// ranks. The layers are the largest divisors up to 8, one after the other, largest first.
+    pub fn smooth(p: usize) -> Degrees {
+        let q = smooth_part(p);
+        let mut layers = Vec::new();
+        let mut rest = q;
+        while rest > 1 {
+            let degree = (2..=Self::LARGEST_DEGREE).rev().find(|degree| rest.is_multiple_of(*degree));
+            let degree = degree.expect("what has no prime factor above 7 has a divisor up to 8");
+            layers.push(degree);
+            rest /= degree;
+        }
+        layers.sort_unstable_by(|a, b| b.cmp(a));
+        Degrees { layers, folded: p - q }
+    }
+
+    /// Every ordered factorization of the `q` of [`Degrees::smooth`], the other `p - q` ranks folded.
+    pub fn all_smooth(p: usize) -> Vec<Degrees> {
+        let q = smooth_part(p);
+        factorizations(q).into_iter().map(|layers| Degrees { layers, folded: p - q }).collect()
+    }
+
+    /// The degree of each layer, from the top.
+    pub fn layers(&self) -> &[usize] {
+        &self.layers
+    }
+
+    /// How many ranks take no part in the layers.
+    pub fn folded(&self) -> usize {
+        self.folded
+    }
+
+    /// How many ranks take part in the layers: `q`.
+    pub fn core_size(&self) -> usize {
+        self.layers.iter().product()
+    }
+
+    /// How many ranks there are: `p`.
+    pub fn world_size(&self) -> usize {
+        self.core_size() + self.folded
+    }
+}
+
+/// The largest number up to `p` without a prime factor above 7.
+fn smooth_part(p: usize) -> usize {
+    assert!(p > 0, "there is a rank at least");
+    let is_smooth = |&number: &usize| {
+        let mut rest = number;
+        for factor in 2..=Degrees::LARGEST_PRIME {
+            while rest.is_multiple_of(factor) {
+                rest /= factor;
+            }
+        }
+        rest == 1
+    };
+    (1..=p).rev().find(is_smooth).expect("1 has no prime factor")
+}
+
+fn factorizations(number: usize) -> Vec<Vec<usize>> {
+    if number == 1 {
+        return vec![Vec::new()];
+    }
+    let first_factors = (2..=number).filter(|factor| number.is_multiple_of(*factor));
+    let with_first =
+        |first: usize| factorizations(number / first).into_iter().map(move |rest| [vec![first], rest].concat());
+    first_factors.flat_map(with_first).collect()
+}
+
+fn written(layers: &[usize], folded: usize) -> String {
+    use fmt::Write;
+    let mut text = String::new();
+    let mut write = |args: fmt::Arguments<'_>| text.write_fmt(args).expect("memory takes any text");
+    layers.iter().enumerate().for_each(|(i, degree)| write(format_args!("{}{degree}", if i > 0 { "x" } else { "" })));
+    if layers.is_empty() {
+        write(format_args!("1"));
+    }
+    if folded > 0 {
+        write(format_args!("+{folded}"));
+    }
+    text
+}
+
+impl fmt::Display for Degrees {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&written(&self.layers, self.folded))
+    }
+}
+
+impl FromStr for Degrees {
+    type Err = InvalidDegrees;
+
+    fn from_str(text: &str) -> Result<Degrees, InvalidDegrees> {
+        let invalid = |why| InvalidDegrees { text: text.into(), why };
+        let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| invalid("not a number"));
+        let (layers, folded) = match text.split_once('+') {
+            Some((layers, folded)) => (layers, number(folded)?),
+            None => (text, 0),
+        };
+        let layers = match layers.trim() {
+            "1" => Vec::new(),
+            layers => layers.split('x').map(number).collect::<Result<_, _>>()?,
+        };
+        Degrees::new(layers, folded).map_err(|error| invalid(error.why))
+    }
+}
+
+/// Degrees that make no butterfly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidDegrees {
+    text: String,
+    why: &'static str,
+}
+
+impl fmt::Display for InvalidDegrees {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "degrees {:?}: {}; expected something like \"8x4x2\", with one folded rank \"5x4x3+1\"",
+            self.text, self.why
+        )
+    }
+}
+
+impl core::error::Error for InvalidDegrees {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn all_are_the_ordered_factorizations() {
+        let all: Vec<String> = Degrees::all(12).iter().map(Degrees::to_string).collect();
+        assert_eq!(all, ["2x2x3", "2x3x2", "2x6", "3x2x2", "3x4", "4x3", "6x2", "12"]);
+        assert_eq!(Degrees::all(1), [Degrees::direct(1)]);
+        assert_eq!(Degrees::all(13), [Degrees::direct(13)]);
+        // Ordered factorizations of 2^5: compositions of 5.
+        assert_eq!(Degrees::all(32).len(), 16);
+    }
+
+    #[test]
+    fn smooth_degrees_are_small_for_every_number_of_ranks() {
+        for p in 1..=2000 {
+            let degrees = Degrees::smooth(p);
+            assert_eq!(degrees.world_size(), p);
+            assert!(degrees.layers().iter().all(|&degree| (2..=8).contains(&degree)), "{degrees}");
+            assert!(degrees.layers().is_sorted_by(|a, b| a >= b), "{degrees}");
+            // Smooth numbers are dense: hardly anybody is folded.
+            assert!(degrees.folded() * 8 <= p, "{degrees}");
+            assert!(Degrees::new(degrees.layers().to_vec(), degrees.folded()).is_ok());
+        }
+        assert_eq!(Degrees::smooth(61).to_string(), "6x5x2+1");
+        assert!(Degrees::all_smooth(61).contains(&"5x4x3+1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for p in 1..=70 {
+            for degrees in Degrees::all(p).into_iter().chain(Degrees::all_smooth(p)) {
+                assert_eq!(degrees.to_string().parse(), Ok(degrees));
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_butterfly_is_refused() {
+        for text in ["", "x", "8x", "8x1", "0", "8x4+33", "1+2", "4+", "-2", "65536x65536x65536x65536x65536"] {
+            let error = text.parse::<Degrees>().unwrap_err().to_string();
+            assert!(error.contains("8x4x2"), "{error}");
+        }
+    }
+}
