@@ -6,6 +6,7 @@
 
 mod butterfly;
 mod degrees;
+pub mod density;
 mod permutation;
 
 pub use butterfly::{Butterfly, Layer};

@@ -1,0 +1,110 @@
+//! Empirical densities: unions of some ranks' sets, counted, for data that follows no power law.
+
+use alloc::vec::Vec;
+use libm::{exp, log};
+
+/// Densities of unions of `K` sets at some `K`; between them the logarithm of the density follows that of `K`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Empirical {
+    /// `(K, density)`, both ascending; the first `K` is 1.
+    points: Vec<(f64, f64)>,
+}
+
+impl Empirical {
+    /// The curve of the sets of all ranks within a part of the features.
+    ///
+    /// `samples` holds, per rank, the keys in that part, ascending and each once; `range` says of how many keys it is.
+    /// For `K = 1, 2, 4, …` and all ranks, the keys of `K` ranks that follow each other are united; the mean counts.
+    pub fn of(samples: &[Vec<u64>], range: u64) -> Empirical {
+        assert!(!samples.is_empty() && range > 0, "some rank's keys in some range");
+        let (mut unions, mut set_count, mut points) = (samples.to_vec(), 1, Vec::new());
+        loop {
+            let whole = unions.len().min(samples.len() / set_count);
+            let counted: usize = unions[..whole].iter().map(Vec::len).sum();
+            points.push((set_count as f64, counted as f64 / whole as f64 / range as f64));
+            if unions.len() == 1 {
+                break;
+            }
+            unions =
+                unions.chunks(2).map(|pair| pair.iter().skip(1).fold(pair[0].clone(), |a, b| union(&a, b))).collect();
+            set_count = (2 * set_count).min(samples.len());
+        }
+        Empirical::through(points)
+    }
+
+    /// The curve through `(K, density)`, by ascending `K` from 1 on. A union never holds less than what it is made of: a
+    /// density below the one before is lifted to it.
+    pub fn through(mut points: Vec<(f64, f64)>) -> Empirical {
+        assert!(points.first().is_some_and(|first| first.0 == 1.0), "the first union is one set");
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "unions of ever more sets");
+        for index in 1..points.len() {
+            points[index].1 = points[index].1.max(points[index - 1].1);
+        }
+        Empirical { points }
+    }
+
+    /// `(K, density)` as counted.
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
+    /// The density of a union of `set_count` sets; beyond the last point, that of the last.
+    pub fn density(&self, set_count: f64) -> f64 {
+        let next = self.points.partition_point(|&(k, _)| k <= set_count);
+        let (Some(&(low_k, low)), Some(&(high_k, high))) =
+            (self.points.get(next.saturating_sub(1)), self.points.get(next))
+        else {
+            return self.points[self.points.len() - 1].1;
+        };
+        if low == 0.0 || next == 0 {
+            return low;
+        }
+        let part = log(set_count / low_k) / log(high_k / low_k);
+        low * exp(part * log(high / low))
+    }
+}
+
+fn union(one: &[u64], other: &[u64]) -> Vec<u64> {
+    let mut merged = Vec::with_capacity(one.len() + other.len());
+    let (mut i, mut j) = (0, 0);
+    while i < one.len() && j < other.len() {
+        merged.push(one[i].min(other[j]));
+        let (step_one, step_other) = (one[i] <= other[j], other[j] <= one[i]);
+        i += usize::from(step_one);
+        j += usize::from(step_other);
+    }
+    merged.extend_from_slice(&one[i..]);
+    merged.extend_from_slice(&other[j..]);
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use libm::pow;
+
+    #[test]
+    fn unions_are_counted() {
+        let samples = vec![vec![0, 1, 2], vec![2, 3], vec![], vec![1, 9], vec![4, 5, 6]];
+        let curve = Empirical::of(&samples, 10);
+        // Of five ranks the last stands alone: it is no union of two or four.
+        assert_eq!(curve.points(), [(1.0, 0.2), (2.0, 0.3), (4.0, 0.5), (5.0, 0.8)]);
+    }
+
+    #[test]
+    fn between_points_a_power_is_met_exactly_and_beyond_the_last_nothing_grows() {
+        let points: Vec<_> = [1.0f64, 2.0, 4.0, 8.0].map(|k| (k, 0.01 * pow(k, 0.7))).to_vec();
+        let curve = Empirical::through(points);
+        for k in [1.0f64, 1.5, 2.0, 3.0, 7.0, 8.0] {
+            assert!((curve.density(k) / (0.01 * pow(k, 0.7)) - 1.0).abs() < 1e-12);
+        }
+        assert_eq!(curve.density(64.0), curve.density(8.0));
+    }
+
+    #[test]
+    fn no_data_has_no_density() {
+        let curve = Empirical::of(&[vec![], vec![]], 7);
+        assert_eq!([1.0, 1.5, 2.0].map(|k| curve.density(k)), [0.0; 3]);
+    }
+}
