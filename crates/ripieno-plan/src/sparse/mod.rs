@@ -7,6 +7,7 @@
 mod butterfly;
 mod degrees;
 pub mod density;
+pub mod design;
 mod permutation;
 
 pub use butterfly::{Butterfly, Layer};

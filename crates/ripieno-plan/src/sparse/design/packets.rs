@@ -1,0 +1,194 @@
+//! Packets: how long one keeps a rank that sends several to different ranks, back to back, by its size; and how much
+//! longer a rank waits for those that come to it.
+
+use crate::cost::Model;
+use alloc::vec::Vec;
+
+/// Part of the best throughput from which on a packet counts as efficient.
+pub const EFFICIENT_SHARE: f64 = 0.8;
+
+/// Seconds per packet against its bytes; straight lines between measured points.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacketCurve {
+    /// `(bytes, seconds)`, the bytes ascending, the seconds not descending; at least one.
+    points: Vec<(f64, f64)>,
+    latency_s: f64,
+}
+
+impl PacketCurve {
+    /// Ranks that share the memory of a node, where nobody has measured: 1 us per packet, 4 GB/s, 2 us until it is there.
+    pub fn memory() -> PacketCurve {
+        PacketCurve::line(1e-6, 0.25e-9, 2e-6)
+    }
+
+    /// Ranks of different nodes, where nobody has measured: 10 us per packet, 10 Gbit/s, 50 us until it is there.
+    pub fn network() -> PacketCurve {
+        PacketCurve::line(10e-6, 0.8e-9, 50e-6)
+    }
+
+    /// Every packet takes `alpha_s` and `beta_s_per_byte` for each of its bytes, and the last arrives `latency_s` later.
+    pub fn line(alpha_s: f64, beta_s_per_byte: f64, latency_s: f64) -> PacketCurve {
+        // From a size whose time is alpha to one with the best throughput.
+        let point = |bytes: f64| (bytes, alpha_s + bytes * beta_s_per_byte);
+        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s }
+    }
+
+    /// The curve through `(bytes, seconds)`. A larger packet never takes less: seconds below those before are lifted to
+    /// them. `None` unless there is a point, the bytes ascend, they and the seconds are positive, the latency is not
+    /// negative, and all are finite.
+    pub fn through(mut points: Vec<(f64, f64)>, latency_s: f64) -> Option<PacketCurve> {
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        let sound = !points.is_empty()
+            && latency_s >= 0.0
+            && latency_s.is_finite()
+            && points.iter().all(|&(bytes, seconds)| positive(bytes) && positive(seconds))
+            && points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if !sound {
+            return None;
+        }
+        for index in 1..points.len() {
+            points[index].1 = points[index].1.max(points[index - 1].1);
+        }
+        Some(PacketCurve { points, latency_s })
+    }
+
+    /// `(bytes, seconds)` of the points.
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
+    /// Seconds from the end of a rank's last packet until what was sent to it at the same time is there.
+    pub fn latency_s(&self) -> f64 {
+        self.latency_s
+    }
+
+    /// Seconds of a layer in which every rank sends so many packets of so many bytes, and gets as many.
+    pub fn layer_s(&self, packet_count: usize, packet_bytes: f64) -> f64 {
+        match packet_count {
+            0 => 0.0,
+            count => self.latency_s + count as f64 * self.seconds(packet_bytes),
+        }
+    }
+
+    /// Seconds of a packet. Below the first point those of the first, beyond the last at the throughput of the last.
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        let (last_bytes, last_s) = self.points[self.points.len() - 1];
+        if bytes >= last_bytes {
+            return last_s * bytes / last_bytes;
+        }
+        let next = self.points.partition_point(|&(size, _)| size <= bytes);
+        if next == 0 {
+            return self.points[0].1;
+        }
+        let ((low, low_s), (high, high_s)) = (self.points[next - 1], self.points[next]);
+        low_s + (high_s - low_s) * (bytes - low) / (high - low)
+    }
+
+    /// Bytes per second at this packet size.
+    pub fn throughput(&self, bytes: f64) -> f64 {
+        bytes / self.seconds(bytes)
+    }
+
+    /// Bytes per second at the best of the points.
+    pub fn best_throughput(&self) -> f64 {
+        self.points.iter().map(|&(bytes, seconds)| bytes / seconds).fold(0.0, f64::max)
+    }
+
+    /// The minimum efficient packet: the least bytes that reach [`EFFICIENT_SHARE`] of the best throughput.
+    pub fn efficient_bytes(&self) -> f64 {
+        let wanted = EFFICIENT_SHARE * self.best_throughput();
+        let reached = self.points.iter().position(|&(bytes, seconds)| bytes / seconds >= wanted);
+        let next = reached.expect("the best of the points is among them");
+        let (high, high_s) = self.points[next];
+        // On a line `T`, `bytes / T(bytes)` is the wanted throughput once; below the first point `T` is level.
+        let (low, low_s) = if next == 0 { (0.0, high_s) } else { self.points[next - 1] };
+        let slope = (high_s - low_s) / (high - low);
+        wanted * (low_s - slope * low) / (1.0 - wanted * slope)
+    }
+
+    /// The line that comes nearest: alpha and beta with the least squares of the relative deviations, neither below 0.
+    /// `gamma` is [`GAMMA_S_PER_BYTE`].
+    pub fn model(&self) -> Model {
+        // With weights 1/T: sums of 1/T², b/T², b²/T², 1/T, b/T.
+        let mut sums = [0.0; 5];
+        for &(bytes, seconds) in &self.points {
+            let (one, size) = (1.0 / seconds, bytes / seconds);
+            let terms = [one * one, one * size, size * size, one, size];
+            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term);
+        }
+        let [aa, ab, bb, a, b] = sums;
+        let determinant = aa * bb - ab * ab;
+        let (alpha_s, beta_s_per_byte) = ((a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant);
+        let (alpha_s, beta_s_per_byte) = match (alpha_s > 0.0, beta_s_per_byte > 0.0) {
+            (true, true) => (alpha_s, beta_s_per_byte),
+            (true, false) => (a / aa, 0.0),
+            _ => (0.0, b / bb),
+        };
+        Model { alpha_s, beta_s_per_byte, gamma_s_per_byte: GAMMA_S_PER_BYTE }
+    }
+}
+
+/// Seconds to combine a byte into, or to gather it from, rows that a map names; from measurements on one core.
+pub const GAMMA_S_PER_BYTE: f64 = 0.4e-9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    const ALPHA_S: f64 = 1e-4;
+    const BETA_S_PER_BYTE: f64 = 1e-8;
+
+    fn on_the_line(sizes: &[f64]) -> PacketCurve {
+        let seconds = |bytes: f64| ALPHA_S + bytes * BETA_S_PER_BYTE;
+        PacketCurve::through(sizes.iter().map(|&bytes| (bytes, seconds(bytes))).collect(), 0.0).unwrap()
+    }
+
+    #[test]
+    fn between_points_a_line_is_met_and_beyond_them_nothing_is_made_up() {
+        let curve = on_the_line(&[100.0, 1e4, 1e6]);
+        assert!((curve.seconds(5e5) / 5.1e-3 - 1.0).abs() < 1e-12);
+        assert_eq!(curve.seconds(1.0), curve.seconds(100.0));
+        assert!((curve.throughput(1e9) / curve.best_throughput() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn alpha_and_beta_are_those_of_the_line() {
+        let model = on_the_line(&[8.0, 1e3, 1e5, 1e7]).model();
+        assert!((model.alpha_s / ALPHA_S - 1.0).abs() < 1e-9);
+        assert!((model.beta_s_per_byte / BETA_S_PER_BYTE - 1.0).abs() < 1e-9);
+        // Packets that cost by the byte only, and such that all cost the same.
+        let by_byte = PacketCurve::through(vec![(10.0, 1e-6), (1e3, 1.1e-4)], 0.0).unwrap().model();
+        assert_eq!(by_byte.alpha_s, 0.0);
+        let level = PacketCurve::through(vec![(10.0, 1e-3), (1e3, 1e-3)], 0.0).unwrap().model();
+        assert!((level.alpha_s - 1e-3).abs() < 1e-12 && level.beta_s_per_byte < 1e-15);
+    }
+
+    #[test]
+    fn an_efficient_packet_reaches_its_share_of_the_best_throughput_and_no_smaller_one_does() {
+        let line = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 0.0);
+        for curve in [on_the_line(&[8.0, 1e3, 1e5, 1e7]), on_the_line(&[1e6, 1e7]), line.clone()] {
+            let least = curve.efficient_bytes();
+            let share = |bytes: f64| curve.throughput(bytes) / curve.best_throughput();
+            assert!((share(least) - EFFICIENT_SHARE).abs() < 1e-6, "{least}");
+            assert!(share(0.99 * least) < EFFICIENT_SHARE);
+        }
+        // 1e-4 s is the time of 1e4 bytes: with it four times as many are four fifths of the time.
+        assert!((line.efficient_bytes() / 4e4 - 1.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_layer_waits_once_for_its_last_packet() {
+        let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0);
+        assert_eq!(curve.layer_s(0, 1e6), 0.0);
+        assert!((curve.layer_s(3, 1e4) - (7.0 + 3.0 * 2e-4)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_is_no_curve_is_none() {
+        for points in [vec![], vec![(0.0, 1.0)], vec![(1.0, f64::NAN)], vec![(2.0, 1.0), (2.0, 1.0)]] {
+            assert_eq!(PacketCurve::through(points, 0.0), None);
+        }
+        assert_eq!(PacketCurve::through(vec![(1.0, 1.0)], -1.0), None);
+    }
+}

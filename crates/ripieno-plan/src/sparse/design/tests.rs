@@ -1,0 +1,114 @@
+use super::*;
+use alloc::string::ToString;
+use alloc::vec;
+
+const MB: f64 = 1e6;
+
+fn sets(curve: &Curve, features: f64) -> Sets<'_> {
+    Sets { curve, rows: features * curve.density(1.0) }
+}
+
+fn twitter(alpha: f64) -> Curve {
+    Curve::power_law(60_000_000, alpha, 0.21).unwrap()
+}
+
+fn yahoo() -> Curve {
+    Curve::power_law(1_400_000_000, 1.1, 0.035).unwrap()
+}
+
+/// Section VII.A, with rows of one f32. The second layer decides: at an exponent above 1.1 it holds less than 4 x 5 MB.
+/// The third has packets below 5 MB with any degree, and gets what is left.
+#[test]
+fn twitter_gets_8x4x2_with_packets_of_5_mb() {
+    for alpha in [0.5, 0.8, 1.0, 1.1] {
+        let curve = twitter(alpha);
+        assert_eq!(by_packet(64, sets(&curve, 60e6), 4, 5.0 * MB).to_string(), "8x4x2", "alpha {alpha}");
+    }
+    let steep = twitter(1.3);
+    assert_eq!(by_packet(64, sets(&steep, 60e6), 4, 5.0 * MB).to_string(), "8x2x2x2");
+}
+
+/// The paper's 16x4 needs efficient packets of more than 6.1 MB: from 196 MB, 32 members get as much each.
+#[test]
+fn yahoo_gets_16x4_with_packets_of_8_mb_and_32x2_with_5_mb() {
+    let curve = yahoo();
+    let by = |bytes: f64| by_packet(64, sets(&curve, 1.4e9), 4, bytes).to_string();
+    assert_eq!(by(5.0 * MB), "32x2");
+    assert_eq!([6.2, 8.0, 12.2].map(|bytes| by(bytes * MB)), ["16x4"; 3]);
+}
+
+#[test]
+fn ranks_that_do_not_factor_go_directly_or_are_folded() {
+    let curve = twitter(1.1);
+    let by = |p: usize, bytes: f64| by_packet(p, sets(&curve, 60e6), 4, bytes);
+    assert_eq!(by(1, MB), Degrees::direct(1));
+    // 50.4 MB, 61 of them: 0.8 MB each.
+    assert_eq!(by(61, 0.8 * MB), Degrees::direct(61));
+    let folded = by(61, 5.0 * MB);
+    assert_eq!(folded.folded(), 1);
+    assert_eq!(folded.core_size(), 60);
+    // 5 and 2 divide 10; of 10 MB each, 5 get what is asked for.
+    assert_eq!(by(10, 10.0 * MB).layers()[0], 5);
+}
+
+#[test]
+fn without_efficient_packets_the_fewest_are_sent() {
+    let curve = twitter(1.1);
+    assert_eq!(by_packet(64, sets(&curve, 60e6), 4, 1e12).layers(), [2; 6]);
+}
+
+#[test]
+fn packets_that_cost_nothing_make_it_direct_and_packets_that_cost_all_make_it_binary() {
+    let curve = twitter(1.1);
+    let of = |alpha_s, beta_s_per_byte| {
+        let both = sets(&curve, 60e6);
+        choose(64, both, both, 4, &PacketCurve::line(alpha_s, beta_s_per_byte, 0.0)).degrees.to_string()
+    };
+    assert_eq!(of(1e-12, 1e-9), "64");
+    assert_eq!(of(1.0, 1e-15), "2x2x2x2x2x2");
+}
+
+#[test]
+fn of_every_factorization_the_cheapest_comes_first() {
+    let curve = twitter(1.1);
+    let both = sets(&curve, 60e6);
+    // The paper's: 0.4 MB packets reach three tenths of what 5 MB packets do.
+    let packets = PacketCurve::line(0.0025, 2.7e-9, 0.0);
+    for (p, count) in [(1, 1), (2, 1), (12, 8), (64, 32), (61, 1 + Degrees::all(60).len())] {
+        let designs = candidates(p, both, both, 4, &packets);
+        assert_eq!(designs.len(), count, "{p}");
+        assert!(designs.windows(2).all(|pair| pair[0].seconds() <= pair[1].seconds()), "{p}");
+        for design in &designs {
+            assert_eq!(design.degrees.world_size(), p);
+            assert_eq!(design.fold.is_some(), design.degrees.folded() > 0);
+            assert_eq!(design.layers.len(), design.degrees.layers().len());
+        }
+    }
+}
+
+#[test]
+fn an_estimate_is_eqs_4_and_5_layer_by_layer() {
+    let curve = twitter(1.1);
+    let both = sets(&curve, 60e6);
+    let degrees: Degrees = "8x4x2".parse().unwrap();
+    let design = estimate(degrees, both, both, 4, &PacketCurve::line(0.001, 1e-9, 0.01));
+    for (layer, (k, d)) in design.layers.iter().zip([(1.0, 8.0), (8.0, 4.0), (32.0, 2.0)]) {
+        let rows = 60e6 * curve.density(k) / k;
+        assert_eq!((layer.degree as f64, layer.set_count, layer.down), (d, k, layer.up));
+        assert!((layer.down.rows / rows - 1.0).abs() < 1e-12);
+        assert!((layer.down.packet_bytes / (4.0 * rows / d) - 1.0).abs() < 1e-12);
+        let seconds = 0.01 + (d - 1.0) * (0.001 + 4e-9 * rows / d) + GAMMA_S_PER_BYTE * 4.0 * rows;
+        assert!((layer.down.seconds / seconds - 1.0).abs() < 1e-9);
+    }
+    assert!((design.bottom.down.rows / (60e6 * curve.density(64.0) / 64.0) - 1.0).abs() < 1e-12);
+    assert_eq!((design.bottom.packet_count, design.bottom.down.seconds), (0, 0.0));
+    // Section III: all layers together carry little more than the first.
+    assert!(design.layers.iter().map(|layer| layer.down.rows).sum::<f64>() < 1.6 * design.layers[0].down.rows);
+}
+
+#[test]
+fn no_data_has_a_design_too() {
+    let nothing = Curve::Empirical(crate::sparse::density::Empirical::of(&[vec![], vec![]], 1));
+    let none = Sets { curve: &nothing, rows: 0.0 };
+    assert_eq!(choose(2, none, none, 8, &PacketCurve::network()).degrees.to_string(), "2");
+}
