@@ -14,10 +14,11 @@ use crate::pool::BufferPool;
 use crate::seat::{NO_MEMORY, Seat};
 use crate::statistics::Statistics;
 use crate::task::Task;
+use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::{Element, Executor, Fabric, Failure, Memory};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
 pub struct Communicator {
@@ -28,6 +29,8 @@ pub struct Communicator {
     is_closed: AtomicBool,
     group: Group,
     world_ranks: Arc<[usize]>,
+    /// As measured, for the design of sparse reductions.
+    packets: Mutex<Option<PacketCurve>>,
 }
 
 impl Communicator {
@@ -38,7 +41,8 @@ impl Communicator {
         let seat = Some(Box::new(Seat::new(0, group.clone(), world_ranks.clone())));
         let (executor, scratch, overrides) = (Executor::default(), BufferPool::default(), Overrides::default());
         let shared = Shared::new(Core { fabric, executor, scratch, overrides, seats: vec![seat], split_count: 0 });
-        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks }
+        let packets = Mutex::default();
+        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks, packets }
     }
 
     /// Asks `interrupt`, each time a caller has slept, whether to give up waiting. For all communicators of the rank.
@@ -69,6 +73,22 @@ impl Communicator {
     /// Where the ranks stand.
     pub fn topology(&self) -> &Topology {
         self.group.topology()
+    }
+
+    /// What packets between its ranks cost: as [kept](Communicator::keep_packets), else what is usual in the memory of one
+    /// node, or between nodes.
+    pub fn packets(&self) -> PacketCurve {
+        let kept = self.packets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kept.unwrap_or_else(|| match self.topology().node_count() {
+            0 | 1 => PacketCurve::memory(),
+            _ => PacketCurve::network(),
+        })
+    }
+
+    /// Keeps what packets cost, as [measured](crate::packets::measure), for sparse reductions that are designed from now
+    /// on. All ranks keep the same.
+    pub fn keep_packets(&self, packets: PacketCurve) {
+        *self.packets.lock().unwrap_or_else(PoisonError::into_inner) = Some(packets);
     }
 
     /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
@@ -328,8 +348,8 @@ impl Communicator {
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
         core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone()))));
         let seat = core.seats.len() - 1;
-        let (shared, is_closed) = (self.shared.clone(), AtomicBool::new(false));
-        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks }))
+        let (shared, is_closed, packets) = (self.shared.clone(), AtomicBool::new(false), Mutex::default());
+        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks, packets }))
     }
 
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works

@@ -52,7 +52,7 @@ pub fn measure(
 }
 
 /// Seconds per call after a barrier, the slowest rank's.
-fn batch(
+pub(crate) fn batch(
     comm: &Communicator,
     call_count: usize,
     call: &mut impl FnMut(&Communicator) -> Result<(), Error>,
