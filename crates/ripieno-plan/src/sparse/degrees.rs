@@ -45,6 +45,13 @@ impl Degrees {
         Degrees { layers: if p == 1 { Vec::new() } else { vec![p] }, folded: 0 }
     }
 
+    /// Layers in which two ranks exchange, of the largest power of two up to `p`; the other ranks are folded.
+    pub fn binary(p: usize) -> Degrees {
+        assert!(p > 0, "there is a rank at least");
+        let layer_count = p.ilog2();
+        Degrees { layers: vec![2; layer_count as usize], folded: p - (1 << layer_count) }
+    }
+
     /// Every ordered factorization of `p` into factors of 2 at least, none folded; the one of `p = 1` has no layers.
     pub fn all(p: usize) -> Vec<Degrees> {
         assert!(p > 0, "there is a rank at least");
@@ -189,6 +196,13 @@ mod tests {
         assert_eq!(Degrees::all(13), [Degrees::direct(13)]);
         // Ordered factorizations of 2^5: compositions of 5.
         assert_eq!(Degrees::all(32).len(), 16);
+    }
+
+    #[test]
+    fn binary_degrees_are_twos_whatever_the_number_of_ranks() {
+        let all: Vec<String> = [1, 2, 3, 8, 13].map(|p| Degrees::binary(p).to_string()).to_vec();
+        assert_eq!(all, ["1", "2", "2+1", "2x2x2", "2x2x2+5"]);
+        assert!((1..100).all(|p| Degrees::binary(p).world_size() == p));
     }
 
     #[test]
