@@ -5,6 +5,7 @@
 //! allows; the outcome does not depend on the schedule, because operations that conflict on a byte never change places.
 
 use crate::fault::{Fault, What};
+use crate::passage;
 use crate::plan::{Op, Operation, Plan};
 use crate::promise::{Part, Promise};
 use crate::run::{Capacity, Run};
@@ -93,7 +94,7 @@ fn is_kept(part: &Part, piece: Span, value: &Value) -> Result<(), What> {
     if let Some(&(source, count)) = counts.iter().find(|&&(_, count)| once && count > 1) {
         return Err(What::Repeated { source: source.rank, count });
     }
-    if promised.len() > 1 && value.op != part.op {
+    if promised.len() != 1 && value.op != part.op {
         return Err(What::WrongOperation { found: value.op });
     }
     Ok(())
@@ -101,15 +102,15 @@ fn is_kept(part: &Part, piece: Span, value: &Value) -> Result<(), What> {
 
 /// Whether every rank that holds these contributions combined them in the same order, where rounding depends on it.
 fn same_bits(rank: usize, value: &Value, trees: &mut Trees) -> Result<(), What> {
-    if value.op.is_none_or(Op::is_idempotent) {
+    let Some(&(first, _)) = value.counts.first().filter(|_| !value.op.is_none_or(Op::is_idempotent)) else {
         return Ok(());
-    }
-    let &mut (tree, other) = trees.entry((value.counts[0].0, value.counts.len())).or_insert((value.tree, rank));
+    };
+    let &mut (tree, other) = trees.entry((first, value.counts.len())).or_insert((value.tree, rank));
     if tree == value.tree { Ok(()) } else { Err(What::DifferentBits { other }) }
 }
 
 fn last_write(plan: &Plan, piece: Span) -> Option<usize> {
-    plan.operations().iter().rposition(|operation| operation.writes().is_some_and(|span| span.overlaps(&piece)))
+    plan.operations().iter().rposition(|operation| passage::written(operation).any(|span| span.overlaps(&piece)))
 }
 
 fn traffic(plans: &[Plan], wiring: &Wiring) -> Vec<Traffic> {

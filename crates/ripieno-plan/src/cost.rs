@@ -96,39 +96,42 @@ fn segmented_plan(plan: &Plan, segment_bytes: usize) -> Plan {
         let firsts = (0..span.element_count().max(1)).step_by(element_count);
         firsts.map(move |first| span.elements(first, element_count.min(span.element_count() - first)))
     };
-    let parts = |rows: &Rows| {
-        let row_bytes = rows.row_bytes();
-        let parts = rows.numbers().chunks((segment_bytes / row_bytes).max(1));
-        parts.map(|part| Rows::new(part.into(), row_bytes)).collect::<Vec<Rows>>()
+    // Both ends of a message are cut at the same bytes, so rows are cut between elements.
+    let parts = |rows: &Rows, span: Span| {
+        let (rows, element_count) = (rows.elements(span.element_bytes), (segment_bytes / span.element_bytes).max(1));
+        let firsts = (0..rows.numbers().len().max(1)).step_by(element_count);
+        firsts.map(move |first| {
+            let numbers = rows.numbers()[first..].iter().copied().take(element_count);
+            Rows::new(numbers.collect(), span.element_bytes)
+        })
     };
     let mut cut = Plan::new();
     for operation in plan.operations() {
         match operation.clone() {
             Operation::Send { to, span, rows: None } => segments(span).for_each(|segment| cut.send(to, segment)),
             Operation::Send { to, span, rows: Some(rows) } => {
-                parts(&rows).into_iter().for_each(|part| cut.send_rows(to, span, part));
+                parts(&rows, span).for_each(|part| cut.send_rows(to, span, part));
             }
             Operation::Receive { from, span } => segments(span).for_each(|segment| cut.receive(from, segment)),
             Operation::Reduce { from, span, rows: None, op } => {
                 segments(span).for_each(|segment| cut.reduce(from, segment, op));
             }
             Operation::Reduce { from, span, rows: Some(rows), op } => {
-                parts(&rows).into_iter().for_each(|part| cut.reduce_rows(from, span, part, op));
+                parts(&rows, span).for_each(|part| cut.reduce_rows(from, span, part, op));
             }
             Operation::Copy { from, to, rows: None } => {
                 segments(from).for_each(|segment| cut.copy(segment, opposite(segment, from, to)));
             }
             Operation::Copy { from, to, rows: Some(rows) } => {
-                parts(&rows)
-                    .into_iter()
-                    .zip(segments(to))
-                    .for_each(|(part, segment)| cut.copy_rows(from, part, segment));
+                parts(&rows, from).zip(segments(to)).for_each(|(part, segment)| cut.copy_rows(from, part, segment));
             }
             Operation::Combine { from, to, rows: None, op } => {
                 segments(from).for_each(|segment| cut.combine(segment, opposite(segment, from, to), op));
             }
             Operation::Combine { from, to, rows: Some(rows), op } => {
-                segments(from).zip(parts(&rows)).for_each(|(segment, part)| cut.combine_rows(segment, to, part, op));
+                segments(from)
+                    .zip(parts(&rows, to))
+                    .for_each(|(segment, part)| cut.combine_rows(segment, to, part, op));
             }
             Operation::Fill { span, with } => segments(span).for_each(|segment| cut.fill(segment, with)),
         }

@@ -36,7 +36,7 @@ pub enum What {
         /// The sender.
         from: usize,
     },
-    /// The operation receives another number of bytes than the peer sends.
+    /// The operation receives another number of bytes than the peer, or its own other end, sends.
     SizeMismatch {
         /// The sender.
         from: usize,
@@ -47,12 +47,19 @@ pub enum What {
     },
     /// A copy or a combination inside a rank whose source and target share bytes.
     Overlapping,
+    /// The operation chooses a row that its span does not have.
+    NoSuchRow {
+        /// The row.
+        row: u32,
+        /// How many whole rows the span has.
+        row_count: usize,
+    },
     /// No rank can go on.
     Deadlock {
         /// The first unfinished operation of every rank that has one: rank, operation.
         blocked: Vec<(usize, usize)>,
     },
-    /// Values of different operations were combined.
+    /// Values of different operations were combined, or a constant with an operation that it is no identity of.
     MixedOperations {
         /// What the operation combines with.
         op: Op,
@@ -74,9 +81,9 @@ pub enum What {
         /// Whose.
         source: usize,
     },
-    /// The contributions were combined with another operation than promised.
+    /// The contributions were combined with another operation than promised, or another constant is there.
     WrongOperation {
-        /// With which; `None` if not at all.
+        /// With which, or whose identity; `None` if neither.
         found: Option<Op>,
     },
     /// Another rank combined the same contributions in another order, so rounding makes the results differ.
@@ -107,8 +114,11 @@ impl fmt::Display for What {
                 write!(f, "operation {send} of rank {from} sends {sent_bytes} bytes")
             }
             What::Overlapping => write!(f, "source and target overlap"),
+            What::NoSuchRow { row, row_count } => write!(f, "there is no row {row} among {row_count}"),
             What::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
-            What::MixedOperations { op } => write!(f, "{op:?} meets a value combined otherwise"),
+            What::MixedOperations { op } => {
+                write!(f, "{op:?} meets a value combined otherwise, or a constant of another operation")
+            }
             What::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
             What::Repeated { source, count } => write!(f, "the contribution of rank {source} is there {count} times"),
             What::Foreign { source } => write!(f, "bytes of rank {source} that do not belong here"),

@@ -1,34 +1,170 @@
 //! Gates: the order of the operations of one rank on one piece of its buffers.
 
+use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-/// A run of pieces, and how many earlier operations must have passed each (see [`Gate`]).
+/// What an operation passes at one of its ends, in order: stops, whose bytes move, and gaps between them, whose bytes do
+/// not. A stop waits for the gaps before it; a gap is passed together with the stop before it, because an operation that has
+/// come to a byte is through with all bytes of its span below.
 #[derive(Default)]
 pub(crate) struct Lane {
-    pub(crate) first: usize,
-    pub(crate) thresholds: Vec<u32>,
+    writes: bool,
+    stops: Vec<Stop>,
+    /// Each with the number of stops before it, ascending.
+    gaps: Vec<(usize, Stop)>,
 }
 
+/// A piece, and how many earlier operations must have passed it (see [`Gates`]).
+#[derive(Clone, Copy)]
+struct Stop {
+    piece: u32,
+    threshold: u32,
+}
+
+/// Per piece: how many writes and how many accesses come before the operation at hand.
+pub(crate) type Before = (u32, u32);
+
 impl Lane {
-    /// The pieces, and what their gates must have counted.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
-        self.thresholds.iter().enumerate().map(|(i, &threshold)| (self.first + i, threshold))
+    /// A lane of no stops yet, for an operation that reads.
+    pub(crate) fn reading() -> Lane {
+        Lane::default()
     }
 
-    /// Piece `index` of the lane.
-    pub(crate) fn piece(&self, index: usize) -> (usize, u32) {
-        (self.first + index, self.thresholds[index])
+    /// The same for one that writes.
+    pub(crate) fn writing() -> Lane {
+        Lane { writes: true, ..Lane::default() }
     }
 
-    /// How many pieces.
+    /// The next stops.
+    pub(crate) fn stop_at(&mut self, pieces: Range<usize>, before: &mut [Before]) {
+        self.stops.reserve(pieces.len());
+        for piece in pieces {
+            let stop = self.stop(piece, before);
+            self.stops.push(stop);
+            self.count(&mut before[piece]);
+        }
+    }
+
+    /// Pieces between the stops so far and the next. Nobody waits for those before the first stop: an operation is
+    /// through with them before it begins.
+    pub(crate) fn leave_out(&mut self, pieces: Range<usize>, before: &mut [Before]) {
+        for piece in pieces {
+            self.gaps.push((self.stops.len(), self.stop(piece, before)));
+            if !self.stops.is_empty() {
+                self.count(&mut before[piece]);
+            }
+        }
+    }
+
+    fn stop(&self, piece: usize, before: &[Before]) -> Stop {
+        let (write_count, access_count) = before[piece];
+        Stop { piece: piece as u32, threshold: if self.writes { access_count } else { write_count } }
+    }
+
+    fn count(&self, (write_count, access_count): &mut Before) {
+        *write_count += u32::from(self.writes);
+        *access_count += 1;
+    }
+
+    /// How many stops.
     pub(crate) fn len(&self) -> usize {
-        self.thresholds.len()
+        self.stops.len()
+    }
+
+    /// The piece of a stop.
+    pub(crate) fn piece(&self, stop: usize) -> usize {
+        self.stops[stop].piece as usize
+    }
+
+    /// When the stop may be passed; `None` while an earlier operation has to pass it, or a gap before it, first.
+    pub(crate) fn ready_at(&self, stop: usize, gates: &Gates) -> Option<f64> {
+        let own = gates.ready_at(self.writes, self.stops[stop])?;
+        self.gaps_at(stop).iter().try_fold(own, |latest, (_, gap)| Some(latest.max(gates.ready_at(self.writes, *gap)?)))
+    }
+
+    /// Passes the stop, and the gaps that follow it.
+    pub(crate) fn pass(&self, stop: usize, gates: &mut Gates, at: f64) {
+        gates.pass(self.writes, self.stops[stop].piece, at);
+        for (_, gap) in self.gaps_at(stop + 1) {
+            gates.pass_in_turn(self.writes, *gap, at);
+        }
+    }
+
+    /// When all stops may be passed.
+    pub(crate) fn all_ready_at(&self, gates: &Gates) -> Option<f64> {
+        (0..self.len()).try_fold(0.0, |latest: f64, stop| Some(latest.max(self.ready_at(stop, gates)?)))
+    }
+
+    /// Passes all stops.
+    pub(crate) fn pass_all(&self, gates: &mut Gates, at: f64) {
+        (0..self.len()).for_each(|stop| self.pass(stop, gates, at));
+    }
+
+    /// The gaps that lie directly before a stop.
+    fn gaps_at(&self, stop: usize) -> &[(usize, Stop)] {
+        if self.gaps.is_empty() {
+            return &[];
+        }
+        let first = self.gaps.partition_point(|(stops, _)| *stops < stop);
+        let count = self.gaps[first..].partition_point(|(stops, _)| *stops == stop);
+        &self.gaps[first..first + count]
+    }
+}
+
+/// The gates of all pieces of a rank.
+pub(crate) struct Gates {
+    gates: Vec<Gate>,
+    /// Per piece: gaps passed ahead of earlier operations; they count when those are done.
+    early: BTreeMap<u32, Vec<Early>>,
+}
+
+struct Early {
+    writes: bool,
+    threshold: u32,
+    at: f64,
+}
+
+impl Gates {
+    /// Fresh gates.
+    pub(crate) fn new(piece_count: usize) -> Gates {
+        Gates { gates: vec![Gate::default(); piece_count], early: BTreeMap::new() }
+    }
+
+    fn ready_at(&self, writes: bool, stop: Stop) -> Option<f64> {
+        self.gates[stop.piece as usize].ready_at(writes, stop.threshold)
+    }
+
+    /// Notes an access that is ready.
+    fn pass(&mut self, writes: bool, piece: u32, at: f64) {
+        let gate = &mut self.gates[piece as usize];
+        gate.pass(writes, at);
+        if self.early.is_empty() {
+            return;
+        }
+        let Some(early) = self.early.get_mut(&piece) else {
+            return;
+        };
+        while let Some(ready) = early.iter().position(|next| gate.ready_at(next.writes, next.threshold).is_some()) {
+            let next = early.swap_remove(ready);
+            gate.pass(next.writes, next.at);
+        }
+    }
+
+    /// Notes an access as soon as it is ready.
+    fn pass_in_turn(&mut self, writes: bool, Stop { piece, threshold }: Stop, at: f64) {
+        if self.ready_at(writes, Stop { piece, threshold }).is_some() {
+            self.pass(writes, piece, at);
+        } else {
+            self.early.entry(piece).or_default().push(Early { writes, threshold, at });
+        }
     }
 }
 
 /// The order on one piece: reads wait for earlier writes, writes for earlier reads and writes.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gate {
+#[derive(Clone, Default)]
+struct Gate {
     writes_done: u32,
     accesses_done: u32,
     written_at: f64,
@@ -36,26 +172,22 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// When the piece may be read; `None` while an earlier write is to come.
-    pub(crate) fn readable_at(&self, threshold: u32) -> Option<f64> {
-        (self.writes_done >= threshold).then_some(self.written_at)
+    /// When the piece may be read or written; `None` while an earlier write, or for a write any access, is to come.
+    fn ready_at(&self, writes: bool, threshold: u32) -> Option<f64> {
+        if writes {
+            (self.accesses_done >= threshold).then_some(self.written_at.max(self.read_at))
+        } else {
+            (self.writes_done >= threshold).then_some(self.written_at)
+        }
     }
 
-    /// When the piece may be written; `None` while an earlier access is to come.
-    pub(crate) fn writable_at(&self, threshold: u32) -> Option<f64> {
-        (self.accesses_done >= threshold).then_some(self.written_at.max(self.read_at))
-    }
-
-    /// Notes a read.
-    pub(crate) fn read(&mut self, at: f64) {
+    fn pass(&mut self, writes: bool, at: f64) {
         self.accesses_done += 1;
-        self.read_at = self.read_at.max(at);
-    }
-
-    /// Notes a write.
-    pub(crate) fn written(&mut self, at: f64) {
-        self.accesses_done += 1;
-        self.writes_done += 1;
-        self.written_at = at;
+        if writes {
+            self.writes_done += 1;
+            self.written_at = self.written_at.max(at);
+        } else {
+            self.read_at = self.read_at.max(at);
+        }
     }
 }

@@ -18,6 +18,7 @@ mod gate;
 mod group;
 mod network;
 mod order;
+mod passage;
 mod plan;
 mod promise;
 mod request;

@@ -1,7 +1,7 @@
 //! The modelled network: every rank has one outgoing and one incoming port, links hold what is under way.
 
 use crate::cost::{Model, Transfer};
-use crate::gate::{Gate, Lane};
+use crate::gate::Gates;
 use crate::plan::{Operation, Plan};
 use crate::wiring::{Message, Wiring};
 use alloc::vec;
@@ -20,7 +20,7 @@ pub(crate) struct Network<'a> {
     plans: &'a [Plan],
     wiring: &'a Wiring,
     model: &'a Model,
-    gates: Vec<Vec<Gate>>,
+    gates: Vec<Gates>,
     links: Vec<LinkState>,
     /// Per rank: when its outgoing and incoming ports are free, and its local operations that are not done.
     out_free_at: Vec<f64>,
@@ -82,8 +82,7 @@ impl<'a> Network<'a> {
     pub(crate) fn send(&mut self, link: usize, at: f64) {
         let wires = &self.wiring.links[link];
         let message = wires.messages[self.links[link].sent_at.len()];
-        let pieces = self.wiring.steps[wires.sender][message.send].reads.pieces();
-        pieces.for_each(|(piece, _)| self.gates[wires.sender][piece].read(at));
+        self.wiring.steps[wires.sender][message.send].reads.pass_all(&mut self.gates[wires.sender], at);
         self.out_free_at[wires.sender] = at + self.model.sending_s(message.length_bytes);
         self.links[link].sent_at.push(at);
         self.refresh(wires.sender);
@@ -99,8 +98,7 @@ impl<'a> Network<'a> {
         let reducing = matches!(self.plans[wires.receiver].operations()[receive], Operation::Reduce { .. });
         let gamma_s_per_byte = if reducing { self.model.gamma_s_per_byte } else { 0.0 };
         let end_s = at + self.model.sending_s(length_bytes) + length_bytes as f64 * gamma_s_per_byte;
-        let pieces = self.wiring.steps[wires.receiver][receive].writes.pieces();
-        pieces.for_each(|(piece, _)| self.gates[wires.receiver][piece].written(end_s));
+        self.wiring.steps[wires.receiver][receive].writes.pass_all(&mut self.gates[wires.receiver], end_s);
         self.in_free_at[wires.receiver] = end_s;
         self.refresh(wires.receiver);
         Transfer { sender: wires.sender, send, receiver: wires.receiver, receive, length_bytes, start_s, end_s }
@@ -120,32 +118,22 @@ impl<'a> Network<'a> {
     fn refresh(&mut self, rank: usize) {
         let (steps, gates) = (&self.wiring.steps[rank], &mut self.gates[rank]);
         self.locals[rank].retain(|&index| {
-            let ready_at = readable_at(gates, &steps[index].reads).zip(writable_at(gates, &steps[index].writes));
+            let ready_at = steps[index].reads.all_ready_at(gates).zip(steps[index].writes.all_ready_at(gates));
             let Some((source_at, target_at)) = ready_at else {
                 return true;
             };
             let end_s = source_at.max(target_at) + self.model.local_s(&self.plans[rank].operations()[index]);
-            steps[index].reads.pieces().for_each(|(piece, _)| gates[piece].read(end_s));
-            steps[index].writes.pieces().for_each(|(piece, _)| gates[piece].written(end_s));
+            steps[index].reads.pass_all(gates, end_s);
+            steps[index].writes.pass_all(gates, end_s);
             false
         });
         for &link in &self.wiring.outgoing[rank] {
             let next = self.wiring.links[link].messages.get(self.links[link].sent_at.len());
-            self.links[link].send_ready_at = next.and_then(|next| readable_at(gates, &steps[next.send].reads));
+            self.links[link].send_ready_at = next.and_then(|next| steps[next.send].reads.all_ready_at(gates));
         }
         for &link in &self.wiring.incoming[rank] {
             let next = self.wiring.links[link].messages.get(self.links[link].received_count);
-            self.links[link].receive_ready_at = next.and_then(|next| writable_at(gates, &steps[next.receive].writes));
+            self.links[link].receive_ready_at = next.and_then(|next| steps[next.receive].writes.all_ready_at(gates));
         }
     }
-}
-
-fn readable_at(gates: &[Gate], lane: &Lane) -> Option<f64> {
-    lane.pieces()
-        .try_fold(0.0, |latest: f64, (piece, threshold)| Some(latest.max(gates[piece].readable_at(threshold)?)))
-}
-
-fn writable_at(gates: &[Gate], lane: &Lane) -> Option<f64> {
-    lane.pieces()
-        .try_fold(0.0, |latest: f64, (piece, threshold)| Some(latest.max(gates[piece].writable_at(threshold)?)))
 }

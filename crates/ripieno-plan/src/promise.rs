@@ -6,7 +6,7 @@
 use crate::group::Group;
 use crate::plan::Op;
 use crate::request::{PeerSpan, Request};
-use crate::span::Span;
+use crate::span::{Buffer, Span};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 pub struct Part {
     /// Where.
     pub span: Span,
-    /// Whose initial contents, each once: rank, and a span as long as this one.
+    /// Whose initial contents, each once: rank, and a span as long as this one. Nobody's if it holds a constant.
     pub sources: Vec<(usize, Span)>,
-    /// How they were combined, where there is more than one.
+    /// How they were combined, where there is more than one. Of a constant: whose identity it is, `None` for zeros.
     pub op: Option<Op>,
 }
 
@@ -42,6 +42,22 @@ impl Promise {
     /// A promise that `span` holds the combination of the same spans of the first `p` ranks.
     pub fn combination(span: Span, p: usize, op: Op) -> Promise {
         Promise { parts: vec![Part { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
+    }
+
+    /// A promise of a sparse reduction: for each of `in_keys` a row of [`Buffer::OUTPUT`], the combination of all rows of
+    /// the ranks' [`Buffer::MAIN`] that hold this key, zeros if none does. `out_keys` are the keys of each rank's rows,
+    /// ascending; `row` says how long a row is and of which elements.
+    pub fn sparse(out_keys: &[Vec<u64>], in_keys: &[u64], row: Span, op: Op) -> Promise {
+        let part = |(number, key): (usize, &u64)| {
+            let place = |buffer, number: usize| row.placed(buffer, number * row.length_bytes);
+            let holder = |(rank, keys): (usize, &Vec<u64>)| {
+                keys.binary_search(key).ok().map(|number| (rank, place(Buffer::MAIN, number)))
+            };
+            let sources: Vec<_> = out_keys.iter().enumerate().filter_map(holder).collect();
+            let op = (!sources.is_empty()).then_some(op);
+            Part { span: place(Buffer::OUTPUT, number), sources, op }
+        };
+        Promise { parts: in_keys.iter().enumerate().map(part).collect() }
     }
 
     /// This promise and `other`.

@@ -31,6 +31,18 @@ impl Rows {
         self.row_bytes
     }
 
+    /// The same bytes as rows of one element each, of `element_bytes`. Panics unless a row is made of whole elements.
+    pub(crate) fn elements(&self, element_bytes: usize) -> Rows {
+        assert!(self.row_bytes.is_multiple_of(element_bytes), "a row cuts no element");
+        let width = self.row_bytes / element_bytes;
+        let elements = |row: &u32| {
+            let first = *row as usize * width;
+            (first..first + width)
+                .map(|element| u32::try_from(element).expect("elements of rows are counted in 32 bits"))
+        };
+        Rows::new(self.numbers.iter().flat_map(elements).collect(), element_bytes)
+    }
+
     /// Size of all of them.
     pub fn length_bytes(&self) -> usize {
         self.numbers.len() * self.row_bytes

@@ -4,7 +4,7 @@
 //! ready and the message before on the link had arrived.
 
 use crate::fault::{Fault, What};
-use crate::gate::Gate;
+use crate::gate::Gates;
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
 use crate::value::{Source, Value};
@@ -28,7 +28,7 @@ pub(crate) struct Run<'a> {
     capacity: Capacity,
     plans: &'a [Plan],
     wiring: &'a Wiring,
-    gates: Vec<Vec<Gate>>,
+    gates: Vec<Gates>,
     values: Vec<Vec<Rc<Value>>>,
     links: Vec<LinkState>,
     /// Per rank and local operation: how many pieces are done.
@@ -142,8 +142,8 @@ impl<'a> Run<'a> {
     fn is_awaited(&self, link: usize) -> bool {
         let (wires, sent) = (&self.wiring.links[link], &self.links[link].sent);
         wires.messages.get(sent.message).is_some_and(|message| {
-            let (piece, threshold) = self.wiring.steps[wires.receiver][message.receive].writes.piece(sent.piece);
-            self.gates[wires.receiver][piece].writable_at(threshold).is_some()
+            let lane = &self.wiring.steps[wires.receiver][message.receive].writes;
+            lane.ready_at(sent.piece, &self.gates[wires.receiver]).is_some()
         })
     }
 
@@ -153,14 +153,13 @@ impl<'a> Run<'a> {
             return false;
         };
         let lane = &self.wiring.steps[wires.sender][message.send].reads;
-        let (piece, threshold) = lane.piece(state.sent.piece);
-        let gate = &mut self.gates[wires.sender][piece];
-        let Some(ready_at) = gate.readable_at(threshold) else {
+        let gates = &mut self.gates[wires.sender];
+        let Some(ready_at) = lane.ready_at(state.sent.piece, gates) else {
             return false;
         };
         let at = ready_at.max(state.previous_at);
-        gate.read(at);
-        state.in_flight = Some((self.values[wires.sender][piece].clone(), at + 1.0));
+        lane.pass(state.sent.piece, gates, at);
+        state.in_flight = Some((self.values[wires.sender][lane.piece(state.sent.piece)].clone(), at + 1.0));
         state.current_at = state.current_at.max(at + 1.0);
         if state.sent.advance(lane.len()) {
             state.previous_at = state.current_at;
@@ -175,11 +174,10 @@ impl<'a> Run<'a> {
         };
         let (rank, index) = (wires.receiver, wires.messages[state.received.message].receive);
         let lane = &self.wiring.steps[rank][index].writes;
-        let (piece, threshold) = lane.piece(state.received.piece);
-        let Some(ready_at) = self.gates[rank][piece].writable_at(threshold) else {
+        let Some(ready_at) = lane.ready_at(state.received.piece, &self.gates[rank]) else {
             return Ok(false);
         };
-        let target = &mut self.values[rank][piece];
+        let target = &mut self.values[rank][lane.piece(state.received.piece)];
         *target = match self.plans[rank].operations()[index] {
             Operation::Reduce { op, span, .. } => {
                 let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
@@ -187,32 +185,31 @@ impl<'a> Run<'a> {
             }
             _ => value.clone(),
         };
-        self.gates[rank][piece].written(ready_at.max(*arrives_at));
+        lane.pass(state.received.piece, &mut self.gates[rank], ready_at.max(*arrives_at));
         state.in_flight = None;
         state.received.advance(lane.len());
         Ok(true)
     }
 
-    /// Copies and combines what can be, inside a rank; local operations queue for nothing but their bytes.
+    /// Copies, combines and fills what can be, inside a rank; local operations queue for nothing but their bytes.
     fn local_pieces(&mut self, rank: usize) -> Result<bool, Fault> {
         let (wiring, gates, values) = (self.wiring, &mut self.gates[rank], &mut self.values[rank]);
         let mut moved = false;
         for (&index, next) in wiring.locals[rank].iter().zip(&mut self.local_done[rank]) {
             let step = &wiring.steps[rank][index];
-            while *next < step.reads.len() {
-                let ((from, after), (to, free)) = (step.reads.piece(*next), step.writes.piece(*next));
-                let (Some(ready_at), Some(free_at)) = (gates[from].readable_at(after), gates[to].writable_at(free))
-                else {
+            while *next < step.writes.len() {
+                let Some(at) = step.ready_at(*next, gates) else {
                     break;
                 };
-                gates[from].read(ready_at.max(free_at));
-                gates[to].written(ready_at.max(free_at));
+                step.pass(*next, gates, at);
+                let to = step.writes.piece(*next);
                 values[to] = match self.plans[rank].operations()[index] {
+                    Operation::Fill { with, .. } => Rc::new(Value::constant(with)),
                     Operation::Combine { to: span, op, .. } => {
                         let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
-                        Rc::new(values[to].combined(&values[from], op).ok_or_else(fault)?)
+                        Rc::new(values[to].combined(&values[step.reads.piece(*next)], op).ok_or_else(fault)?)
                     }
-                    _ => values[from].clone(),
+                    _ => values[step.reads.piece(*next)].clone(),
                 };
                 *next += 1;
                 moved = true;
@@ -241,7 +238,7 @@ impl<'a> Run<'a> {
         let locals = self.local_done.iter().enumerate().flat_map(|(rank, done)| {
             let steps = &self.wiring.steps[rank];
             let locals = self.wiring.locals[rank].iter().zip(done);
-            locals.filter(|&(&index, &next)| next < steps[index].reads.len()).map(move |(&index, _)| (rank, index))
+            locals.filter(|&(&index, &next)| next < steps[index].writes.len()).map(move |(&index, _)| (rank, index))
         });
         all_done(self.plans, links.chain(locals).collect())
     }

@@ -4,14 +4,16 @@
 
 use crate::cost::{Model, Transfer, timeline};
 use crate::fault::Fault;
+use crate::passage;
 use crate::plan::{Operation, Plan};
-use crate::wiring::moved;
+use crate::span::Span;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
 /// The table of the given plans, one per rank: `sender -> receiver [elements]`, `+>` where the receiver combines, and
-/// for spans of other buffers than the first `b1[elements]`.
+/// for spans of other buffers than the first `b1[elements]`. Chosen rows are runs of elements; `at` says where they go, where
+/// the receiver chooses.
 pub fn table(plans: &[Plan]) -> Result<String, Fault> {
     let mut transfers = timeline(plans, &Model::ROUNDS)?;
     transfers.sort_by(|a, b| a.end_s.total_cmp(&b.end_s).then(a.sender.cmp(&b.sender)));
@@ -25,13 +27,21 @@ pub fn table(plans: &[Plan]) -> Result<String, Fault> {
 
 fn cell(plans: &[Plan], transfer: &Transfer) -> String {
     let Transfer { sender, send, receiver, receive, .. } = *transfer;
-    let reduces = matches!(plans[receiver].operations()[receive], Operation::Reduce { .. });
-    let arrow = if reduces { "+>" } else { "->" };
-    let span = moved(&plans[sender], send);
-    let first = span.start_bytes / span.element_bytes;
-    let buffer = match span.buffer.0 {
-        0 => String::new(),
-        number => alloc::format!("b{number}"),
-    };
-    alloc::format!("{sender} {arrow} {receiver} {buffer}[{first}..{}]", first + span.element_count())
+    let (send, receive) = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
+    let arrow = if matches!(receive, Operation::Reduce { .. }) { "+>" } else { "->" };
+    let at = receive.rows().map(|_| alloc::format!(" at {}", place(passage::written(receive))));
+    alloc::format!("{sender} {arrow} {receiver} {}{}", place(passage::read(send)), at.unwrap_or_default())
+}
+
+/// Stretches of one buffer.
+fn place(stretches: impl Iterator<Item = Span>) -> String {
+    let (mut buffer, mut runs) = (String::new(), Vec::new());
+    for span in stretches {
+        if span.buffer.0 > 0 {
+            buffer = alloc::format!("b{}", span.buffer.0);
+        }
+        let first = span.start_bytes / span.element_bytes;
+        runs.push(alloc::format!("{first}..{}", first + span.element_count()));
+    }
+    alloc::format!("{buffer}[{}]", runs.join(", "))
 }

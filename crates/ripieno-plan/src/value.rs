@@ -1,6 +1,6 @@
 //! Values: what a piece holds, as counted contributions instead of numbers.
 
-use crate::plan::Op;
+use crate::plan::{Constant, Op};
 use crate::span::Buffer;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,7 +18,7 @@ pub(crate) struct Source {
 pub(crate) struct Value {
     /// Sorted by source.
     pub(crate) counts: Vec<(Source, u32)>,
-    /// What combined them; `None` for a single one.
+    /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for zero.
     pub(crate) op: Option<Op>,
     /// A hash of the tree of combinations in which the two operands of each have no order. Equal trees make equal bits.
     pub(crate) tree: u64,
@@ -31,10 +31,25 @@ impl Value {
         Value { counts: vec![(source, 1)], op: None, tree }
     }
 
-    /// Both values combined; `None` if one was combined with another operation.
+    /// No contribution.
+    pub(crate) fn constant(constant: Constant) -> Value {
+        let op = match constant {
+            Constant::Zero => None,
+            Constant::Identity(op) => Some(op),
+        };
+        Value { counts: Vec::new(), op, tree: 0 }
+    }
+
+    /// Both values combined; `None` if one was combined with another operation, or is a constant that is no identity of
+    /// this one.
     pub(crate) fn combined(&self, other: &Value, op: Op) -> Option<Value> {
-        if [self.op, other.op].into_iter().flatten().any(|before| before != op) {
+        let fits = |value: &Value| value.op.map_or(!value.counts.is_empty(), |before| before == op);
+        if !fits(self) || !fits(other) {
             return None;
+        }
+        // An identity changes nothing, not even the order of the combinations so far.
+        if self.counts.is_empty() || other.counts.is_empty() {
+            return Some(if self.counts.is_empty() { other.clone() } else { self.clone() });
         }
         let tree = mixed(self.tree.min(other.tree), self.tree.max(other.tree));
         Some(Value { counts: merged(&self.counts, &other.counts), op: Some(op), tree })

@@ -2,11 +2,12 @@
 //!
 //! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
 //! pieces (see [`Cuts`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
-//! that conflicts on the piece has passed it.
+//! that conflicts on the piece, or on one of the operation's span before it, has passed it.
 
 use crate::cuts::Cuts;
 use crate::fault::{Fault, What};
-use crate::gate::{Gate, Lane};
+use crate::gate::{Before, Gates, Lane};
+use crate::passage;
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
 use alloc::collections::BTreeMap;
@@ -44,11 +45,27 @@ pub(crate) struct Message {
     pub(crate) length_bytes: usize,
 }
 
-/// The pieces that an operation passes.
+/// The pieces that an operation passes. Where it reads and writes, its stops face each other; a fill only writes.
 #[derive(Default)]
 pub(crate) struct Step {
     pub(crate) reads: Lane,
     pub(crate) writes: Lane,
+}
+
+impl Step {
+    /// When a local operation may pass a stop.
+    pub(crate) fn ready_at(&self, stop: usize, gates: &Gates) -> Option<f64> {
+        let free_at = self.writes.ready_at(stop, gates)?;
+        if self.reads.len() == 0 { Some(free_at) } else { Some(free_at.max(self.reads.ready_at(stop, gates)?)) }
+    }
+
+    /// A local operation passes a stop.
+    pub(crate) fn pass(&self, stop: usize, gates: &mut Gates, at: f64) {
+        if self.reads.len() > 0 {
+            self.reads.pass(stop, gates, at);
+        }
+        self.writes.pass(stop, gates, at);
+    }
 }
 
 impl Wiring {
@@ -67,8 +84,8 @@ impl Wiring {
     }
 
     /// Fresh gates for all pieces of all ranks.
-    pub(crate) fn gates(&self) -> Vec<Vec<Gate>> {
-        self.cuts.iter().map(|cuts| vec![Gate::default(); cuts.piece_count()]).collect()
+    pub(crate) fn gates(&self) -> Vec<Gates> {
+        self.cuts.iter().map(|cuts| Gates::new(cuts.piece_count())).collect()
     }
 }
 
@@ -76,12 +93,10 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
     let mut pairs: BTreeMap<(usize, usize), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {
         for (index, operation) in plan.operations().iter().enumerate() {
+            is_sound(rank, index, operation)?;
             let (peer, span) = match *operation {
                 Operation::Send { to, span, .. } => (to, span),
                 Operation::Receive { from, span } | Operation::Reduce { from, span, .. } => (from, span),
-                Operation::Copy { from, to, .. } | Operation::Combine { from, to, .. } if from.overlaps(&to) => {
-                    return Err(Fault { rank, operation: Some(index), span: to, what: What::Overlapping });
-                }
                 Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => continue,
             };
             if peer >= plans.len() || peer == rank {
@@ -96,12 +111,33 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
     pairs.into_iter().map(|((sender, receiver), queues)| link(plans, sender, receiver, &queues.0, &queues.1)).collect()
 }
 
+/// Whether an operation makes sense by itself.
+fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), Fault> {
+    let fault = |span, what| Err(Fault { rank, operation: Some(index), span, what });
+    if let Some((span, rows)) = passage::chosen_from(operation) {
+        let row_count = span.length_bytes / rows.row_bytes();
+        if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
+            return fault(span, What::NoSuchRow { row, row_count });
+        }
+    }
+    if let (Some(from), Some(to)) = (operation.reads(), operation.writes()) {
+        let read_bytes = passage::read(operation).map(|stretch| stretch.length_bytes).sum();
+        if read_bytes != passage::written(operation).map(|stretch| stretch.length_bytes).sum() {
+            return fault(to, What::SizeMismatch { from: rank, send: index, sent_bytes: read_bytes });
+        }
+        if from.overlaps(&to) {
+            return fault(to, What::Overlapping);
+        }
+    }
+    Ok(())
+}
+
 fn link(plans: &[Plan], sender: usize, receiver: usize, sends: &[usize], receives: &[usize]) -> Result<Link, Fault> {
     let mut messages = Vec::new();
     for (&send, &receive) in sends.iter().zip(receives) {
         let sent_bytes = plans[sender].operations()[send].length_bytes();
-        let span = moved(&plans[receiver], receive);
-        if sent_bytes != span.length_bytes {
+        if sent_bytes != plans[receiver].operations()[receive].length_bytes() {
+            let span = moved(&plans[receiver], receive);
             let what = What::SizeMismatch { from: sender, send, sent_bytes };
             return Err(Fault { rank: receiver, operation: Some(receive), span, what });
         }
@@ -147,11 +183,13 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
         .map(|plan| plan.operations().iter().flat_map(|operation| [operation.reads(), operation.writes()]))
         .map(|spans| spans.flatten().collect())
         .collect();
-    ends.for_each(|(rank, span)| spans[rank].push(span));
+    let moves = moves(plans, links);
+    let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
+    let stretches = moves.iter().flatten().copied().filter(|_| choosing);
+    stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
     let mut cuts: Vec<Cuts> = spans.into_iter().map(|spans| Cuts::at(spans.into_iter())).collect();
 
     // A cut on one side of a message or local operation cuts the other side too, until nothing changes.
-    let moves = moves(plans, links);
     let mut changed = true;
     while changed {
         changed = false;
@@ -165,38 +203,47 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
     cuts
 }
 
+/// Where bytes move: rank and stretch, at both ends.
 fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
+    let between = |sender: usize, send: usize, receiver: usize, receive: usize| {
+        let ends = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
+        let pairs = passage::pairs(passage::read(ends.0), passage::written(ends.1));
+        pairs.map(move |(from, to)| [(sender, from), (receiver, to)])
+    };
     let sent = links.iter().flat_map(|link| {
-        link.messages.iter().map(|message| {
-            let (from, to) = (moved(&plans[link.sender], message.send), moved(&plans[link.receiver], message.receive));
-            [(link.sender, from), (link.receiver, to)]
-        })
+        let messages = link.messages.iter();
+        messages.flat_map(move |message| between(link.sender, message.send, link.receiver, message.receive))
     });
-    let local = plans.iter().enumerate().flat_map(|(rank, plan)| {
-        plan.operations().iter().filter_map(move |operation| match *operation {
-            Operation::Copy { from, to, .. } | Operation::Combine { from, to, .. } => Some([(rank, from), (rank, to)]),
-            _ => None,
-        })
-    });
+    let local = (0..plans.len())
+        .flat_map(|rank| locals(&plans[rank]).into_iter().flat_map(move |local| between(rank, local, rank, local)));
     sent.chain(local).collect()
 }
 
 fn steps(plan: &Plan, cuts: &Cuts) -> Vec<Step> {
-    // Per piece: how many writes, how many accesses come before.
     let mut before = vec![(0, 0); cuts.piece_count()];
-    let mut lane = |span: Option<Span>, writes: bool| {
-        let pieces = span.map_or(0..0, |span| cuts.pieces(span));
-        let first = pieces.start;
-        let pass = |(write_count, access_count): &mut (u32, u32)| {
-            let threshold = if writes { *access_count } else { *write_count };
-            *write_count += u32::from(writes);
-            *access_count += 1;
-            threshold
-        };
-        Lane { first, thresholds: before[pieces].iter_mut().map(pass).collect() }
+    let step = |operation: &Operation| Step {
+        reads: lane(cuts, operation.reads(), passage::read(operation), Lane::reading(), &mut before),
+        writes: lane(cuts, operation.writes(), passage::written(operation), Lane::writing(), &mut before),
     };
-    plan.operations()
-        .iter()
-        .map(|operation| Step { reads: lane(operation.reads(), false), writes: lane(operation.writes(), true) })
-        .collect()
+    plan.operations().iter().map(step).collect()
+}
+
+/// The lane along the stretches of a span.
+fn lane(
+    cuts: &Cuts,
+    span: Option<Span>,
+    stretches: impl Iterator<Item = Span>,
+    mut lane: Lane,
+    before: &mut [Before],
+) -> Lane {
+    let whole = span.map_or(0..0, |span| cuts.pieces(span));
+    let mut next = whole.start;
+    for stretch in stretches {
+        let pieces = if Some(stretch) == span { whole.clone() } else { cuts.pieces(stretch) };
+        lane.leave_out(next..pieces.start, before);
+        next = pieces.end;
+        lane.stop_at(pieces, before);
+    }
+    lane.leave_out(next..whole.end, before);
+    lane
 }

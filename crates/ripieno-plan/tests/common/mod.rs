@@ -1,6 +1,7 @@
 //! Layouts and requests for tests: every collective, of any sizes.
 #![allow(dead_code)] // Every test binary uses its own part.
 
+pub mod sparse;
 pub mod topologies;
 
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Needs, Op, PeerSpan, Plan, Request, Span};

@@ -1,0 +1,70 @@
+//! Passages: the bytes that pass through the ends of an operation, as stretches that follow each other.
+//!
+//! Without rows an end is one stretch, its span. With rows it is the runs of neighbouring rows, in order.
+
+use crate::plan::Operation;
+use crate::rows::Rows;
+use crate::span::Span;
+
+/// The stretches that `operation` reads and does not change.
+pub(crate) fn read(operation: &Operation) -> impl Iterator<Item = Span> {
+    let rows = match operation {
+        Operation::Send { rows, .. } | Operation::Copy { rows, .. } => rows.as_ref(),
+        _ => None,
+    };
+    operation.reads().into_iter().flat_map(move |span| stretches(span, rows))
+}
+
+/// The stretches that `operation` changes.
+pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
+    let rows = match operation {
+        Operation::Reduce { rows, .. } | Operation::Combine { rows, .. } => rows.as_ref(),
+        _ => None,
+    };
+    operation.writes().into_iter().flat_map(move |span| stretches(span, rows))
+}
+
+/// The span that the rows of `operation`, if it has any, are chosen from.
+pub(crate) fn chosen_from(operation: &Operation) -> Option<(Span, &Rows)> {
+    let span = match *operation {
+        Operation::Send { span, .. } | Operation::Reduce { span, .. } => span,
+        Operation::Copy { from, .. } => from,
+        Operation::Combine { to, .. } => to,
+        Operation::Receive { .. } | Operation::Fill { .. } => return None,
+    };
+    operation.rows().map(|rows| (span, rows))
+}
+
+/// Two ends of the same length as pairs of equally long stretches: what passes the first of a pair comes to the second.
+pub(crate) fn pairs(
+    mut from: impl Iterator<Item = Span>,
+    mut to: impl Iterator<Item = Span>,
+) -> impl Iterator<Item = (Span, Span)> {
+    let (mut source, mut target) = (from.next(), to.next());
+    core::iter::from_fn(move || {
+        let (left, right) = source.zip(target)?;
+        let length_bytes = left.length_bytes.min(right.length_bytes);
+        source = rest(left, length_bytes).or_else(|| from.next());
+        target = rest(right, length_bytes).or_else(|| to.next());
+        Some((Span { length_bytes, ..left }, Span { length_bytes, ..right }))
+    })
+}
+
+fn stretches(span: Span, rows: Option<&Rows>) -> impl Iterator<Item = Span> {
+    let whole = (rows.is_none() && span.length_bytes > 0).then_some(span);
+    let row_bytes = rows.map_or(0, Rows::row_bytes);
+    let run = move |run: &[u32]| Span {
+        start_bytes: span.start_bytes + run[0] as usize * row_bytes,
+        length_bytes: run.len() * row_bytes,
+        ..span
+    };
+    let runs = rows.map_or(&[][..], Rows::numbers).chunk_by(|row, next| row + 1 == *next);
+    whole.into_iter().chain(runs.map(run))
+}
+
+/// What is left of a stretch of which the first `passed_bytes` are gone.
+fn rest(stretch: Span, passed_bytes: usize) -> Option<Span> {
+    let start_bytes = stretch.start_bytes + passed_bytes;
+    let length_bytes = stretch.length_bytes - passed_bytes;
+    (length_bytes > 0).then_some(Span { start_bytes, length_bytes, ..stretch })
+}

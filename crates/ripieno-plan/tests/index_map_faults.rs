@@ -1,0 +1,133 @@
+//! What the checker finds in plans with index maps and constants: one broken set of plans for every kind of fault.
+
+mod common;
+
+use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
+use ripieno_plan::checker::check;
+use ripieno_plan::cost::{Model, cost_s};
+use ripieno_plan::{Constant, Fault, Op, Operation, Part, Plan, Promise, Rows, Span, What};
+
+fn fault(plans: &[Plan], promises: &[Promise]) -> Fault {
+    check(plans, promises).unwrap_err()
+}
+
+#[test]
+fn a_row_in_the_wrong_place_is_found() {
+    let [mut first, second] = pair();
+    first = replaced(&first, 2, |rows| *rows = self::rows([0, 1]));
+    let fault = fault(&[first, second], &pair_promises());
+    // Key 2, row 1 of the union, has a contribution of rank 0 now.
+    assert_eq!((fault.rank, fault.span.start_bytes, fault.what), (0, 0, What::Foreign { source: 0 }));
+}
+
+#[test]
+fn a_missing_row_is_found() {
+    let mut plan = alone();
+    plan = replaced(&plan, 3, |rows| *rows = self::rows([3]));
+    let fault = fault(&[plan], &sparse([&[2, 5, 7]], [&[5, 9, 7]]));
+    assert_eq!((fault.operation, fault.what), (Some(3), What::Missing { source: 0 }));
+}
+
+#[test]
+fn a_doubled_row_is_found_with_the_operation_that_wrote_it_last() {
+    let [mut first, second] = pair();
+    first.combine_rows(main(1, 1), scratch(0, 3), rows([2]), Op::Sum);
+    first.combine_rows(main(0, 1), scratch(0, 3), rows([0]), Op::Sum);
+    let promise = Promise { parts: vec![Part { span: scratch(2, 1), sources: key_4(), op: Some(Op::Sum) }] };
+    let fault = fault(&[first, second], &[promise, Promise::nothing()]);
+    assert_eq!((fault.operation, fault.what), (Some(6), What::Repeated { source: 0, count: 2 }));
+}
+
+/// Who holds key 4 of [`pair`].
+fn key_4() -> Vec<(usize, Span)> {
+    vec![(0, main(1, 1)), (1, main(1, 1))]
+}
+
+#[test]
+fn another_operation_is_found() {
+    let with = |op: Op| {
+        let mut plan = Plan::new();
+        plan.fill(scratch(0, 2), Constant::Identity(op));
+        plan.combine_rows(main(0, 1), scratch(0, 2), rows([1]), op);
+        plan.combine_rows(main(1, 1), scratch(0, 2), rows([1]), op);
+        plan
+    };
+    let sources = vec![(0, main(0, 1)), (0, main(1, 1))];
+    let promise = Promise { parts: vec![Part { span: scratch(1, 1), sources, op: Some(Op::Sum) }] };
+    check(&[with(Op::Sum)], std::slice::from_ref(&promise)).unwrap();
+    assert_eq!(fault(&[with(Op::Prod)], &[promise]).what, What::WrongOperation { found: Some(Op::Prod) });
+}
+
+#[test]
+fn an_identity_of_another_operation_is_found() {
+    let filled = |with: Constant| {
+        let mut plan = Plan::new();
+        plan.fill(scratch(0, 2), with);
+        plan.combine_rows(main(0, 1), scratch(0, 2), rows([1]), Op::Min);
+        check(&[plan], &[Promise::copy(scratch(1, 1), 0, main(0, 1))])
+    };
+    filled(Constant::Identity(Op::Min)).unwrap();
+    for with in [Constant::Zero, Constant::Identity(Op::Max)] {
+        let fault = filled(with).unwrap_err();
+        assert_eq!((fault.operation, fault.what), (Some(1), What::MixedOperations { op: Op::Min }));
+    }
+}
+
+#[test]
+fn another_constant_is_found() {
+    let mut plan = Plan::new();
+    plan.fill(output(0, 1), Constant::Identity(Op::Min));
+    let constant = |op| [Promise { parts: vec![Part { span: output(0, 1), sources: Vec::new(), op }] }];
+    check(std::slice::from_ref(&plan), &constant(Some(Op::Min))).unwrap();
+    assert_eq!(fault(&[plan], &constant(None)).what, What::WrongOperation { found: Some(Op::Min) });
+    assert_eq!(fault(&[Plan::new()], &constant(None)).what, What::Foreign { source: 0 });
+}
+
+#[test]
+fn another_number_of_rows_is_found() {
+    let [mut first, second] = pair();
+    first = replaced(&first, 4, |rows| *rows = self::rows([0, 1, 2]));
+    let fault = fault(&[first, second], &pair_promises());
+    assert_eq!((fault.rank, fault.operation), (1, Some(4)));
+    assert_eq!(fault.what, What::SizeMismatch { from: 0, send: 4, sent_bytes: 3 * ROW_BYTES });
+}
+
+#[test]
+fn ends_of_different_lengths_inside_a_rank_are_found() {
+    let mut plan = Plan::new();
+    plan.push(Operation::Copy { from: main(0, 4), to: scratch(0, 4), rows: Some(rows([0, 2])) });
+    let fault = fault(&[plan], &[Promise::nothing()]);
+    assert_eq!(fault.what, What::SizeMismatch { from: 0, send: 0, sent_bytes: 2 * ROW_BYTES });
+}
+
+#[test]
+fn a_row_beyond_its_span_is_found() {
+    let plans = |row: u32| {
+        let (mut first, mut second) = (Plan::new(), Plan::new());
+        first.send_rows(1, main(0, 3), rows([0, row]));
+        second.receive(0, output(0, 2));
+        [first, second]
+    };
+    check(&plans(2), &vec![Promise::nothing(); 2]).unwrap();
+    let fault = fault(&plans(3), &vec![Promise::nothing(); 2]);
+    assert_eq!(fault.what, What::NoSuchRow { row: 3, row_count: 3 });
+    assert_eq!(fault.to_string(), "rank 0, operation 0, buffer 0 bytes 0..24: there is no row 3 among 3");
+    assert!(cost_s(&plans(3), &Model::ROUNDS).is_err());
+}
+
+/// `plan` with the rows of one operation changed.
+fn replaced(plan: &Plan, index: usize, change: impl Fn(&mut Rows)) -> Plan {
+    let mut changed = Plan::new();
+    for (number, mut operation) in plan.operations().iter().cloned().enumerate() {
+        if let Operation::Send { rows: Some(rows), .. }
+        | Operation::Reduce { rows: Some(rows), .. }
+        | Operation::Copy { rows: Some(rows), .. }
+        | Operation::Combine { rows: Some(rows), .. } = &mut operation
+            && number == index
+        {
+            change(rows);
+        }
+        changed.push(operation);
+    }
+    changed
+}

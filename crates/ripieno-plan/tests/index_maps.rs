@@ -1,0 +1,176 @@
+//! Plans with index maps and constants: hand-written sparse reductions that are right, and the order on bytes between rows.
+
+mod common;
+
+use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
+use ripieno_plan::checker::{check, check_rendezvous};
+use ripieno_plan::cost::{Model, cost_s, segmented};
+use ripieno_plan::table::table;
+use ripieno_plan::{Constant, Fault, Op, Plan, Promise, What};
+
+/// Checks plans in all ways: over links that hold little and nothing, whole and in segments that divide rows.
+fn kept(plans: &[Plan], promises: &[Promise]) {
+    check(plans, promises).unwrap();
+    check_rendezvous(plans).unwrap();
+    for segment_bytes in [4, 12, 16] {
+        check(&segmented(plans, segment_bytes), promises).unwrap();
+    }
+}
+
+fn fault(plans: &[Plan], promises: &[Promise]) -> Fault {
+    check(plans, promises).unwrap_err()
+}
+
+#[test]
+fn a_lone_rank_gets_its_own_rows_and_zeros() {
+    kept(&[alone()], &sparse([&[2, 5, 7]], [&[5, 9, 7]]));
+}
+
+#[test]
+fn two_ranks_exchange_rows() {
+    kept(&pair(), &pair_promises());
+    let report = check(&pair(), &pair_promises()).unwrap();
+    let (first, second) = (report.ranks[0], report.ranks[1]);
+    assert_eq!((first.sent_count, first.sent_bytes, first.reduced_bytes), (2, 3 * ROW_BYTES, 2 * ROW_BYTES));
+    assert_eq!((second.sent_count, second.sent_bytes, second.reduced_bytes), (1, 2 * ROW_BYTES, ROW_BYTES));
+    assert_eq!(report.round_count, 2);
+}
+
+/// Rank 0 is the hub of three: it knows the union of 0, 3, 5, 8 and everybody else knows its own keys.
+#[test]
+fn three_ranks_meet_at_a_hub() {
+    let keys: [&[u64]; 3] = [&[3, 8], &[0, 3, 5], &[5, 8]];
+    let maps = [rows([1, 3]), rows([0, 1, 2]), rows([2, 3])];
+    let mut plans = [Plan::new(), Plan::new(), Plan::new()];
+    plans[0].fill(scratch(0, 4), Constant::Identity(Op::Sum));
+    plans[0].combine_rows(main(0, 2), scratch(0, 4), maps[0].clone(), Op::Sum);
+    for (peer, map) in maps.iter().enumerate().skip(1) {
+        plans[0].reduce_rows(peer, scratch(0, 4), map.clone(), Op::Sum);
+    }
+    plans[0].copy_rows(scratch(0, 4), maps[0].clone(), output(0, 2));
+    for (peer, map) in maps.iter().enumerate().skip(1) {
+        plans[0].send_rows(peer, scratch(0, 4), map.clone());
+        plans[peer].send(0, main(0, keys[peer].len()));
+        plans[peer].receive(0, output(0, keys[peer].len()));
+    }
+    kept(&plans, &sparse(keys, keys));
+}
+
+/// A butterfly of 2x2 on keys 0..4: at the first layer ranks 0, 1 and 2, 3 pair up and part keys 0, 1 from 2, 3; at the
+/// second 0, 2 and 1, 3 part a key each. Rank r holds every key but r, and wants key (r + 1) % 4 only.
+#[test]
+fn four_ranks_nest() {
+    let out_keys: [&[u64]; 4] = [&[1, 2, 3], &[0, 2, 3], &[0, 1, 3], &[0, 1, 2]];
+    let in_keys: [&[u64]; 4] = [&[1], &[2], &[3], &[0]];
+    let lower = [1, 1, 2, 2];
+    let plan = |rank: usize| {
+        let (near, far) = (rank ^ 1, rank ^ 2);
+        // Rows of main that are mine at the first layer, and those that are my pair's; where either's lie in the half.
+        let halves = |holder: usize| [main(0, lower[holder]), main(lower[holder], 3 - lower[holder])];
+        let placed = |holder: usize| match (rank & 1, holder) {
+            (0, 0) | (1, 2) => rows([1]),
+            (0, 1) | (1, 3) => rows([0]),
+            _ => rows([0, 1]),
+        };
+        let mut plan = Plan::new();
+        plan.send(near, halves(rank)[near & 1]);
+        plan.fill(scratch(0, 2), Constant::Identity(Op::Sum));
+        plan.combine_rows(halves(rank)[rank & 1], scratch(0, 2), placed(rank), Op::Sum);
+        plan.reduce_rows(near, scratch(0, 2), placed(near), Op::Sum);
+        plan.send(far, scratch(far >> 1, 1));
+        plan.reduce(far, scratch(rank >> 1, 1), Op::Sum);
+        plan
+    };
+    let mut plans: Vec<Plan> = (0..4).map(plan).collect();
+    // Keys 0, 2, 1, 3 are at ranks 0, 1, 2, 3 now: 0 -> rank 3, 2 -> rank 1 (its own), 1 -> rank 0, 3 -> rank 2.
+    plans[0].send_rows(1, scratch(0, 2), rows([0]));
+    plans[1].receive(0, scratch(2, 1));
+    plans[1].send(3, scratch(2, 1));
+    plans[3].receive(1, output(0, 1));
+    plans[1].copy_rows(scratch(0, 2), rows([0]), output(0, 1));
+    plans[2].send_rows(0, scratch(0, 2), rows([1]));
+    plans[0].receive(2, output(0, 1));
+    plans[3].send_rows(2, scratch(0, 2), rows([1]));
+    plans[2].receive(3, output(0, 1));
+    kept(&plans, &sparse(out_keys, in_keys));
+}
+
+/// Rank 0 reduces two rows into `reduced` and sends row 1. Rank 1 has one of the two from the start, the other when row 1
+/// has come.
+fn between(reduced: [u32; 2], awaited: usize) -> [Plan; 2] {
+    let (mut first, mut second) = (Plan::new(), Plan::new());
+    first.reduce_rows(1, main(0, 4), rows(reduced), Op::Sum);
+    first.send(1, main(1, 1));
+    second.copy(main(0, 1), scratch(1 - awaited, 1));
+    second.receive(0, scratch(awaited, 1));
+    second.send(0, scratch(0, 2));
+    [first, second]
+}
+
+#[test]
+fn bytes_between_rows_are_free_as_soon_as_the_row_before_them_is_done() {
+    for plans in [between([0, 3], 1), between([2, 3], 0)] {
+        check(&plans, &[Promise::nothing(), Promise::nothing()]).unwrap();
+        check_rendezvous(&plans).unwrap();
+    }
+}
+
+#[test]
+fn a_deadlock_over_bytes_between_rows_is_found() {
+    let plans = between([0, 3], 0);
+    let deadlock = What::Deadlock { blocked: vec![(0, 0), (1, 1)] };
+    assert_eq!(fault(&plans, &[Promise::nothing(), Promise::nothing()]).what, deadlock);
+    assert_eq!(check_rendezvous(&plans).unwrap_err().what, deadlock);
+}
+
+#[test]
+fn rows_wait_for_the_bytes_before_them() {
+    // Row 3 is combined after what was sent of row 1, though nothing of that one changes.
+    let waiting = |row: usize| {
+        let (mut first, mut second) = (Plan::new(), Plan::new());
+        first.receive(1, main(row, 1));
+        first.combine_rows(scratch(0, 2), main(0, 4), rows([0, 2]), Op::Sum);
+        first.send(1, main(2, 1));
+        second.receive(0, main(0, 1));
+        second.send(0, main(0, 1));
+        check(&[first, second], &[Promise::nothing(), Promise::nothing()])
+    };
+    assert!(waiting(1).is_err());
+    assert!(waiting(3).is_ok());
+}
+
+#[test]
+fn who_passes_a_gap_early_does_not_let_others_overtake() {
+    // Rank 0's reduction is done before rank 2 sends; the copy still comes after what rank 2 sends.
+    let mut plans = [Plan::new(), Plan::new(), Plan::new()];
+    plans[0].receive(2, main(3, 1));
+    plans[0].copy(scratch(0, 1), main(3, 1));
+    plans[0].reduce_rows(1, main(0, 4), rows([0]), Op::Sum);
+    plans[1].send(0, main(0, 1));
+    plans[1].send(2, main(0, 1));
+    plans[2].receive(1, main(0, 1));
+    plans[2].send(0, main(0, 1));
+    let mut promises = vec![Promise::nothing(); 3];
+    promises[0] = Promise::copy(main(3, 1), 0, scratch(0, 1));
+    kept(&plans, &promises);
+}
+
+#[test]
+fn a_table_shows_which_rows_go_where() {
+    let (mut first, mut second) = (Plan::new(), Plan::new());
+    first.send_rows(1, main(0, 4), rows([0, 1, 3]));
+    second.reduce_rows(0, scratch(0, 6), rows([1, 2, 5]), Op::Sum);
+    assert_eq!(table(&[first, second]).unwrap(), "round 1: 0 +> 1 [0..4, 6..8] at b2[2..6, 10..12]\n");
+}
+
+#[test]
+fn only_rows_that_pass_cost() {
+    let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.5, gamma_s_per_byte: 0.25 };
+    let (mut first, mut second) = (Plan::new(), Plan::new());
+    first.combine_rows(scratch(0, 2), main(0, 9), rows([3, 7]), Op::Sum);
+    first.send_rows(1, main(0, 9), rows([0, 2, 7]));
+    second.reduce_rows(0, main(0, 9), rows([1, 4, 5]), Op::Sum);
+    let (combined_bytes, sent_bytes) = (2.0 * ROW_BYTES as f64, 3.0 * ROW_BYTES as f64);
+    let expected_s = combined_bytes * 0.25 + 4.0 + sent_bytes * (0.5 + 0.25);
+    assert_eq!(cost_s(&[first, second], &model).unwrap(), expected_s);
+}
