@@ -6,7 +6,6 @@ use super::rows::{self, Staging};
 use super::run::Cursor;
 use super::schedule::Schedule;
 use super::{SEGMENT_BYTES, Traffic};
-use crate::call::Element;
 use crate::link::{Link, LinkError};
 use crate::reduction::Reduction;
 use ripieno_plan::{Operation, Rows, Span};
@@ -35,13 +34,13 @@ impl From<LinkError> for LaneError {
 pub(super) struct Lane<'a, 'b> {
     pub link: &'a mut dyn Link,
     pub schedule: &'a Schedule,
+    pub number: usize,
     pub steps: &'a [usize],
     pub cursor: &'a mut Cursor,
     pub passed: &'a mut [usize],
     pub buffers: &'a mut [Memory<'b>],
     pub preamble: Preamble,
     pub staging: &'a mut Staging,
-    pub element: Element,
     pub reduction: Option<&'static Reduction>,
     pub traffic: &'a mut Traffic,
     pub relay_unit_bytes: usize,
@@ -77,7 +76,7 @@ impl Lane<'_, '_> {
                 None => &bytes[memory::range(span, done, ready)],
                 Some(rows) => {
                     let table = &bytes[memory::range(span, 0, span.length_bytes)];
-                    self.staging.staged(&mut self.cursor.staged, table, rows, done, ready)
+                    self.staging.gathered(self.number, table, rows, done, ready)
                 }
             };
             let offered = head.len() + body.len();
@@ -94,7 +93,7 @@ impl Lane<'_, '_> {
                 break;
             }
             if rows.is_some() {
-                self.staging.release(&mut self.cursor.staged);
+                self.staging.release(self.number);
             }
             if self.passed[index] == step.length_bytes {
                 self.cursor.next += 1;
@@ -184,11 +183,10 @@ impl Lane<'_, '_> {
 
     fn reduce(&mut self, span: Span, rows: Option<&Rows>, done: usize, limit: usize) -> Result<usize, LaneError> {
         let reduction = self.reduction.expect("a plan that reduces has a reduction");
-        let element_bytes = self.element.size_bytes();
         let mut taken = 0;
         while done + taken < limit {
-            let there = self.link.peek(element_bytes)?;
-            let whole = memory::whole(there.len().min(limit - done - taken), element_bytes);
+            let there = self.link.peek(reduction.element_bytes)?;
+            let whole = memory::whole(there.len().min(limit - done - taken), reduction.element_bytes);
             if whole == 0 {
                 break;
             }

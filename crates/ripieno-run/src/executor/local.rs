@@ -29,7 +29,6 @@ impl Run<'_, '_> {
     /// Moves a local operation from byte `done` to `end`, or, where elements must not be cut, in front of the one that it
     /// would cut; returns where it stands.
     fn pass(&mut self, operation: &Operation, done: usize, end: usize) -> usize {
-        let whole = memory::whole(end, self.header.call.element.size_bytes());
         match *operation {
             Operation::Copy { from, to, rows: None } => {
                 memory::copy(self.buffers, from, to, done, end);
@@ -42,6 +41,7 @@ impl Run<'_, '_> {
             }
             Operation::Combine { from, to, ref rows, .. } => {
                 let reduction = self.reduction.expect("a plan that combines has a reduction");
+                let whole = memory::whole(end, reduction.element_bytes);
                 let (source, target) = memory::both(self.buffers, from, to);
                 match rows {
                     None => (reduction.combine)(&mut target[done..whole], &source[done..whole]),
@@ -55,6 +55,7 @@ impl Run<'_, '_> {
             }
             Operation::Fill { span, with: Constant::Identity(_) } => {
                 let reduction = self.reduction.expect("a plan that fills by an operation has a reduction");
+                let whole = memory::whole(end, reduction.element_bytes);
                 let bytes = self.buffers[span.buffer.0 as usize].bytes_mut();
                 (reduction.fill)(&mut bytes[memory::range(span, done, whole)]);
                 whole

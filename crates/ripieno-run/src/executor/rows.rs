@@ -8,6 +8,7 @@ use ripieno_plan::Rows;
 use std::ops::Range;
 
 /// How far step `index` may go now, when it or a step that it waits for chooses rows.
+#[inline(never)]
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
     let mut limit = step.length_bytes;
@@ -105,43 +106,48 @@ pub(super) struct Staging {
     memory: Vec<u8>,
     /// Where segments that are not in use begin.
     free: Vec<usize>,
+    /// Per lane: what of its next step lies there.
+    staged: Vec<Option<Staged>>,
 }
 
-/// Rows of the next step of a lane that were gathered.
+/// Bytes `from..to` of the rows of a step, and where they lie.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Staged {
-    /// Where in the memory.
-    start: usize,
-    /// The bytes of the step that lie there.
+struct Staged {
     from: usize,
     to: usize,
+    start: usize,
 }
 
 impl Staging {
-    /// Makes ready for a run in which `lane_count` lanes send rows.
-    pub fn reset(&mut self, lane_count: usize) {
-        if self.memory.len() < lane_count * SEGMENT_BYTES {
-            self.memory.resize(lane_count * SEGMENT_BYTES, 0);
+    /// Makes ready for a run of `schedule`.
+    pub fn reset(&mut self, schedule: &Schedule) {
+        let segment_count = schedule.row_lane_count;
+        if segment_count == 0 {
+            return;
         }
+        self.memory.resize(self.memory.len().max(segment_count * SEGMENT_BYTES), 0);
         self.free.clear();
-        self.free.extend((0..lane_count).map(|lane| lane * SEGMENT_BYTES));
+        self.free.extend((0..segment_count).map(|segment| segment * SEGMENT_BYTES));
+        self.staged.clear();
+        self.staged.resize(schedule.lanes.len(), None);
     }
 
-    /// The bytes of `rows` from `from` on, at most a segment of them: those that `staged` says, else gathered now, up to `to`.
-    pub fn staged(&mut self, staged: &mut Option<Staged>, table: &[u8], rows: &Rows, from: usize, to: usize) -> &[u8] {
+    /// The bytes of `rows` of `table` from `from` on: what the link left of those that were gathered for `lane`, else those
+    /// up to `to`, a segment at most, gathered now.
+    pub fn gathered(&mut self, lane: usize, table: &[u8], rows: &Rows, from: usize, to: usize) -> &[u8] {
         if from == to {
             return &[];
         }
-        let Staged { start, from: first, to } = *staged.get_or_insert_with(|| {
+        let staged = *self.staged[lane].get_or_insert_with(|| {
             let start = self.free.pop().expect("a segment for each lane that sends rows");
             gather(&mut self.memory[start..start + to - from], table, rows, from);
-            Staged { start, from, to }
+            Staged { from, to, start }
         });
-        &self.memory[start + from - first..start + to - first]
+        &self.memory[staged.start + from - staged.from..staged.start + staged.to - staged.from]
     }
 
-    /// All that was staged has been taken.
-    pub fn release(&mut self, staged: &mut Option<Staged>) {
-        self.free.extend(staged.take().map(|staged| staged.start));
+    /// The link has taken all that was gathered for `lane`.
+    pub fn release(&mut self, lane: usize) {
+        self.free.extend(self.staged[lane].take().map(|staged| staged.start));
     }
 }

@@ -4,7 +4,7 @@ use super::idle::Work;
 use super::lane::{Lane, LaneError, Moved};
 use super::memory::Memory;
 use super::preamble::Preamble;
-use super::rows::{Staged, Staging};
+use super::rows::Staging;
 use super::schedule::{Schedule, Stream};
 use super::waiting::Waiting;
 use super::{RELAY_UNIT_BYTES, RunError, Traffic};
@@ -44,8 +44,6 @@ pub(super) struct Cursor {
     pub preamble_bytes: usize,
     /// Bytes of the next step that were lent, returned or not.
     pub lent_bytes: usize,
-    /// Rows of the next step that were gathered.
-    pub staged: Option<Staged>,
     /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
     pub on_stream: bool,
     /// A lane of an earlier run still has the stream.
@@ -59,7 +57,7 @@ impl Progress {
         self.passed.resize(schedule.steps.len(), 0);
         self.cursors.clear();
         self.cursors.resize(schedule.lanes.len(), Cursor::default());
-        self.staging.reset(schedule.staging_count);
+        self.staging.reset(schedule);
         self.traffic = Traffic::default();
         self.relay_unit_bytes = RELAY_UNIT_BYTES;
         self.ticket = ticket;
@@ -200,13 +198,13 @@ impl Run<'_, '_> {
         let mut visited = Lane {
             link,
             schedule: self.schedule,
+            number: lane,
             steps: &self.schedule.lanes[lane].steps,
             cursor: &mut self.progress.cursors[lane],
             passed: &mut self.progress.passed,
             buffers: self.buffers,
             preamble: Preamble::new(self.header, self.schedule.lanes[lane].length_bytes),
             staging: &mut self.progress.staging,
-            element: self.header.call.element,
             reduction: self.reduction,
             traffic: &mut self.progress.traffic,
             relay_unit_bytes: self.progress.relay_unit_bytes,

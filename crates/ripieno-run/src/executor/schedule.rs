@@ -16,7 +16,7 @@ pub struct Schedule {
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
     /// How many lanes send rows.
-    pub(super) staging_count: usize,
+    pub(super) row_lane_count: usize,
     /// How many ranks this one exchanges bytes with.
     pub(super) peer_count: u16,
 }
@@ -74,7 +74,7 @@ impl Schedule {
             lanes: Vec::new(),
             buffer_bytes: Vec::new(),
             op: None,
-            staging_count: 0,
+            row_lane_count: 0,
             peer_count: 0,
         };
         for (index, operation) in operations.iter().enumerate() {
@@ -105,7 +105,7 @@ impl Schedule {
             }
         }
         schedule.peer_count = schedule.peers().len() as u16;
-        schedule.staging_count = schedule.lanes.iter().filter(|lane| schedule.sends_rows(lane)).count();
+        schedule.row_lane_count = schedule.lanes.iter().filter(|lane| schedule.sends_rows(lane)).count();
         schedule
     }
 

@@ -25,6 +25,8 @@ pub struct UnsupportedOp {
 /// How elements of one type combine by one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
+    /// Size of an element.
+    pub element_bytes: usize,
     /// Combines the elements of `from` into those of `into`, which is as long, in whole elements.
     pub combine: fn(into: &mut [u8], from: &[u8]),
     /// Combines the rows of `from`, one after the other, into the rows `numbers` of `into`: in any order, and more than
@@ -73,8 +75,12 @@ fn for_type<T: Number>(op: Op) -> &'static Reduction {
 struct Compiled<T, O>(PhantomData<(T, O)>);
 
 impl<T: Number, O: Operator> Compiled<T, O> {
-    const REDUCTION: &'static Reduction =
-        &Reduction { combine: widest::<T, O>, combine_rows: widest_rows::<T, O>, fill: fill::<T, O> };
+    const REDUCTION: &'static Reduction = &Reduction {
+        element_bytes: size_of::<T>(),
+        combine: widest::<T, O>,
+        combine_rows: widest_rows::<T, O>,
+        fill: fill::<T, O>,
+    };
 }
 
 /// The loop, compiled for the widest vectors this processor has.
