@@ -6,7 +6,7 @@
 
 use crate::fault::{Fault, What};
 use crate::passage;
-use crate::plan::{Op, Operation, Plan};
+use crate::plan::{Constant, Op, Operation, Plan};
 use crate::promise::{Part, Promise};
 use crate::run::{Capacity, Run};
 use crate::span::Span;
@@ -94,10 +94,12 @@ fn is_kept(part: &Part, piece: Span, value: &Value) -> Result<(), What> {
     if let Some(&(source, count)) = counts.iter().find(|&&(_, count)| once && count > 1) {
         return Err(What::Repeated { source: source.rank, count });
     }
-    if promised.len() != 1 && value.op != part.op {
-        return Err(What::WrongOperation { found: value.op });
-    }
-    Ok(())
+    let op = match promised.len() {
+        0 => Value::constant(part.op.map_or(Constant::Zero, Constant::Identity)).op,
+        1 => value.op,
+        _ => part.op,
+    };
+    if value.op == op { Ok(()) } else { Err(What::WrongOperation { found: value.op }) }
 }
 
 /// Whether every rank that holds these contributions combined them in the same order, where rounding depends on it.

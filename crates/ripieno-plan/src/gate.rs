@@ -47,14 +47,11 @@ impl Lane {
         }
     }
 
-    /// Pieces between the stops so far and the next. Nobody waits for those before the first stop: an operation is
-    /// through with them before it begins.
+    /// Pieces between the stops so far and the next.
     pub(crate) fn leave_out(&mut self, pieces: Range<usize>, before: &mut [Before]) {
         for piece in pieces {
             self.gaps.push((self.stops.len(), self.stop(piece, before)));
-            if !self.stops.is_empty() {
-                self.count(&mut before[piece]);
-            }
+            self.count(&mut before[piece]);
         }
     }
 

@@ -18,7 +18,8 @@ pub(crate) struct Source {
 pub(crate) struct Value {
     /// Sorted by source.
     pub(crate) counts: Vec<(Source, u32)>,
-    /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for zero.
+    /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for zeros,
+    /// which are those of sum, or and xor.
     pub(crate) op: Option<Op>,
     /// A hash of the tree of combinations in which the two operands of each have no order. Equal trees make equal bits.
     pub(crate) tree: u64,
@@ -34,7 +35,7 @@ impl Value {
     /// No contribution.
     pub(crate) fn constant(constant: Constant) -> Value {
         let op = match constant {
-            Constant::Zero => None,
+            Constant::Zero | Constant::Identity(Op::Sum | Op::Or | Op::Xor) => None,
             Constant::Identity(op) => Some(op),
         };
         Value { counts: Vec::new(), op, tree: 0 }
@@ -43,7 +44,8 @@ impl Value {
     /// Both values combined; `None` if one was combined with another operation, or is a constant that is no identity of
     /// this one.
     pub(crate) fn combined(&self, other: &Value, op: Op) -> Option<Value> {
-        let fits = |value: &Value| value.op.map_or(!value.counts.is_empty(), |before| before == op);
+        let of_any = |value: &Value| !value.counts.is_empty() || *value == Value::constant(Constant::Identity(op));
+        let fits = |value: &Value| value.op.map_or_else(|| of_any(value), |before| before == op);
         if !fits(self) || !fits(other) {
             return None;
         }

@@ -2,7 +2,7 @@
 //!
 //! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
 //! pieces (see [`Cuts`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
-//! that conflicts on the piece, or on one of the operation's span before it, has passed it.
+//! that conflicts on the piece, or on one between it and the operation's piece before, has passed it.
 
 use crate::cuts::Cuts;
 use crate::fault::{Fault, What};
@@ -222,28 +222,20 @@ fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
 fn steps(plan: &Plan, cuts: &Cuts) -> Vec<Step> {
     let mut before = vec![(0, 0); cuts.piece_count()];
     let step = |operation: &Operation| Step {
-        reads: lane(cuts, operation.reads(), passage::read(operation), Lane::reading(), &mut before),
-        writes: lane(cuts, operation.writes(), passage::written(operation), Lane::writing(), &mut before),
+        reads: lane(cuts, passage::read(operation), Lane::reading(), &mut before),
+        writes: lane(cuts, passage::written(operation), Lane::writing(), &mut before),
     };
     plan.operations().iter().map(step).collect()
 }
 
-/// The lane along the stretches of a span.
-fn lane(
-    cuts: &Cuts,
-    span: Option<Span>,
-    stretches: impl Iterator<Item = Span>,
-    mut lane: Lane,
-    before: &mut [Before],
-) -> Lane {
-    let whole = span.map_or(0..0, |span| cuts.pieces(span));
-    let mut next = whole.start;
+/// The lane along stretches of a span.
+fn lane(cuts: &Cuts, stretches: impl Iterator<Item = Span>, mut lane: Lane, before: &mut [Before]) -> Lane {
+    let mut end = None;
     for stretch in stretches {
-        let pieces = if Some(stretch) == span { whole.clone() } else { cuts.pieces(stretch) };
-        lane.leave_out(next..pieces.start, before);
-        next = pieces.end;
+        let pieces = cuts.pieces(stretch);
+        lane.leave_out(end.unwrap_or(pieces.start)..pieces.start, before);
+        end = Some(pieces.end);
         lane.stop_at(pieces, before);
     }
-    lane.leave_out(next..whole.end, before);
     lane
 }

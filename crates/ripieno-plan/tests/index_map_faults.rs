@@ -81,6 +81,11 @@ fn another_constant_is_found() {
     check(std::slice::from_ref(&plan), &constant(Some(Op::Min))).unwrap();
     assert_eq!(fault(&[plan], &constant(None)).what, What::WrongOperation { found: Some(Op::Min) });
     assert_eq!(fault(&[Plan::new()], &constant(None)).what, What::Foreign { source: 0 });
+    // Zeros are the identity of a sum.
+    let mut plan = Plan::new();
+    plan.fill(output(0, 1), Constant::Zero);
+    check(std::slice::from_ref(&plan), &constant(Some(Op::Sum))).unwrap();
+    assert_eq!(fault(&[plan], &constant(Some(Op::Max))).what, What::WrongOperation { found: None });
 }
 
 #[test]
