@@ -19,6 +19,7 @@ pub(crate) struct Card {
     pub nonce: String,
     pub rank: usize,
     pub world_size: usize,
+    pub replicas: usize,
     pub host: String,
     pub identity: HostIdentity,
     pub rack: Option<String>,
@@ -47,6 +48,7 @@ impl Card {
             nonce: hex(&nonce),
             rank: config.rank,
             world_size: config.world_size,
+            replicas: config.replicas,
             host: host_name(),
             identity: HostIdentity::here(),
             rack: config.rack.clone(),
@@ -95,6 +97,10 @@ impl Card {
         if card.world_size != config.world_size {
             let (own, other) = (config.world_size, card.world_size);
             return disagree(format!("their world sizes differ: {own} and {other}"));
+        }
+        if card.replicas != config.replicas {
+            let (own, other) = (config.replicas, card.replicas);
+            return disagree(format!("their numbers of replicas differ: {own} and {other}"));
         }
         if card.rank != peer {
             return disagree(format!("the string in place {peer} is of rank {}", card.rank));

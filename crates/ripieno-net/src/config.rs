@@ -1,6 +1,7 @@
 //! What a rank must know before it can meet the others.
 
 use crate::error::NetError;
+use ripieno_run::Copies;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::time::Duration;
@@ -88,6 +89,8 @@ pub struct Config {
     pub rank: usize,
     /// How many ranks.
     pub world_size: usize,
+    /// How many copies there are of each logical rank; ranks `i`, `i + world_size / replicas` … are copies.
+    pub replicas: usize,
     /// The job's secret.
     pub token: Token,
     /// The host name or address to listen on; all up interfaces when `None`.
@@ -112,6 +115,7 @@ impl Config {
         Config {
             rank,
             world_size,
+            replicas: 1,
             token,
             host: None,
             rack: None,
@@ -123,6 +127,11 @@ impl Config {
         }
     }
 
+    /// Which ranks are copies of each other.
+    pub fn copies(&self) -> Copies {
+        Copies::new(self.world_size, self.replicas)
+    }
+
     /// The first setting that cannot be right, as an error.
     pub fn check(&self) -> Result<(), NetError> {
         let wrong =
@@ -132,6 +141,10 @@ impl Config {
         }
         if self.rank >= self.world_size {
             return wrong("rank", self.rank.to_string(), &format!("0 to {}", self.world_size - 1));
+        }
+        if self.replicas == 0 || !self.world_size.is_multiple_of(self.replicas) {
+            let expected = format!("a divisor of the world size, {}", self.world_size);
+            return wrong("replicas", self.replicas.to_string(), &expected);
         }
         if self.ports.first > self.ports.last || (self.ports.first == 0 && self.ports.last != 0) {
             return wrong("ports", self.ports.to_string(), "a port, or first-last with 1 <= first <= last");

@@ -4,6 +4,7 @@
 //! the job has failed.
 
 use crate::call::Header;
+use crate::copies::Copies;
 use crate::link::{Link, LinkError};
 use ripieno_plan::Topology;
 use std::sync::Arc;
@@ -60,6 +61,11 @@ pub trait Fabric: Send {
     /// How many ranks.
     fn world_size(&self) -> usize;
 
+    /// Which ranks are copies of each other. The same on every rank.
+    fn copies(&self) -> Copies {
+        Copies::new(self.world_size(), 1)
+    }
+
     /// Where the ranks stand. The same on every rank.
     fn topology(&self) -> Arc<Topology>;
 
@@ -71,6 +77,16 @@ pub trait Fabric: Send {
 
     /// How the job has failed.
     fn failure(&self) -> Option<Failure>;
+
+    /// Whether a rank has died of which a copy lives; one atomic load. Its link is closed when this rank next parks.
+    fn has_losses(&self) -> bool {
+        false
+    }
+
+    /// How such ranks died, lowest rank first.
+    fn losses(&self) -> Vec<Failure> {
+        vec![]
+    }
 
     /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error). Returns, within a
     /// bounded time, when the job has failed: of this, or of what came before it.

@@ -5,6 +5,7 @@
 pub mod call;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+pub mod copies;
 pub mod executor;
 pub mod fabric;
 pub mod link;
@@ -14,6 +15,7 @@ pub mod reduction;
 pub mod rows;
 
 pub use call::{Call, Element, HEADER_BYTES, Header, Turn};
+pub use copies::Copies;
 pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Remote, Want};
 pub use link::{Link, LinkError};

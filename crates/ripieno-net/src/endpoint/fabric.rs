@@ -2,9 +2,9 @@
 
 use super::{Endpoint, Slot};
 use crate::links::{Bell, Watch};
-use crate::monitor::Shared;
+use crate::monitor::{Shared, Status};
 use ripieno_run::membership::Request;
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
+use ripieno_run::{Copies, Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -22,6 +22,10 @@ impl Fabric for Endpoint {
 
     fn world_size(&self) -> usize {
         self.config.world_size
+    }
+
+    fn copies(&self) -> Copies {
+        self.config.copies()
     }
 
     fn topology(&self) -> Arc<Topology> {
@@ -51,13 +55,27 @@ impl Fabric for Endpoint {
         self.shared.status().failure
     }
 
+    fn has_losses(&self) -> bool {
+        self.shared.loss_count() > 0
+    }
+
+    fn losses(&self) -> Vec<Failure> {
+        self.shared.status().losses.into_values().collect()
+    }
+
     fn report(&mut self, failure: Failure) {
         report(&self.shared, failure);
     }
 
     fn blame(&mut self, peer: usize, cause: &str) -> Failure {
         self.shared.request(Request::Suspect { peer, cause: cause.to_string() });
-        let status = self.shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
+        let is_known = |status: &Status| status.failure.is_some() || status.losses.contains_key(&peer) || status.over;
+        let mut status = self.shared.wait(VERDICT_TIMEOUT, is_known);
+        if let (None, Some(loss)) = (&status.failure, status.losses.remove(&peer)) {
+            // A copy lives, but it is this very rank that is needed.
+            report(&self.shared, loss);
+            status = self.shared.status();
+        }
         status.failure.unwrap_or_else(|| {
             let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
             let host = self.host(peer).to_string();
@@ -95,6 +113,9 @@ impl Fabric for Endpoint {
 
     fn prepare_park(&mut self) {
         self.doorbell.prepare();
+        if self.shared.loss_count() > self.closed_count {
+            self.close_lost();
+        }
     }
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
@@ -152,6 +173,15 @@ impl Endpoint {
             let Slot::Tcp(link) = &mut self.slots[want.peer] else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
+        }
+    }
+
+    /// Closes the links to ranks that have died while copies of them live.
+    fn close_lost(&mut self) {
+        let losses = self.shared.status().losses;
+        self.closed_count = losses.len();
+        for (rank, failure) in losses {
+            self.slots[rank] = Slot::Broken(failure.to_string());
         }
     }
 

@@ -1,6 +1,6 @@
 //! The endpoint of a rank: its links, its place in the membership, its way out.
 //!
-//! Meeting takes one exchange of strings and one connection per rank, to rank 0. Links are opened when a plan first
+//! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its copies. Links are opened when a plan first
 //! needs them: of a pair of ranks the lower one connects, on a thread of its own, so that nobody waits for it.
 
 mod describe;
@@ -50,6 +50,8 @@ pub struct Endpoint {
     /// What was tried in vain for a peer's link.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
+    /// How many ranks that have died have had their links closed.
+    closed_count: usize,
 }
 
 /// Where the link to a peer stands.
@@ -89,11 +91,8 @@ impl Endpoint {
 
         let nonce = cards[0].job_nonce();
         let reach = Reach::new(&config, own.clone(), nonce);
-        let hub = match config.rank {
-            0 => None,
-            _ => Some(call_hub(&reach, &cards[0], exchange, deadline)?),
-        };
-        let mut endpoint = Endpoint::start(config, cards, topology, doors, reach, hub)?;
+        let hubs = call_hubs(&config, &reach, &cards, exchange, deadline)?;
+        let mut endpoint = Endpoint::start(config, cards, topology, doors, reach, hubs)?;
         match endpoint.wait_for_all(exchange, deadline) {
             Ok(()) => Ok(endpoint),
             Err(error) => {
@@ -109,7 +108,7 @@ impl Endpoint {
         topology: Topology,
         doors: Doors,
         reach: Reach,
-        hub: Option<Stream>,
+        hubs: Vec<(usize, Stream)>,
     ) -> Result<Endpoint, NetError> {
         let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
         let own_identity = &cards[config.rank].identity;
@@ -130,12 +129,13 @@ impl Endpoint {
         let setup = Setup {
             shared: shared.clone(),
             requests,
-            machine: Membership::new(config.rank, hosts, timing, shared.now()),
+            machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
             doors,
             own: cards[config.rank].clone(),
             token: config.token.clone(),
             nonce: cards[0].job_nonce(),
-            hub,
+            copies: config.copies(),
+            hubs,
             linger: config.linger,
             take_link: Box::new(move |peer, stream| acceptor.accept(peer, stream)),
         };
@@ -157,6 +157,7 @@ impl Endpoint {
             monitor: Some(monitor),
             notes: vec![],
             has_core_per_rank,
+            closed_count: 0,
         })
     }
 
@@ -260,7 +261,23 @@ fn check_links(config: &Config, cards: &[Card]) -> Result<(), NetError> {
     }
 }
 
-/// Connects to rank 0; if that fails because a rank has died, says which.
+/// Connects to the hubs, rank 0 and its copies, or of a hub to the lower ones. Rank 0 comes last: when all have come to it
+/// they have come to the others.
+fn call_hubs(
+    config: &Config,
+    reach: &Reach,
+    cards: &[Card],
+    exchange: &mut dyn Exchange,
+    deadline: Instant,
+) -> Result<Vec<(usize, Stream)>, NetError> {
+    let copies = config.copies();
+    let is_called = |hub: &usize| *hub < config.rank || (copies.logical(config.rank) != 0 && *hub != config.rank);
+    let mut hubs: Vec<usize> = copies.of(0).filter(is_called).collect();
+    hubs.reverse();
+    hubs.into_iter().map(|hub| Ok((hub, call_hub(reach, &cards[hub], exchange, deadline)?))).collect()
+}
+
+/// Connects to a hub; if that fails because a rank has died, says which.
 fn call_hub(reach: &Reach, hub: &Card, exchange: &mut dyn Exchange, deadline: Instant) -> Result<Stream, NetError> {
     match reach.reach(hub, Purpose::Control, deadline) {
         Ok(reached) => Ok(reached.stream),

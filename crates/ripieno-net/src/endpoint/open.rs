@@ -148,6 +148,8 @@ impl Endpoint {
     pub(super) fn take_deliveries(&mut self) {
         while let Ok(Delivery { peer, outcome }) = self.deliveries.try_recv() {
             match outcome {
+                // The peer has died.
+                Ok(_) if matches!(self.slots[peer], Slot::Broken(_)) => {}
                 Ok(opened) => {
                     self.slots[peer] = opened.link;
                     self.notes.extend(opened.notes.into_iter().map(|note| (peer, note)));

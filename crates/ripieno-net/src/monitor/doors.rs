@@ -4,6 +4,7 @@ use super::{Monitor, Source};
 use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
 use crate::reach::judge;
 use crate::stream::Stream;
+use ripieno_run::Copies;
 use ripieno_run::membership::Event;
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -61,10 +62,10 @@ impl Monitor {
 
     pub(super) fn hear(&mut self, number: u32) {
         let Some(visitor) = self.visitors.remove(&number) else { return };
-        let (own, nonce, wires) = (&self.setup.own, self.setup.nonce, &self.wires);
+        let (own, nonce, wires, copies) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.copies);
         let answer = visitor.advance(&self.setup.token, &mut |greeting| {
             judge(own, nonce, greeting)?;
-            expects(own.rank, wires, greeting)
+            expects(own.rank, copies, wires, greeting)
         });
         match answer {
             Answer::Waiting(visitor) => {
@@ -103,12 +104,18 @@ impl Monitor {
     }
 }
 
-/// Whether this rank expects such a connection: control comes to rank 0, once per rank; of a pair of ranks the lower one
-/// opens the link.
-fn expects(own: usize, wires: &BTreeMap<usize, super::wire::Wire>, greeting: &Greeting) -> Result<(), Refusal> {
+/// Whether this rank expects such a connection: control comes to hubs, once per rank, from the higher one of two hubs; of a
+/// pair of ranks the lower one opens the link.
+fn expects(
+    own: usize,
+    copies: Copies,
+    wires: &BTreeMap<usize, super::wire::Wire>,
+    greeting: &Greeting,
+) -> Result<(), Refusal> {
     let peer = greeting.from as usize;
     match greeting.purpose {
-        Purpose::Control if own != 0 => Err(Refusal::Purpose),
+        Purpose::Control if copies.logical(own) != 0 => Err(Refusal::Purpose),
+        Purpose::Control if copies.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
         Purpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
         Purpose::Data if peer > own => Err(Refusal::Purpose),
         _ => Ok(()),

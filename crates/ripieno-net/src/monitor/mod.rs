@@ -7,15 +7,15 @@ mod doors;
 mod shared;
 mod wire;
 
-pub(crate) use shared::{Shared, lock};
+pub(crate) use shared::{Shared, Status, lock};
 
 use crate::auth::{JobNonce, Visitor};
 use crate::card::Card;
 use crate::config::Token;
 use crate::listen::Doors;
 use crate::stream::Stream;
-use ripieno_run::Failure;
 use ripieno_run::membership::{Event, Membership, Output, Request};
+use ripieno_run::{Copies, Failure};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -27,7 +27,7 @@ use wire::Wire;
 
 /// How long a rank that has said goodbye waits for the hub to hang up.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long rank 0 of a meeting that failed stays to tell late ranks why.
+/// How long a hub of a meeting that failed stays to tell late ranks why.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
@@ -70,9 +70,11 @@ pub(crate) struct Setup {
     pub own: Card,
     pub token: Token,
     pub nonce: JobNonce,
-    /// The connection to rank 0, for every other rank.
-    pub hub: Option<Stream>,
-    /// How long rank 0 stays to watch after it has left.
+    /// Which ranks are copies of each other; those of rank 0 are hubs.
+    pub copies: Copies,
+    /// The connections to hubs: to all, or of a hub, to the lower ones.
+    pub hubs: Vec<(usize, Stream)>,
+    /// How long a hub stays to watch after it has left.
     pub linger: Duration,
     /// Takes authenticated data connections.
     pub take_link: Box<dyn FnMut(usize, Stream) + Send>,
@@ -97,7 +99,7 @@ impl Monitor {
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, setup.shared.wake_fd(), Source::Wake.tag(), epoll::EventFlags::IN)?;
-        let hub = setup.hub.take();
+        let hubs = std::mem::take(&mut setup.hubs);
         let mut monitor = Monitor {
             setup,
             epoll,
@@ -110,9 +112,10 @@ impl Monitor {
             finished: false,
         };
         monitor.open_doors()?;
-        if let Some(stream) = hub {
+        for (hub, stream) in hubs {
             stream.set_nonblocking(true)?;
-            monitor.add_wire(0, stream)?;
+            monitor.add_wire(hub, stream)?;
+            monitor.events.push_back(Event::Connected { peer: hub });
         }
         Ok(monitor)
     }
@@ -120,6 +123,7 @@ impl Monitor {
     /// Runs until this rank has left and nobody needs it.
     pub fn run(mut self) {
         let over = OverWhenDropped { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
+        self.handle_events();
         while !self.is_over() {
             for source in self.wait() {
                 self.attend(source);
@@ -141,7 +145,11 @@ impl Monitor {
             return false;
         }
         // The hub hangs up when it has read the goodbye; closing first could destroy it on its way.
-        self.setup.own.rank == 0 || self.wires.is_empty()
+        self.is_hub() || self.wires.is_empty()
+    }
+
+    fn is_hub(&self) -> bool {
+        self.setup.copies.logical(self.setup.own.rank) == 0
     }
 
     fn wait(&mut self) -> Vec<Source> {
@@ -179,10 +187,10 @@ impl Monitor {
 
     /// How long this rank stays after it has left.
     fn patience(&self) -> Duration {
-        match self.setup.own.rank {
-            0 if self.setup.shared.status().complete => self.setup.linger,
-            0 => FAREWELL,
-            _ => HANG_UP_TIMEOUT,
+        match self.is_hub() {
+            true if self.setup.shared.status().complete => self.setup.linger,
+            true => FAREWELL,
+            false => HANG_UP_TIMEOUT,
         }
     }
 
@@ -220,10 +228,15 @@ impl Monitor {
                 self.flush();
                 self.setup.shared.fail(failure);
             }
+            Output::Lost(failure) => {
+                if let Failure::RankFailed { rank, .. } = failure {
+                    self.setup.shared.lose(rank, failure);
+                }
+            }
             Output::Finished => {
                 self.finished = true;
                 self.flush();
-                if self.setup.own.rank != 0 {
+                if !self.is_hub() {
                     self.wires.values().filter(|wire| !wire.is_full()).for_each(|wire| wire.stream.end_sending());
                 }
             }

@@ -4,9 +4,10 @@ use crate::links::Bell;
 use ripieno_run::Failure;
 use ripieno_run::membership::{History, Request};
 use rustix::event::EventfdFlags;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Shared {
     pub started: Instant,
     failed: AtomicBool,
+    loss_count: AtomicUsize,
     status: Mutex<Status>,
     changed: Condvar,
     history: Mutex<History>,
@@ -27,6 +29,8 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub failure: Option<Failure>,
+    /// Ranks that have died, of which a copy lives.
+    pub losses: BTreeMap<usize, Failure>,
     /// Every rank has come.
     pub complete: bool,
     /// The monitor has ended.
@@ -41,6 +45,7 @@ impl Shared {
         let shared = Shared {
             started: Instant::now(),
             failed: AtomicBool::new(false),
+            loss_count: AtomicUsize::new(0),
             status: Mutex::default(),
             changed: Condvar::new(),
             history: Mutex::default(),
@@ -59,6 +64,11 @@ impl Shared {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// How many ranks have died of which a copy lives.
+    pub fn loss_count(&self) -> usize {
+        self.loss_count.load(Ordering::Acquire)
+    }
+
     pub fn status(&self) -> Status {
         lock(&self.status).clone()
     }
@@ -68,6 +78,7 @@ impl Shared {
         let mut status = lock(&self.status);
         change(&mut status);
         self.failed.store(status.failure.is_some(), Ordering::Release);
+        self.loss_count.store(status.losses.len(), Ordering::Release);
         drop(status);
         self.changed.notify_all();
         self.bell.ring();
@@ -77,6 +88,13 @@ impl Shared {
     pub fn fail(&self, failure: Failure) {
         self.update(|status| {
             status.failure.get_or_insert(failure);
+        });
+    }
+
+    /// Notes the death of `rank`, of which a copy lives.
+    pub fn lose(&self, rank: usize, failure: Failure) {
+        self.update(|status| {
+            status.losses.insert(rank, failure);
         });
     }
 

@@ -26,6 +26,7 @@ pub struct Rank {
 #[derive(Clone)]
 pub struct Part {
     pub world_size: usize,
+    pub replicas: usize,
     /// `tcp HOST PORT`, `directory PATH` or `pipe`.
     pub supplier: String,
     pub token: String,
@@ -41,6 +42,7 @@ impl Part {
     pub fn new(world_size: usize, supplier: &str) -> Part {
         Part {
             world_size,
+            replicas: 1,
             supplier: supplier.to_string(),
             token: "test".to_string(),
             links: "\"auto\"",
@@ -56,6 +58,7 @@ impl Part {
             .args(["child_rank", "--exact", "--nocapture", "--test-threads=1"])
             .env("TEST_RANK", rank.to_string())
             .env("TEST_WORLD_SIZE", self.world_size.to_string())
+            .env("TEST_REPLICAS", self.replicas.to_string())
             .env("TEST_SUPPLIER", &self.supplier)
             .env("TEST_TOKEN", &self.token)
             .env("TEST_LINKS", self.links)
@@ -154,6 +157,7 @@ pub fn run_child() {
     let number = |name: &str| variable(name).parse::<u64>().unwrap();
     let token = Token::from_secret(variable("TOKEN"));
     let mut config = Config::new(rank.parse().unwrap(), number("WORLD_SIZE") as usize, token);
+    config.replicas = number("REPLICAS") as usize;
     config.links = serde_json::from_str(&variable("LINKS")).unwrap();
     config.rendezvous_timeout = Duration::from_millis(number("RENDEZVOUS_MS"));
     config.heartbeat_timeout = Duration::from_millis(number("HEARTBEAT_MS"));
@@ -223,6 +227,12 @@ fn obey(met: Result<Endpoint, NetError>) {
                 park_until(&mut endpoint, Some(want), |fabric| fabric.has_failed());
                 tell_failure(endpoint.failure());
             }
+            ["lose", count] => {
+                say("watching");
+                let count: usize = count.parse().unwrap();
+                park_until(&mut endpoint, None, |fabric| fabric.losses().len() == count || fabric.has_failed());
+                say(&format!("lost {}", name_lost(&endpoint)));
+            }
             ["deliver", peer] => deliver(&mut endpoint, peer.parse().unwrap(), b"late"),
             ["receive", peer] => {
                 collect(&mut endpoint, peer.parse().unwrap(), b"late");
@@ -232,6 +242,15 @@ fn obey(met: Result<Endpoint, NetError>) {
             _ => std::process::exit(3),
         }
     }
+}
+
+/// The ranks that have died of which a copy lives.
+fn name_lost(endpoint: &Endpoint) -> String {
+    let rank = |failure: &Failure| match failure {
+        Failure::RankFailed { rank, .. } => rank.to_string(),
+        other => panic!("{other}"),
+    };
+    endpoint.losses().iter().map(rank).collect::<Vec<_>>().join(" ")
 }
 
 fn tell_failure(failure: Option<Failure>) {

@@ -67,6 +67,8 @@ pub enum Message {
         /// There were more than I remember.
         has_forgotten: bool,
     },
+    /// Hub to all: this rank has died, but a copy of it lives.
+    Lost(Failure),
 }
 
 /// A header as it travels.
@@ -120,6 +122,7 @@ impl Message {
         match self.clone() {
             Message::Report(failure) => Message::Report(cut_failure(failure)),
             Message::Failed(failure) => Message::Failed(cut_failure(failure)),
+            Message::Lost(failure) => Message::Lost(cut_failure(failure)),
             Message::Suspect { peer, cause } => Message::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) },
             Message::Stalled { header, mut peers, is_blocked } => {
                 peers.truncate(PEERS_MAX);
@@ -212,6 +215,7 @@ mod tests {
             Message::Stalled { header: WireHeader(barrier(7)), peers: vec![1, 2, 300], is_blocked: true },
             Message::Answer { communicator: 0, sequence: 7, header: Some(WireHeader(barrier(7))) },
             Message::Goodbye { lasts: vec![], has_forgotten: false },
+            Message::Lost(failure(10)),
         ];
         let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
         for step in [1, 2, 3, 7, bytes.len()] {

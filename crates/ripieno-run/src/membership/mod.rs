@@ -1,13 +1,17 @@
 //! Membership: who is alive, who called what, and which failure is the job's.
 //!
-//! A star: every rank holds one connection to rank 0. Rank 0 runs the [`Hub`], the others a [`Spoke`]: state machines
-//! that take events and the time, and give back messages to send and verdicts. The first failure that reaches the hub is
-//! the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat timeout; a failure
-//! reaches everybody in two hops. Needs connections that keep order and tell when the other end is gone.
+//! A star: every rank holds one connection to rank 0. Rank 0 runs a [`hub::Hub`], the others a [`spoke::Spoke`]: state
+//! machines that take events and the time, and give back messages to send and verdicts. The first failure that reaches the
+//! hub is the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat timeout; a
+//! failure reaches everybody in two hops. Needs connections that keep order and tell when the other end is gone.
+//!
+//! Where ranks have [copies](crate::copies), every copy of rank 0 is a hub with a star of its own: one of them lives as long
+//! as the job does. The lowest one speaks; the others know what it knows, and the next takes over when it is gone.
 
 mod history;
 mod hub;
 mod inquiry;
+mod machine;
 mod message;
 mod spoke;
 #[cfg(test)]
@@ -15,10 +19,9 @@ mod tests;
 mod waits;
 
 pub use history::{History, REMEMBERED};
-pub use hub::Hub;
 pub use inquiry::describe;
+pub use machine::Membership;
 pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
-pub use spoke::Spoke;
 pub use waits::Waits;
 
 use crate::call::Header;
@@ -113,42 +116,10 @@ pub enum Output {
     Complete,
     /// The job has failed; given once.
     Failed(Failure),
+    /// A rank has died, but a copy of it lives; given once.
+    Lost(Failure),
     /// This rank has left and nobody needs its machine any more.
     Finished,
-}
-
-/// Either machine.
-pub enum Membership {
-    /// Rank 0's.
-    Hub(Hub),
-    /// Any other rank's.
-    Spoke(Spoke),
-}
-
-impl Membership {
-    /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names.
-    pub fn new(rank: usize, hosts: Vec<String>, timing: Timing, now: Duration) -> Membership {
-        match rank {
-            0 => Membership::Hub(Hub::new(hosts, timing, now)),
-            _ => Membership::Spoke(Spoke::new(rank, hosts, timing, now)),
-        }
-    }
-
-    /// Takes an event; `history` holds this rank's own latest collectives.
-    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
-        match self {
-            Membership::Hub(hub) => hub.handle(now, event, history),
-            Membership::Spoke(spoke) => spoke.handle(now, event, history),
-        }
-    }
-
-    /// When the machine wants its next tick.
-    pub fn next_tick(&self) -> Duration {
-        match self {
-            Membership::Hub(hub) => hub.next_tick(),
-            Membership::Spoke(spoke) => spoke.next_tick(),
-        }
-    }
 }
 
 /// The failure of a rank, without a traceback.

@@ -1,12 +1,11 @@
-//! The machine of every rank but 0: one connection, to the hub.
+//! The machine of a rank's connection to a hub.
 
 use super::message::WireHeader;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
 use crate::call::Turn;
 use crate::fabric::Failure;
+use std::sync::Arc;
 use std::time::Duration;
-
-const HUB: usize = 0;
 
 /// What a spoke knows of its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,15 +14,15 @@ enum Bond {
     Held,
     /// The hub has left in good order but still watches.
     Lingering,
-    /// The hub is gone in good order, or this rank is: nobody watches any more, and a closed link is all that tells of a
-    /// death.
+    /// The hub is gone, or this rank is: it watches no more.
     Alone,
 }
 
-/// The machine of every rank but 0.
+/// The machine of a rank's connection to a hub.
 pub struct Spoke {
     rank: usize,
-    hosts: Vec<String>,
+    hub: usize,
+    hosts: Arc<[String]>,
     bond: Bond,
     heard: Duration,
     pulse: Pulse,
@@ -31,9 +30,20 @@ pub struct Spoke {
 }
 
 impl Spoke {
-    /// The machine of `rank`, whose connection to the hub stands.
-    pub fn new(rank: usize, hosts: Vec<String>, timing: Timing, now: Duration) -> Spoke {
-        Spoke { rank, hosts, bond: Bond::Held, heard: now, pulse: Pulse::new(now, timing), failure: None }
+    /// The machine of `rank`, whose connection to `hub` stands.
+    pub fn new(rank: usize, hub: usize, hosts: Arc<[String]>, timing: Timing, now: Duration) -> Spoke {
+        Spoke { rank, hub, hosts, bond: Bond::Held, heard: now, pulse: Pulse::new(now, timing), failure: None }
+    }
+
+    /// The rank at the other end.
+    pub fn hub(&self) -> usize {
+        self.hub
+    }
+
+    /// Whether the hub is gone, or this rank is. Then nobody watches any more, and a closed link is all that tells of a
+    /// death.
+    pub fn is_alone(&self) -> bool {
+        self.bond == Bond::Alone
     }
 
     /// When the machine wants its next tick.
@@ -62,10 +72,11 @@ impl Spoke {
         match message {
             Message::Complete => vec![Output::Complete],
             Message::Failed(failure) => self.fail(failure),
+            Message::Lost(failure) => vec![Output::Lost(failure)],
             Message::Ask { communicator, sequence } => {
                 let called = history.at(Turn { communicator, sequence });
                 let header = called.or_else(|| history.last_of(communicator)).map(WireHeader);
-                send(Message::Answer { communicator, sequence, header })
+                self.send(Message::Answer { communicator, sequence, header })
             }
             Message::Goodbye { .. } => {
                 self.bond = Bond::Lingering;
@@ -76,12 +87,14 @@ impl Spoke {
     }
 
     fn lose_hub(&mut self, cause: String) -> Vec<Output> {
-        match self.bond {
-            Bond::Held => self.fail(rank_failed(HUB, &self.hosts, cause)),
-            Bond::Lingering | Bond::Alone => {
-                self.bond = Bond::Alone;
-                vec![]
-            }
+        self.let_go(rank_failed(self.hub, &self.hosts, cause))
+    }
+
+    /// Goes on without the hub, whose end is a death unless it has left.
+    fn let_go(&mut self, death: Failure) -> Vec<Output> {
+        match std::mem::replace(&mut self.bond, Bond::Alone) {
+            Bond::Held => vec![Output::Lost(death)],
+            Bond::Lingering | Bond::Alone => vec![],
         }
     }
 
@@ -90,26 +103,26 @@ impl Spoke {
             return vec![];
         }
         match (request, self.bond == Bond::Alone) {
-            (Request::Report(failure), false) => send(Message::Report(failure)),
+            (Request::Report(failure), false) => self.send(Message::Report(failure)),
             (Request::Report(failure), true) => self.fail(failure),
-            (Request::Suspect { peer, cause }, false) => send(Message::Suspect { peer: peer as u32, cause }),
+            (Request::Suspect { peer, cause }, false) => self.send(Message::Suspect { peer: peer as u32, cause }),
             (Request::Suspect { peer, cause }, true) => {
                 let cause = format!("its link to rank {} closed: {cause}", self.rank);
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
             (Request::Stalled { header, peers, is_blocked }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                send(Message::Stalled { header: WireHeader(header), peers, is_blocked })
+                self.send(Message::Stalled { header: WireHeader(header), peers, is_blocked })
             }
-            (Request::Stalled { header, peers, .. }, true) if peers.contains(&HUB) => {
+            (Request::Stalled { header, peers, .. }, true) if peers.contains(&self.hub) => {
                 let cause = format!("left the job while rank {} waited for it in {header}", self.rank);
-                self.fail(rank_failed(HUB, &self.hosts, cause))
+                self.fail(rank_failed(self.hub, &self.hosts, cause))
             }
             (Request::Stalled { .. }, true) => vec![],
             (Request::Leave, false) => {
                 // From here on it is the hub's part to hang up.
                 self.bond = Bond::Alone;
-                vec![Output::Send { to: HUB, message: history.lasts().goodbye() }, Output::Finished]
+                vec![Output::Send { to: self.hub, message: history.lasts().goodbye() }, Output::Finished]
             }
             (Request::Leave, true) => vec![Output::Finished],
         }
@@ -121,15 +134,9 @@ impl Spoke {
         }
         let silence = now.saturating_sub(self.heard);
         if silence > self.pulse.timing.heartbeat_timeout {
-            return match self.bond {
-                Bond::Held => self.fail(silent(HUB, &self.hosts, silence)),
-                Bond::Lingering | Bond::Alone => {
-                    self.bond = Bond::Alone;
-                    vec![]
-                }
-            };
+            return self.let_go(silent(self.hub, &self.hosts, silence));
         }
-        if self.pulse.beat_is_due(now) { send(Message::Heartbeat) } else { vec![] }
+        if self.pulse.beat_is_due(now) { self.send(Message::Heartbeat) } else { vec![] }
     }
 
     fn fail(&mut self, failure: Failure) -> Vec<Output> {
@@ -139,8 +146,8 @@ impl Spoke {
         self.failure = Some(failure.clone());
         vec![Output::Failed(failure)]
     }
-}
 
-fn send(message: Message) -> Vec<Output> {
-    vec![Output::Send { to: HUB, message }]
+    fn send(&self, message: Message) -> Vec<Output> {
+        vec![Output::Send { to: self.hub, message }]
+    }
 }

@@ -1,7 +1,10 @@
 //! The promises of the protocol, on a world of machines whose messages and clock the test holds.
 
+mod replicas;
+
 use super::inquiry::tests::{allreduce, barrier, message_to};
 use super::*;
+use crate::copies::Copies;
 use std::collections::VecDeque;
 
 struct World {
@@ -13,14 +16,22 @@ struct World {
     failures: Vec<Option<Failure>>,
     /// Ranks that neither run nor answer.
     frozen: Vec<usize>,
+    copies: Copies,
+    /// Who has died, as each rank was told.
+    losses: Vec<Vec<usize>>,
 }
 
 const TIMING: Timing = Timing { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
 
 impl World {
     fn new(world_size: usize) -> World {
+        World::with_replicas(world_size, 1)
+    }
+
+    fn with_replicas(world_size: usize, replicas: usize) -> World {
         let hosts: Vec<String> = (0..world_size).map(|rank| format!("host{rank}")).collect();
-        let machine = |rank| (Membership::new(rank, hosts.clone(), TIMING, Duration::ZERO), History::default());
+        let machine =
+            |rank| (Membership::new(rank, hosts.clone(), replicas, TIMING, Duration::ZERO), History::default());
         World {
             now: Duration::ZERO,
             ranks: (0..world_size).map(machine).collect(),
@@ -29,13 +40,23 @@ impl World {
             finished: vec![false; world_size],
             failures: vec![None; world_size],
             frozen: vec![],
+            copies: Copies::new(world_size, replicas),
+            losses: vec![vec![]; world_size],
         }
     }
 
     fn met(world_size: usize) -> World {
-        let mut world = World::new(world_size);
-        (1..world_size).for_each(|peer| world.event(0, Event::Connected { peer }));
-        world.deliver();
+        World::replicated(world_size, 1)
+    }
+
+    /// A world that has met: every rank has connected to every hub, to rank 0 last.
+    fn replicated(world_size: usize, replicas: usize) -> World {
+        let mut world = World::with_replicas(world_size, replicas);
+        let hubs: Vec<usize> = world.copies.of(0).collect();
+        for &hub in hubs.iter().rev() {
+            (0..world_size).filter(|&peer| peer != hub).for_each(|peer| world.event(hub, Event::Connected { peer }));
+            world.deliver();
+        }
         world
     }
 
@@ -50,6 +71,11 @@ impl World {
                     assert_eq!(self.failures[rank], None, "a verdict is given once");
                     self.failures[rank] = Some(failure);
                 }
+                Output::Lost(Failure::RankFailed { rank: lost, .. }) => {
+                    assert!(!self.losses[rank].contains(&lost), "a loss is told once");
+                    self.losses[rank].push(lost);
+                }
+                Output::Lost(other) => panic!("a loss is a rank's: {other}"),
             }
         }
     }
@@ -88,13 +114,17 @@ impl World {
 
     fn dies(&mut self, rank: usize) {
         self.frozen.push(rank);
-        let closed = |peer| Event::Closed { peer, cause: "its process ended".into() };
-        if rank == 0 {
-            (1..self.ranks.len()).for_each(|other| self.event(other, closed(0)));
-        } else {
-            self.event(0, closed(rank));
+        let hubs: Vec<usize> = self.copies.of(0).collect();
+        for other in (0..self.ranks.len()).filter(|other| !self.frozen.contains(other)).collect::<Vec<_>>() {
+            if hubs.contains(&rank) || hubs.contains(&other) {
+                self.event(other, Event::Closed { peer: rank, cause: "its process ended".into() });
+            }
         }
         self.deliver();
+    }
+
+    fn living(&self) -> Vec<usize> {
+        (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect()
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! How the hub finds out who called what, and who waits for whom: it asks the ranks that others wait for.
 
-use super::{ANSWER_WAIT, HUB, Hub, Standing, name_last};
+use super::{ANSWER_WAIT, Hub, Standing, name_last};
 use crate::call::{Call, Header, Turn};
 use crate::fabric::Failure;
 use crate::membership::inquiry::describe;
@@ -56,14 +56,14 @@ impl Hub {
                     let last = lasts.at(turn);
                     outputs.extend(last.map(|last| self.learn(now, peer, last)).unwrap_or_default());
                 }
-                Standing::Present if peer != HUB => outputs.extend(self.ask(now, turn, peer)),
+                Standing::Present if peer != self.own => outputs.extend(self.ask(now, turn, peer)),
                 _ => {}
             }
         }
         match history.at(turn).or_else(|| history.last_of(turn.communicator)) {
             Some(own) if own.sequence > turn.sequence => {}
-            Some(own) if own.sequence == turn.sequence => outputs.extend(self.learn(now, HUB, own)),
-            _ => self.note_absent(now, HUB, turn),
+            Some(own) if own.sequence == turn.sequence => outputs.extend(self.learn(now, self.own, own)),
+            _ => self.note_absent(now, self.own, turn),
         }
         outputs.extend(self.settle(turn));
         outputs
@@ -94,7 +94,7 @@ impl Hub {
             return vec![];
         }
         inquiry.due = Some(now + ANSWER_WAIT);
-        let present = (1..self.members.len()).filter(|&peer| self.members[peer].standing == Standing::Present);
+        let present = self.others().filter(|&peer| self.members[peer].standing == Standing::Present);
         let present: Vec<usize> = present.collect();
         present.into_iter().filter_map(|peer| self.ask(now, turn, peer)).collect()
     }

@@ -1,18 +1,19 @@
-//! The machine of rank 0: it hears everybody, and the first failure it hears of is the job's.
+//! The machine of a rank that watches all others: the first failure it hears of is the job's.
 
 mod inquire;
+mod lose;
 
 use super::history::Lasts;
 use super::inquiry::Inquiry;
 use super::waits::Waits;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
 use crate::call::Turn;
+use crate::copies::{Copies, Losses};
 use crate::fabric::Failure;
 use inquire::Stall;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
-
-const HUB: usize = 0;
 
 /// How long a rank whose link closed has to die, or to say why, before its link alone convicts it.
 pub(super) const GRACE: Duration = Duration::from_millis(1000);
@@ -28,6 +29,8 @@ enum Standing {
     Present,
     /// It has left in good order after these collectives.
     Left(Lasts),
+    /// It has died, but a copy of it lives.
+    Lost,
 }
 
 #[derive(Clone, Debug)]
@@ -36,9 +39,12 @@ struct Member {
     heard: Duration,
 }
 
-/// The machine of rank 0.
+/// The machine of a rank that watches all others.
 pub struct Hub {
-    hosts: Vec<String>,
+    own: usize,
+    hosts: Arc<[String]>,
+    copies: Copies,
+    losses: Losses,
     members: Vec<Member>,
     present_count: usize,
     awaited_count: usize,
@@ -52,16 +58,19 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// The machine of rank 0, to which nobody has come yet.
-    pub fn new(hosts: Vec<String>, timing: Timing, now: Duration) -> Hub {
+    /// The machine of rank `own`, to which nobody has come yet.
+    pub fn new(own: usize, hosts: Arc<[String]>, copies: Copies, timing: Timing, now: Duration) -> Hub {
         let member = Member { standing: Standing::Awaited, heard: now };
         let mut members = vec![member; hosts.len()];
-        members[HUB].standing = Standing::Present;
+        members[own].standing = Standing::Present;
         Hub {
             awaited_count: members.len() - 1,
             present_count: 0,
             members,
+            own,
             hosts,
+            copies,
+            losses: Losses::new(copies),
             join_deadline: now + timing.join_timeout,
             join_timeout: timing.join_timeout,
             pulse: Pulse::new(now, timing),
@@ -86,13 +95,14 @@ impl Hub {
         }
         match event {
             Event::Connected { peer } => self.admit(now, peer),
+            Event::Received { peer, .. } if self.members[peer].standing == Standing::Lost => vec![],
             Event::Received { peer, message } => {
                 self.members[peer].heard = now;
                 self.receive(now, peer, message, history)
             }
             Event::Closed { peer, cause } => match &self.members[peer].standing {
-                Standing::Present => self.fail(rank_failed(peer, &self.hosts, cause)),
-                Standing::Awaited | Standing::Left(_) => vec![],
+                Standing::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
+                Standing::Awaited | Standing::Left(_) | Standing::Lost => vec![],
             },
             Event::Request(request) => self.request(now, request, history),
             Event::Tick => self.tick(now),
@@ -139,15 +149,21 @@ impl Hub {
     fn request(&mut self, now: Duration, request: Request, history: &History) -> Vec<Output> {
         match request {
             Request::Report(failure) => self.fail(failure),
-            Request::Suspect { peer, cause } => self.suspect(now, HUB, peer, &cause),
+            Request::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
             Request::Stalled { header, peers, is_blocked } => {
-                self.stalled(now, HUB, &Stall { header, peers, is_blocked }, history)
+                self.stalled(now, self.own, &Stall { header, peers, is_blocked }, history)
             }
             Request::Leave => {
-                self.members[HUB].standing = Standing::Left(history.lasts());
-                let mut outputs = self.tell_all(&history.lasts().goodbye());
-                outputs.extend(self.finished());
-                outputs
+                self.members[self.own].standing = Standing::Left(history.lasts());
+                // Other hubs stay after they have left, until the last rank has.
+                let stays = |rank: &usize| match self.members[*rank].standing {
+                    Standing::Present => true,
+                    Standing::Left(_) => self.copies.logical(*rank) == 0,
+                    Standing::Awaited | Standing::Lost => false,
+                };
+                let goodbye = history.lasts().goodbye();
+                let told = self.others().filter(stays).map(|to| Output::Send { to, message: goodbye.clone() });
+                told.chain(self.finished()).collect()
             }
         }
     }
@@ -161,13 +177,14 @@ impl Hub {
     }
 
     fn finished(&self) -> Option<Output> {
-        let hub_left = matches!(self.members[HUB].standing, Standing::Left(_));
+        let hub_left = matches!(self.members[self.own].standing, Standing::Left(_));
         let nobody_works = self.present_count == 0 || self.failure.is_some();
         (hub_left && nobody_works && self.awaited_count == 0).then_some(Output::Finished)
     }
 
     fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<Output> {
         match self.members.get(peer).map(|member| &member.standing) {
+            Some(Standing::Left(_) | Standing::Lost) if self.has_copy_at_work(peer) => vec![],
             Some(Standing::Left(lasts)) => {
                 let cause = format!("left the job while rank {from} still needed it ({})", name_last(lasts));
                 self.fail(rank_failed(peer, &self.hosts, cause))
@@ -189,8 +206,8 @@ impl Hub {
             outputs.extend(self.tell_mismatch(turn, &calls));
         }
         let due = self.suspects.iter().find(|(_, (due, _))| *due <= now).map(|(&peer, _)| peer);
-        if let Some((_, failure)) = due.and_then(|peer| self.suspects.remove(&peer)) {
-            outputs.extend(self.fail(failure));
+        if let Some((peer, (_, failure))) = due.and_then(|peer| self.suspects.remove_entry(&peer)) {
+            outputs.extend(self.lose(peer, failure));
         }
         if self.pulse.check_is_due(now) {
             outputs.extend(self.check(now));
@@ -210,14 +227,15 @@ impl Hub {
         }
         let timeout = self.pulse.timing.heartbeat_timeout;
         let silence = |member: &Member| now.saturating_sub(member.heard);
-        let dead = self
-            .members
-            .iter()
-            .enumerate()
-            .skip(1)
-            .find(|(_, member)| member.standing == Standing::Present && silence(member) > timeout);
-        let dead = dead.map(|(rank, member)| silent(rank, &self.hosts, silence(member)));
-        dead.map(|failure| self.fail(failure)).unwrap_or_default()
+        let is_dead = |member: &Member| member.standing == Standing::Present && silence(member) > timeout;
+        let dead = self.others().find(|&rank| is_dead(&self.members[rank]));
+        let dead = dead.map(|rank| (rank, silent(rank, &self.hosts, silence(&self.members[rank]))));
+        dead.map(|(rank, failure)| self.lose(rank, failure)).unwrap_or_default()
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let own = self.own;
+        (0..self.members.len()).filter(move |&rank| rank != own)
     }
 
     /// The first failure is the job's: told to all, once.
@@ -236,7 +254,7 @@ impl Hub {
 
     fn tell_all(&self, message: &Message) -> Vec<Output> {
         let present = |rank: &usize| self.members[*rank].standing == Standing::Present;
-        (1..self.members.len()).filter(present).map(|to| Output::Send { to, message: message.clone() }).collect()
+        self.others().filter(present).map(|to| Output::Send { to, message: message.clone() }).collect()
     }
 }
 

@@ -1,0 +1,77 @@
+//! Ranks of worlds with copies die or fall silent, rank 0 included: the others go on and know, until a last copy dies.
+
+mod common;
+
+use common::PATIENCE;
+use common::process::{Part, Rank, expect_verdict, run_child};
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+#[test]
+fn child_rank() {
+    run_child();
+}
+
+const TWO_SECONDS: Duration = Duration::from_secs(2);
+
+/// Signals the ranks of `order` after each other; the others are told of each in time.
+fn lose_in_order(ranks: &mut Vec<Rank>, order: &[usize], signal: Signal) -> Vec<Rank> {
+    let mut lost = Vec::new();
+    let mut known: Vec<usize> = Vec::new();
+    for &rank in order {
+        for other in ranks.iter_mut().filter(|other| other.rank != rank) {
+            other.tell(&format!("lose {}", known.len() + 1));
+            other.expect("watching", PATIENCE);
+        }
+        let at = ranks.iter().position(|other| other.rank == rank).unwrap();
+        lost.push(ranks.remove(at));
+        let since = Instant::now();
+        lost.last().unwrap().signal(signal);
+        known.push(rank);
+        known.sort_unstable();
+        let names = known.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+        for other in ranks.iter_mut() {
+            assert_eq!(other.expect("lost", PATIENCE), names, "rank {}", other.rank);
+            assert!(since.elapsed() < TWO_SECONDS, "rank {} took {:?}", other.rank, since.elapsed());
+        }
+    }
+    lost
+}
+
+#[test]
+fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
+    for links in ["\"auto\"", "\"tcp\""] {
+        for (order, last) in [(vec![0, 1], 2), (vec![3, 2], 0), (vec![2], 0), (vec![1, 0], 3)] {
+            let mut ranks = Part { replicas: 2, links, ..Part::new(4, "pipe") }.meet_all();
+            lose_in_order(&mut ranks, &order, Signal::KILL);
+            let at = ranks.iter().position(|other| other.rank == last).unwrap();
+            let killed = ranks.remove(at);
+            for rank in ranks.iter_mut() {
+                rank.tell("watch");
+                rank.expect("watching", PATIENCE);
+            }
+            let since = Instant::now();
+            killed.signal(Signal::KILL);
+            expect_verdict(&mut ranks, last, "before that its copy, rank", since, TWO_SECONDS);
+        }
+    }
+}
+
+#[test]
+fn a_stopped_rank_is_found_by_its_silence_also_after_rank_0() {
+    let mut ranks = Part { replicas: 2, heartbeat_ms: 1000, ..Part::new(4, "pipe") }.meet_all();
+    let stopped = lose_in_order(&mut ranks, &[0, 3], Signal::STOP);
+    assert_eq!(stopped.len(), 2);
+}
+
+#[test]
+fn those_that_live_leave_in_good_order() {
+    for order in [vec![0], vec![2, 1]] {
+        let mut ranks = Part { replicas: 2, ..Part::new(4, "pipe") }.meet_all();
+        lose_in_order(&mut ranks, &order, Signal::KILL);
+        ranks.iter_mut().for_each(|rank| rank.tell("close"));
+        for mut rank in ranks {
+            rank.expect("closed", TWO_SECONDS);
+        }
+    }
+}

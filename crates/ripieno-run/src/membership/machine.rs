@@ -1,0 +1,170 @@
+//! A rank's membership machine: its part in the star of every hub, its own included.
+
+use super::hub::Hub;
+use super::spoke::Spoke;
+use super::{Event, History, Message, Output, Request, Timing};
+use crate::copies::{Copies, Loss, Losses};
+use crate::fabric::Failure;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The machine of a rank.
+pub struct Membership {
+    rank: usize,
+    copies: Copies,
+    /// A copy of rank 0 watches all others.
+    hub: Option<Hub>,
+    /// The connections to the other hubs, lowest first.
+    spokes: Vec<Spoke>,
+    /// Hubs that watch no more.
+    gone: BTreeSet<usize>,
+    losses: Losses,
+    is_complete: bool,
+    has_failed: bool,
+}
+
+impl Membership {
+    /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. Its connections to the hubs
+    /// that are lower than itself stand.
+    pub fn new(rank: usize, hosts: Vec<String>, replicas: usize, timing: Timing, now: Duration) -> Membership {
+        let copies = Copies::new(hosts.len(), replicas);
+        let hosts: Arc<[String]> = hosts.into();
+        let is_hub = copies.logical(rank) == 0;
+        let spoke = |hub| Spoke::new(rank, hub, hosts.clone(), timing, now);
+        Membership {
+            rank,
+            copies,
+            hub: is_hub.then(|| Hub::new(rank, hosts.clone(), copies, timing, now)),
+            spokes: copies.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
+            gone: BTreeSet::new(),
+            losses: Losses::new(copies),
+            is_complete: false,
+            has_failed: false,
+        }
+    }
+
+    /// Takes an event; `history` holds this rank's own latest collectives.
+    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
+        if let Event::Received { peer, .. } = &event
+            && self.gone.contains(peer)
+        {
+            return vec![];
+        }
+        let spoke_outputs = self.tell_spokes(now, &event, history);
+        let outputs = match self.hub.as_mut().map(|hub| hub.handle(now, event.clone(), history)) {
+            Some(hub_outputs) => self.speak(&event, hub_outputs, spoke_outputs),
+            None => {
+                self.note_gone(&event, &spoke_outputs);
+                spoke_outputs
+            }
+        };
+        outputs.into_iter().filter_map(|output| self.give(output)).collect()
+    }
+
+    /// When the machine wants its next tick.
+    pub fn next_tick(&self) -> Duration {
+        let spokes = self.spokes.iter().map(Spoke::next_tick);
+        spokes.chain(self.hub.as_ref().map(Hub::next_tick)).min().unwrap_or(Duration::MAX)
+    }
+
+    fn tell_spokes(&mut self, now: Duration, event: &Event, history: &History) -> Vec<Output> {
+        let has_hub = self.hub.is_some();
+        // A request goes to all hubs; if nobody watches, the rank judges by itself.
+        let nobody_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
+        let mut outputs = Vec::new();
+        for (index, spoke) in self.spokes.iter_mut().enumerate() {
+            let concerns = match event {
+                Event::Connected { .. } => false,
+                Event::Received { peer, .. } | Event::Closed { peer, .. } => *peer == spoke.hub(),
+                Event::Tick => true,
+                // A hub says goodbye to all and stays as long as its star needs it.
+                Event::Request(Request::Leave) => !has_hub,
+                Event::Request(_) => !spoke.is_alone() || (nobody_watches && index == 0),
+            };
+            if concerns {
+                outputs.extend(spoke.handle(now, event.clone(), history));
+            }
+        }
+        // A rank parts from all hubs at once.
+        if outputs.contains(&Output::Finished) {
+            outputs.retain(|output| *output != Output::Finished);
+            outputs.push(Output::Finished);
+        }
+        outputs
+    }
+
+    /// What a hub says: all, if it is the lowest that watches; else only that it lives and leaves.
+    fn speak(&mut self, event: &Event, from_hub: Vec<Output>, from_spokes: Vec<Output>) -> Vec<Output> {
+        let was_first = self.is_first();
+        self.note_gone(event, &from_hub);
+        self.note_gone(event, &from_spokes);
+        let is_first = self.is_first();
+        let mut outputs = from_spokes;
+        let is_said = |output: &Output| was_first || is_quiet(output);
+        outputs.extend(from_hub.into_iter().filter(is_said));
+        if is_first && !was_first {
+            outputs.extend(self.hub.as_mut().map(Hub::take_over).unwrap_or_default());
+        }
+        outputs
+    }
+
+    /// Whether no lower hub watches.
+    fn is_first(&self) -> bool {
+        self.copies.of(0).find(|hub| !self.gone.contains(hub)) == Some(self.rank)
+    }
+
+    fn note_gone(&mut self, event: &Event, outputs: &[Output]) {
+        let closed = match event {
+            Event::Closed { peer, .. } => Some(*peer),
+            _ => None,
+        };
+        let lost = outputs.iter().filter_map(|output| match output {
+            Output::Lost(Failure::RankFailed { rank, .. }) => Some(*rank),
+            _ => None,
+        });
+        let copies = self.copies;
+        self.gone.extend(lost.chain(closed).filter(|&rank| copies.logical(rank) == 0 && rank != self.rank));
+    }
+
+    /// What the rank is told, once.
+    fn give(&mut self, output: Output) -> Option<Output> {
+        match output {
+            Output::Complete if self.is_complete => None,
+            Output::Complete => {
+                self.is_complete = true;
+                Some(Output::Complete)
+            }
+            Output::Lost(failure) => self.lose(failure),
+            Output::Failed(failure) => self.fail(failure),
+            other => Some(other),
+        }
+    }
+
+    fn lose(&mut self, failure: Failure) -> Option<Output> {
+        let Failure::RankFailed { rank, .. } = failure else { return self.fail(failure) };
+        if !self.is_complete {
+            return self.fail(failure);
+        }
+        match self.losses.note(rank, failure.clone()) {
+            Loss::Known => None,
+            Loss::Spared if self.has_failed => None,
+            Loss::Spared => Some(Output::Lost(failure)),
+            Loss::Fatal(failure) => self.fail(failure),
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) -> Option<Output> {
+        let first = !std::mem::replace(&mut self.has_failed, true);
+        first.then_some(Output::Failed(failure))
+    }
+}
+
+/// Whether a hub says this also while a lower one speaks.
+fn is_quiet(output: &Output) -> bool {
+    match output {
+        Output::Send { message, .. } => matches!(message, Message::Heartbeat | Message::Goodbye { .. }),
+        Output::Finished => true,
+        Output::Complete | Output::Failed(_) | Output::Lost(_) => false,
+    }
+}

@@ -1,0 +1,139 @@
+//! Worlds of copies: whoever dies in whatever order, the job goes on as long as a copy of each lives, and not longer.
+
+use super::*;
+
+/// Every order of `count` of the ranks below `world_size`.
+fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![vec![]];
+    }
+    let shorter = orders(world_size, count - 1);
+    let longer = |order: &Vec<usize>| {
+        let others = (0..world_size).filter(|rank| !order.contains(rank));
+        others.map(|rank| [&order[..], &[rank]].concat()).collect::<Vec<_>>()
+    };
+    shorter.iter().flat_map(longer).collect()
+}
+
+/// Lets the ranks die in this order until a last copy has gone; checks what the others were told each time.
+fn die_in_order(world: &mut World, order: &[usize], dies: impl Fn(&mut World, usize)) {
+    let mut dead = Vec::new();
+    for &rank in order {
+        dies(world, rank);
+        dead.push(rank);
+        let is_last = world.copies.of(rank).all(|copy| dead.contains(&copy));
+        for living in world.living() {
+            let Some(Failure::RankFailed { rank: blamed, cause, .. }) = &world.failures[living] else {
+                assert!(!is_last, "rank {living} was not told of the last copy, {rank}, in {order:?}");
+                let mut told = world.losses[living].clone();
+                let mut known = dead.clone();
+                told.sort_unstable();
+                known.sort_unstable();
+                assert_eq!(told, known, "to rank {living} in {order:?}");
+                continue;
+            };
+            assert!(is_last && *blamed == rank, "{order:?}: rank {living} blames {blamed}: {cause}");
+            assert!(cause.contains("before that its copy, rank "), "{cause}");
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
+#[test]
+fn whoever_dies_in_whatever_order_the_job_ends_with_the_last_copy_and_not_before() {
+    for (world_size, replicas) in [(4, 2), (3, 3), (6, 3), (2, 2)] {
+        for order in orders(world_size, world_size.min(4)) {
+            let mut world = World::replicated(world_size, replicas);
+            assert_eq!(world.completed, vec![true; world_size]);
+            die_in_order(&mut world, &order, World::dies);
+        }
+    }
+}
+
+#[test]
+fn whoever_falls_silent_in_whatever_order_is_found_within_the_timeout_and_an_eighth() {
+    for order in orders(4, 3) {
+        let mut world = World::replicated(4, 2);
+        die_in_order(&mut world, &order, |world, rank| {
+            world.frozen.push(rank);
+            world.pass(Duration::from_millis(1125));
+        });
+    }
+}
+
+#[test]
+fn a_replicated_world_without_deaths_stays_healthy_and_leaves_in_any_order() {
+    for order in orders(4, 4) {
+        let mut world = World::replicated(4, 2);
+        world.pass(Duration::from_secs(30));
+        order.iter().for_each(|&rank| world.request(rank, Request::Leave));
+        assert_eq!(world.finished, [true; 4], "{order:?}");
+        assert!(world.failures.iter().all(Option::is_none) && world.losses.iter().all(Vec::is_empty));
+    }
+}
+
+#[test]
+fn an_error_that_a_rank_reports_is_everybodys_though_a_copy_lives_and_hubs_have_died() {
+    for dead in [vec![], vec![0], vec![2]] {
+        let mut world = World::replicated(4, 2);
+        dead.iter().for_each(|&rank| world.dies(rank));
+        world.request(1, Request::Report(raised(1)));
+        assert!(world.living().iter().all(|&rank| world.failures[rank] == Some(raised(1))), "{dead:?}");
+    }
+}
+
+#[test]
+fn a_report_that_the_first_hub_took_along_is_told_by_the_next() {
+    let mut world = World::replicated(4, 2);
+    world.event(3, Event::Request(Request::Report(raised(3))));
+    // Rank 0 dies before it hears of it.
+    world.frozen.push(0);
+    world.deliver();
+    assert_eq!(world.failures[1], None);
+    world.dies(0);
+    assert!([1, 2, 3].iter().all(|&rank| world.failures[rank] == Some(raised(3))));
+}
+
+#[test]
+fn a_death_before_all_have_come_ends_the_job() {
+    let mut world = World::with_replicas(4, 2);
+    [0, 1, 3].iter().for_each(|&peer| world.event(2, Event::Connected { peer }));
+    [1, 2].iter().for_each(|&peer| world.event(0, Event::Connected { peer }));
+    world.deliver();
+    world.dies(1);
+    assert!([0, 2].iter().all(|&rank| matches!(world.failures[rank], Some(Failure::RankFailed { rank: 1, .. }))));
+}
+
+#[test]
+fn a_rank_that_was_taken_for_dead_learns_that_the_others_go_on_without_it() {
+    for silent in 0..4 {
+        let mut world = World::replicated(4, 2);
+        world.frozen.push(silent);
+        world.pass(Duration::from_millis(1125));
+        world.frozen.clear();
+        // What waited for it on its connections.
+        let message = Message::Failed(rank_failed(silent, &[], "no heartbeat for 1.1 s"));
+        let peer = if silent == 0 { 2 } else { 0 };
+        world.event(silent, Event::Received { peer, message });
+        world.deliver();
+        assert!(world.failures[silent].is_some());
+        world.request(silent, Request::Report(raised(silent)));
+        assert!((0..4).filter(|&rank| rank != silent).all(|rank| world.failures[rank].is_none()), "{silent}");
+    }
+}
+
+#[test]
+fn a_copy_that_left_is_not_missed_while_another_works() {
+    let mut world = World::replicated(4, 2);
+    world.request(1, Request::Leave);
+    world.request(2, Request::Suspect { peer: 1, cause: "closed".into() });
+    world.pass(hub::GRACE);
+    assert!(world.failures.iter().all(Option::is_none));
+    world.frozen.push(1);
+    world.dies(3);
+    assert!(world.failures.iter().all(Option::is_none), "rank 1 has finished its part");
+    world.request(2, Request::Suspect { peer: 1, cause: "closed".into() });
+    world.assert_all_blame(1, "left the job while rank 2 still needed it");
+}
