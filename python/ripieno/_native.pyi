@@ -170,3 +170,53 @@ def update_min_distances(
 def distances(points: NDArray[Any], centroids: NDArray[Any], out: NDArray[Any], threads: int) -> None: ...
 def recenter(centroids: NDArray[Any], sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float: ...
 def first_non_finite(points: NDArray[Any], threads: int = 1) -> tuple[int, int] | None: ...
+
+# The design of sparse reductions; see `ripieno.design`.
+
+PACKET_SIZES_BYTES: list[int]
+
+class PacketCurve:
+    """Seconds per packet by its bytes, where every rank sends some, back to back; and until the last one is there."""
+
+    points: list[tuple[float, float]]
+    latency_s: float
+    alpha_s: float
+    beta_s_per_byte: float
+    best_throughput: float
+    efficient_bytes: float
+
+    def __init__(self, points: Sequence[tuple[float, float]], latency_s: float) -> None: ...
+    @staticmethod
+    def memory() -> PacketCurve: ...
+    @staticmethod
+    def network() -> PacketCurve: ...
+    def seconds(self, packet_bytes: float) -> float: ...
+
+class DensityCurve:
+    """Which part of the features unions of so many ranks' sets hold."""
+
+    alpha: float | None
+    lambda_0: float | None
+
+    @staticmethod
+    def power_law(features: int, alpha: float, density: float) -> DensityCurve: ...
+    @staticmethod
+    def through(points: Sequence[tuple[float, float]]) -> DensityCurve: ...
+    @staticmethod
+    def fit(features: int, points: Sequence[tuple[float, float]]) -> tuple[DensityCurve, float]: ...
+    def density(self, set_count: float) -> float: ...
+
+def measure_packets(communicator: Communicator, sizes_bytes: Sequence[int], budget_s: float) -> PacketCurve: ...
+def packet_curve(communicator: Communicator) -> PacketCurve: ...
+def design_by_packet(p: int, curve: DensityCurve, rows: float, row_bytes: int, least_bytes: float) -> str: ...
+def design_candidates(
+    p: int, out: tuple[DensityCurve, float], wanted: tuple[DensityCurve, float], row_bytes: int, packets: PacketCurve
+) -> list[dict[str, Any]]: ...
+def design_estimate(
+    p: int,
+    degrees: str,
+    out: tuple[DensityCurve, float],
+    wanted: tuple[DensityCurve, float],
+    row_bytes: int,
+    packets: PacketCurve,
+) -> dict[str, Any]: ...

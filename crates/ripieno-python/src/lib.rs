@@ -2,6 +2,7 @@
 
 mod arrays;
 mod communicator;
+mod design;
 mod errors;
 mod handle;
 mod interruption;
@@ -23,5 +24,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::doctor, module)?)?;
     measuring::register(module)?;
+    design::register(module)?;
     kernels::register(module)
 }

@@ -152,6 +152,12 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes} B"
 
 
+def bytes_text(count: float) -> str:
+    """Bytes that were computed, not chosen: ``5015379.2`` as ``5.02 MB``."""
+    unit, factor = next((each for each in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)) if count >= each[1]), ("B", 1.0))
+    return f"{count / factor:.3g} {unit}" if count < 999.5 * factor else f"{count / factor:.0f} {unit}"
+
+
 def duration_text(seconds: float) -> str:
     """Seconds in the unit that suits them."""
     unit, factor = unit_of(seconds)

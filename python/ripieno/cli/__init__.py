@@ -22,9 +22,11 @@ COMMANDS = {
     "bench": "ripieno.cli.bench:bench_command",
     "demo": "ripieno.cli.demo:demo_command",
     "doctor": "ripieno.launch.cli:doctor_command",
+    "explain": "ripieno.cli.explain:explain_command",
     "features": "ripieno.cli.features:features_command",
     "kmeans": "ripieno.cli.kmeans:kmeans_command",
     "lab": "ripieno.cli.lab:lab_command",
+    "packets": "ripieno.cli.packets:packets_command",
     "run": "ripieno.launch.cli:run_command",
     "trace": "ripieno.cli.trace:trace_command",
 }

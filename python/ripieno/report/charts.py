@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
+from importlib import resources
 
 import matplotlib
 import numpy as np
@@ -155,3 +156,12 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
     svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
     size = re.search(r'viewBox="[^"]*"', svg).group()
     return re.sub(r"<svg[^>]*>", f'<svg {size} role="img" aria-label="{description}">', svg, count=1)
+
+
+def standalone(svg: str) -> str:
+    """An SVG of `svg_of` as a file of its own, with the colours of the pages, light or dark."""
+    style = resources.files("ripieno.report").joinpath("templates/style.css").read_text()
+    colours = style[: style.index("* {")]
+    head = f"<style>{colours}svg {{ background: var(--card); font-family: sans-serif; }}</style>"
+    svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
+    return re.sub(r"(<svg[^>]*>)", lambda found: f"{found[1]}\n{head}", svg, count=1)

@@ -80,6 +80,18 @@ impl Degrees {
         factorizations(q).into_iter().map(|layers| Degrees { layers, folded: p - q }).collect()
     }
 
+    /// Those of `p` ranks that a text names: `direct`, `binary`, or as they are written.
+    pub fn named(text: &str, p: usize) -> Result<Degrees, InvalidDegrees> {
+        match text {
+            "direct" => Ok(Degrees::direct(p)),
+            "binary" => Ok(Degrees::binary(p)),
+            _ => {
+                let other = InvalidDegrees { text: text.into(), why: "not of this number of ranks" };
+                text.parse::<Degrees>().and_then(|d| if d.world_size() == p { Ok(d) } else { Err(other) })
+            }
+        }
+    }
+
     /// The degree of each layer, from the top.
     pub fn layers(&self) -> &[usize] {
         &self.layers
@@ -203,6 +215,14 @@ mod tests {
         let all: Vec<String> = [1, 2, 3, 8, 13].map(|p| Degrees::binary(p).to_string()).to_vec();
         assert_eq!(all, ["1", "2", "2+1", "2x2x2", "2x2x2+5"]);
         assert!((1..100).all(|p| Degrees::binary(p).world_size() == p));
+    }
+
+    #[test]
+    fn named_degrees_are_of_the_number_of_ranks() {
+        assert_eq!(Degrees::named("direct", 6), Ok(Degrees::direct(6)));
+        assert_eq!(Degrees::named("binary", 6), Ok(Degrees::binary(6)));
+        assert_eq!(Degrees::named("5x4x3+1", 61), "5x4x3+1".parse());
+        assert!(Degrees::named("8x4x2", 63).unwrap_err().to_string().contains("8x4x2"));
     }
 
     #[test]

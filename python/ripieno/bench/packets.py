@@ -1,0 +1,40 @@
+"""What `ripieno packets` does: throughput against packet size, between ranks started here or by a launcher.
+
+python -m ripieno.bench.packets LINKS BUDGET_S BYTES,…
+
+Run as all ranks; rank 0 prints what was found, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ripieno import packets
+from ripieno.bench import contestants
+from ripieno.bench.contestants import Place
+from ripieno.launch.environment import init
+
+
+def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, timeout_s: float) -> dict[str, Any]:
+    """Measure between so many processes of this machine."""
+    words, environment = contestants.module("ripieno.bench.packets")
+    words += [links, f"{budget_s:g}", ",".join(str(size) for size in sizes)]
+    return json.loads(Place(world_size).ranks(words, timeout_s, environment))
+
+
+def joined(sizes: Sequence[int], links: str, budget_s: float) -> dict[str, Any] | None:
+    """Measure between the ranks that a launcher started; what was found, on rank 0."""
+    with init(links=links, threads=1) as comm:
+        curve = comm.measure_packets(sizes, budget_s=budget_s)
+        if comm.rank != 0:
+            return None
+        return {"ranks": comm.world_size, "nodes": len(set(comm.nodes)), **packets.as_json(curve)}
+
+
+if __name__ == "__main__":
+    found = joined([int(size) for size in sys.argv[3].split(",")], sys.argv[1], float(sys.argv[2]))
+    if found is not None:
+        print(json.dumps(found), flush=True)

@@ -1,0 +1,98 @@
+"""`ripieno packets`: throughput against packet size, and the minimum efficient packet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("packets", short_help="Measure throughput against packet size.")
+@click.option("--ranks", type=click.IntRange(min=2), metavar="COUNT", help="How many ranks to start; 2 by default.")
+@click.option("--sizes", metavar="RANGE", help="From:to in steps of a factor of 8, or a list; by default 64B to 16MiB.")
+@click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Seconds; larger packets than it allows are left out.",
+)
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds of a run."
+)
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart to this file, as SVG.")
+@click.option(
+    "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
+)
+def packets_command(
+    ranks: int | None,
+    sizes: str | None,
+    links: str,
+    budget_s: float,
+    timeout_s: float,
+    plot: Path | None,
+    target: Path | None,
+) -> None:
+    """Measure what a packet costs by its size when every rank sends some to different ranks at once.
+
+    The minimum efficient packet is the smallest that reaches 80 % of the best throughput; degrees of sparse reductions
+    are chosen by it. Under a launcher, such as `ripieno run` or `ripieno lab run`, its ranks are measured.
+
+    \b
+    Examples:
+      ripieno packets --ranks 4 --plot packets.svg
+      ripieno lab run -- ripieno packets --json packets.json
+      ripieno explain sparse --ranks 8 --features 1e6 --density 0.1 --alpha 1.1 --packets packets.json
+    """
+    from ripieno import _native, packets
+    from ripieno.bench import figures, table
+    from ripieno.bench import packets as measuring
+    from ripieno.bench.cases import sizes_of
+    from ripieno.launch.run import under_launcher
+
+    sizes_bytes = sizes_of(sizes) if sizes else _native.PACKET_SIZES_BYTES
+    if under_launcher():
+        if ranks is not None:
+            raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
+        found = measuring.joined(sizes_bytes, links, budget_s)
+    else:
+        found = measuring.started(ranks or 2, sizes_bytes, links, budget_s, timeout_s)
+    if found is None:
+        return
+    curve = packets.from_json(found)
+    table.console().print(_table(curve))
+    efficient = figures.bytes_text(curve.efficient_bytes)
+    click.echo(
+        f"{found['ranks']} ranks on {found['nodes']} nodes: efficient from {efficient} on, "
+        f"best {curve.best_throughput / 1e6:.4g} MB/s; alpha {figures.duration_text(curve.alpha_s)}, "
+        f"latency {figures.duration_text(curve.latency_s)}"
+    )
+    if plot is not None:
+        # Brings matplotlib with it.
+        from ripieno.report.sparse import throughput_chart
+
+        plot.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
+        click.echo(plot)
+    if target is not None:
+        target.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
+        click.echo(target)
+
+
+def _table(curve: Any) -> Any:
+    from rich.table import Table
+
+    from ripieno.bench.figures import duration_text, size_text
+
+    rows = Table()
+    for heading in ("packet", "time", "MB/s", "of the best"):
+        rows.add_column(heading, justify="right")
+    for size, seconds in curve.points:
+        rate = size / seconds
+        rows.add_row(
+            size_text(round(size)), duration_text(seconds), f"{rate / 1e6:.4g}", f"{rate / curve.best_throughput:.0%}"
+        )
+    return rows

@@ -1,0 +1,56 @@
+"""Packets: what they cost between ranks, in files and as ranks measure them.
+
+`Communicator.measure_packets` measures; ``ripieno packets`` writes a file, ``ripieno explain sparse`` reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ripieno._native import PacketCurve
+from ripieno.errors import InputError
+
+#: Bits per second, and the part of the best throughput that an efficient packet has; see `of_rate`.
+DEFAULT_BITS_PER_S = 10e9
+EFFICIENT_SHARE = 0.8
+
+
+def of_rate(bits_per_s: float, efficient_bytes: float) -> PacketCurve:
+    """Packets on links of this rate, with the overhead that makes `efficient_bytes` the minimum efficient packet."""
+    beta_s_per_byte = 8 / bits_per_s
+    alpha_s = efficient_bytes * beta_s_per_byte * (1 / EFFICIENT_SHARE - 1)
+    return PacketCurve([(size, alpha_s + size * beta_s_per_byte) for size in (1.0, 1e12)], 0.0)
+
+
+def as_json(curve: PacketCurve) -> dict[str, Any]:
+    """All of a curve, for `from_json`."""
+    return {
+        "points": [{"bytes": size, "seconds": seconds} for size, seconds in curve.points],
+        "latency_s": curve.latency_s,
+        "alpha_s": curve.alpha_s,
+        "beta_s_per_byte": curve.beta_s_per_byte,
+        "best_bytes_per_s": curve.best_throughput,
+        "efficient_bytes": curve.efficient_bytes,
+    }
+
+
+def from_json(found: Mapping[str, Any]) -> PacketCurve:
+    """The curve that `as_json` told; what was derived is derived anew."""
+    return PacketCurve([(point["bytes"], point["seconds"]) for point in found["points"]], found["latency_s"])
+
+
+def read(path: Path) -> PacketCurve:
+    """The curve in a file that ``ripieno packets --json`` wrote.
+
+    Raises
+    ------
+    InputError
+        If it is no such file.
+    """
+    try:
+        return from_json(json.loads(path.read_text()))
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected what ripieno packets --json writes, but {error!r}") from error

@@ -1,0 +1,144 @@
+"""Charts of sparse reductions: packets, densities, volumes and times, each an SVG file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from ripieno._native import DensityCurve, PacketCurve
+from ripieno.bench.figures import bytes_text, duration_text, size_text
+from ripieno.packets import EFFICIENT_SHARE
+from ripieno.report import charts
+
+COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
+MARKERS = ("o", "s", "^", "D", "v")
+#: The density whose lambda is the unit of the density chart, and how far the chart goes.
+UNIT_DENSITY, LAMBDA_LIMIT, LOW_LIMIT = 0.9, 2.0, 0.05
+
+
+def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
+    """Throughput against packet size of several links, with the minimum efficient packet of each (figure 2)."""
+    with matplotlib.rc_context(charts.STYLE):
+        drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
+        axes = drawing.subplots()
+        sizes: set[float] = set()
+        for (name, curve), colour, marker in zip(curves.items(), COLOURS, MARKERS, strict=False):
+            points = [(size, size / seconds / 1e6) for size, seconds in curve.points]
+            sizes |= {size for size, _ in points}
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, linewidth=2, label=name)
+            least = curve.efficient_bytes
+            axes.plot([least], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=colour)
+            text = f" efficient from {bytes_text(least)}"
+            axes.annotate(text, (least, EFFICIENT_SHARE * curve.best_throughput / 1e6), color=charts.MUTED, va="top")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        ticks = [2.0**power for power in range(0, 41, 2) if min(sizes) <= 2.0**power <= max(sizes)]
+        axes.set_xticks(ticks, [size_text(int(tick)) for tick in ticks], rotation=40, ha="right")
+        axes.minorticks_off()
+        axes.set_xlabel("packet")
+        axes.set_title("MB/s of a rank")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.legend(frameon=False, labelcolor=charts.MUTED)
+        told = "; ".join(
+            f"{name}: efficient from {bytes_text(curve.efficient_bytes)}" for name, curve in curves.items()
+        )
+        return charts.standalone(charts.svg_of(drawing, "packets", f"Throughput against packet size. {told}."))
+
+
+def density_chart(features: int, alphas: Sequence[float]) -> str:
+    """Density against lambda in units of the lambda at which nine tenths are there, and its beginning (figure 4)."""
+    with matplotlib.rc_context(charts.STYLE):
+        drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")
+        whole, low = drawing.subplots(1, 2)
+        for alpha, colour in zip(alphas, COLOURS, strict=False):
+            curve = DensityCurve.power_law(features, alpha, UNIT_DENSITY)
+            for axes, limit in ((whole, LAMBDA_LIMIT), (low, LOW_LIMIT)):
+                x = np.linspace(0, limit, 101)
+                y = [curve.density(float(each)) for each in x]
+                axes.plot(x, y, color=colour, linewidth=2, label=f"alpha {alpha:g}")
+        for axes, limit in ((whole, LAMBDA_LIMIT), (low, LOW_LIMIT)):
+            axes.set_xlim(0, limit)
+            axes.set_ylim(0, None)
+            axes.set_xlabel(f"lambda / lambda at density {UNIT_DENSITY:g}")
+        whole.set_title("density")
+        low.set_title("density, where there is little")
+        whole.legend(frameon=False, labelcolor=charts.MUTED)
+        text = f"Density of a power law of {features:,} features for exponents {', '.join(f'{a:g}' for a in alphas)}."
+        return charts.standalone(charts.svg_of(drawing, "density", text))
+
+
+def volume_chart(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+    """Volume of each layer, predicted and measured, one panel per data set: predicted below measured (figure 5).
+
+    Parameters
+    ----------
+    panels
+        Title to bytes of each layer and of the bottom, predicted and measured.
+    """
+    with matplotlib.rc_context(charts.STYLE):
+        drawing = Figure((charts.WIDTH_INCHES, 3.0), layout="constrained")
+        for axes, (title, (predicted, measured)) in zip(
+            drawing.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
+            # The shape of a cup: widths around a middle line, the first layer on top.
+            rows = np.arange(len(measured))
+            widths = np.array(measured) / 1e6
+            axes.barh(rows, widths, left=-widths / 2, height=0.62, color=charts.FIRST)
+            edges = np.array(predicted) / 2e6
+            for side in (-1, 1):
+                axes.scatter(side * edges, rows, color=charts.SECOND, marker="|", s=260, linewidths=2.5, zorder=3)
+            names = [*(f"layer {number}" for number in range(1, len(measured))), "bottom"]
+            axes.set_yticks(rows, names)
+            axes.invert_yaxis()
+            axes.grid(visible=False)
+            axes.set_xticks([])
+            axes.set_xlim(-0.55 * max(widths), 0.95 * max(widths))
+            for row, width in zip(rows, widths, strict=True):
+                axes.annotate(f"  {bytes_text(1e6 * width)}", (width / 2, row), color=charts.INK, va="center")
+            axes.set_title(title)
+        text = "Bytes of all ranks in each layer; bars as measured, marks as Eq. 5 predicts."
+        return charts.standalone(charts.svg_of(drawing, "volumes", text))
+
+
+def time_chart(title: str, bars: Sequence[tuple[str, float, float, float | None]]) -> str:
+    """Seconds of several ways to reduce the same data (figure 6).
+
+    Parameters
+    ----------
+    title
+        Of the chart.
+    bars
+        Name, seconds to configure, seconds to reduce, and seconds that are predicted, if they are.
+    """
+    with matplotlib.rc_context(charts.STYLE):
+        drawing = Figure((charts.WIDTH_INCHES, 0.9 + 0.42 * len(bars)), layout="constrained")
+        configure, reduce = drawing.subplots(1, 2, sharey=True)
+        rows = np.arange(len(bars))
+        _bars(configure, rows, [bar[1] for bar in bars], "configure")
+        _bars(reduce, rows, [bar[2] for bar in bars], "reduce")
+        predicted = [(row, bar[3]) for row, bar in zip(rows, bars, strict=True) if bar[3] is not None]
+        if predicted:
+            reduce.scatter(
+                [seconds for _, seconds in predicted], [row for row, _ in predicted],
+                color=charts.SECOND, marker="|", s=260, linewidths=2.5, zorder=3,
+            )  # fmt: skip
+        configure.set_yticks(rows, [bar[0] for bar in bars])
+        configure.invert_yaxis()
+        drawing.suptitle(title, color=charts.MUTED, fontsize=10)
+        told = ", ".join(f"{name} {duration_text(seconds)}" for name, _, seconds, _ in bars)
+        return charts.standalone(charts.svg_of(drawing, "times", f"Seconds of a reduction: {told}."))
+
+
+def _bars(axes: Axes, rows: np.ndarray, seconds: Sequence[float], title: str) -> None:
+    axes.barh(rows, seconds, height=0.62, color=charts.FIRST)
+    for row, each in zip(rows, seconds, strict=True):
+        axes.annotate(f" {duration_text(each)}" if each else " none", (each, row), color=charts.INK, va="center")
+    axes.set_xlim(0, 1.3 * max([*seconds, 1e-9]))
+    axes.set_title(title)
+    axes.grid(visible=False)
+    axes.set_xticks([])

@@ -1,0 +1,128 @@
+"""Degrees of sparse reductions are designed from densities and packets, as the paper does it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno import design, packets
+from ripieno._native import DensityCurve, PacketCurve
+from ripieno.cli import main
+from ripieno.report import sparse as report
+
+TWITTER = ["explain", "sparse", "--ranks", "64", "--features", "60e6", "--density", "0.21", "--alpha", "1.1"]
+
+
+def explained(capsys, *options):
+    assert main([*TWITTER, *options, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_densities_are_those_of_the_poisson_model():
+    ranks = np.arange(1, 20_001.0)
+    curve = DensityCurve.power_law(20_000, 1.3, 0.1)
+    for set_count in (1, 2, 8, 64):
+        exact = np.mean(-np.expm1(-set_count * curve.lambda_0 * ranks**-1.3))
+        assert curve.density(set_count) == pytest.approx(exact, rel=1e-9)
+    fitted, deviation = DensityCurve.fit(20_000, [(float(k), curve.density(k)) for k in (1, 4, 16)])
+    assert fitted.alpha == pytest.approx(1.3, rel=1e-3) and deviation < 1e-6
+
+
+def test_the_network_of_the_twitter_graph_is_8x4x2_with_packets_of_5_mb(capsys):
+    found = explained(capsys, "--min-packet", "5MB", "--degrees", "16x4")
+
+    designs = found["designs"]
+    assert {name: designs[name]["degrees"] for name in ("by packet", "direct", "given")} == {
+        "by packet": "8x4x2", "direct": "64", "given": "16x4",
+    }  # fmt: skip
+    assert designs["binary"]["degrees"] == "x".join("2" * 6)
+    cheapest = designs["cheapest"]["seconds"]
+    assert all(each["seconds"] >= cheapest for each in designs.values())
+    layers = designs["by packet"]["layers"]
+    assert [layer["down"]["packet_bytes"] / 1e6 for layer in layers] == pytest.approx([6.3, 5.0, 3.6], abs=0.05)
+
+
+def test_the_explanation_is_for_eyes_too(capsys):
+    assert main([*TWITTER, "--min-packet", "5MB"]) == 0
+
+    out = capsys.readouterr().out
+    assert "12,600,000 rows of 4 bytes" in out and "by packet: 8x4x2" in out
+    assert all(word in out for word in ("cheapest", "direct", "binary", "bottom", "50.4 MB"))
+
+
+def test_volumes_are_those_of_all_ranks():
+    data = design.Data(64, 60_000_000, DensityCurve.power_law(60_000_000, 1.1, 0.21), 4)
+    priced = design.price(data, PacketCurve.network(), "8x4x2")
+
+    expected = [60e6 * 4 * 64 * data.curve.density(k) / k for k in (1, 8, 32, 64)]
+    assert design.volumes(priced, data) == pytest.approx(expected)
+
+
+def test_a_number_of_ranks_without_factors_is_folded(capsys):
+    found = explained(capsys, "--ranks", "61", "--min-packet", "5MB")
+
+    assert found["designs"]["by packet"]["degrees"].endswith("+1")
+    assert found["designs"]["by packet"]["fold"]["down"]["packet_bytes"] == pytest.approx(50.4e6)
+
+
+def test_counted_densities_do_as_well(capsys):
+    words = ["explain", "sparse", "--ranks", "8", "--features", "1e6", "--densities", "1:0.1,2:0.18,8:0.45"]
+    assert main([*words, "--packets", "memory"]) == 0
+    assert "100,000 rows of 4 bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--degrees", "8x4"], "64 ranks: degrees"),
+        (["--min-packet", "big"], "size 'big'"),
+        (["--densities", "1:0.5"], "expected either"),
+        (["--features", "0"], "expected a positive number"),
+    ],
+)
+def test_what_makes_no_sense_is_told(options, told, capsys):
+    assert main([*TWITTER, *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_all_ranks_measure_the_same_packets(world):
+    def program(comm: rp.Communicator):
+        curve = comm.measure_packets([64, 4096], budget_s=0.02)
+        return packets.as_json(curve)
+
+    first, *others = world(4).run(program)
+    assert all(other == first for other in others)
+    assert [point["bytes"] for point in first["points"]] == [64, 4096]
+
+
+def test_a_measurement_is_written_drawn_and_read(tmp_path, capsys):
+    target, chart = tmp_path / "packets.json", tmp_path / "packets.svg"
+    words = ["packets", "--ranks", "2", "--sizes", "64B,4KiB", "--budget", "0.05"]
+    assert main([*words, "--json", str(target), "--plot", str(chart)]) == 0
+
+    assert "2 ranks on 1 nodes: efficient from" in capsys.readouterr().out
+    assert chart.read_text().startswith("<svg xmlns=") and "efficient from" in chart.read_text()
+    found = explained(capsys, "--packets", str(target))
+    assert found["least_packet_bytes"] == pytest.approx(packets.read(target).efficient_bytes)
+
+
+def test_a_file_that_holds_no_packets_is_told(tmp_path, capsys):
+    target = tmp_path / "packets.json"
+    target.write_text("{}")
+    assert main([*TWITTER, "--packets", str(target)]) == 2
+    assert "expected what ripieno packets --json writes" in capsys.readouterr().err
+
+
+def test_links_of_a_rate_have_the_efficient_packet_that_was_asked_for():
+    assert packets.of_rate(10e9, 5e6).efficient_bytes == pytest.approx(5e6, rel=1e-3)
+
+
+def test_charts_say_in_words_what_they_show():
+    curve = PacketCurve.network()
+    assert "efficient from" in report.throughput_chart({"network": curve})
+    assert "alpha 0.5" in report.density_chart(1000, [0.5, 2.0])
+    volumes = report.volume_chart({"twitter": ([4e6, 2e6], [4.1e6, 1.9e6])})
+    assert "Eq. 5" in volumes and "4.1 MB" in volumes
+    assert "8x4x2 440 ms" in report.time_chart("64 hosts", [("8x4x2", 1.2, 0.44, 0.4), ("direct", 2.0, 2.2, None)])
