@@ -3,7 +3,7 @@
 mod common;
 
 use common::{World, worlds};
-use ripieno_plan::{Buffer, Collective, Group, Op, Plan, Span};
+use ripieno_plan::{Buffer, Collective, Group, Op, Plan, Rows, Span};
 use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule, Traffic};
 use std::sync::{Arc, OnceLock};
 
@@ -206,6 +206,38 @@ fn a_plan_that_feeds_itself_by_less_than_a_relay_unit_comes_round() {
     };
     let results = run(64, vec![vec![7, 0, 0, 0, 0], vec![0; 5]], |_| call(Collective::Alltoall, 5), plan);
     assert_eq!(results[0].as_ref().unwrap(), &[7; 5]);
+}
+
+#[test]
+fn rows_that_feed_themselves_come_round() {
+    // Rank 0 sends row after row of what comes back into the row behind it.
+    let whole = Span::whole(Buffer::MAIN, 9, 4);
+    let plan = |group: Group| {
+        let mut plan = Plan::new();
+        match group.rank() {
+            0 => {
+                plan.reduce_rows(1, whole, Rows::new([2, 4, 6, 8].into(), 4), Op::Sum);
+                plan.send_rows(1, whole, Rows::new([0, 2, 4, 6].into(), 4));
+            }
+            _ => {
+                plan.receive(0, whole.elements(0, 4));
+                plan.send(0, whole.elements(0, 4));
+            }
+        }
+        plan
+    };
+    let results = run(64, vec![vec![7, 1, 0, 1, 0, 1, 0, 1, 0], vec![9; 9]], |_| call(Collective::Alltoall, 9), plan);
+    assert_eq!(results[0].as_ref().unwrap(), &[7, 1, 7, 1, 7, 1, 7, 1, 7]);
+}
+
+#[test]
+fn elements_may_be_longer_than_what_a_link_holds() {
+    let vectors: Vec<Vec<i32>> = (0..3).map(|rank| (0..120).map(|i| rank * 1000 + i).collect()).collect();
+    let sum: Vec<i32> = (0..120).map(|i| vectors.iter().map(|vector| vector[i]).sum()).collect();
+    let rows_of_forty = Span::whole(Buffer::MAIN, 3, 160);
+    for result in run(50, vectors, |_| call(Collective::Allreduce, 120), |group| ring(group, rows_of_forty)) {
+        assert_eq!(result.unwrap(), sum);
+    }
 }
 
 /// A message of one element from rank `from` to rank `to`, as `rank` plans it, and its header.

@@ -254,14 +254,7 @@ mod tests {
         plan.reduce(2, span(0, 10), Op::Sum);
         plan.send(3, span(2, 4));
         plan.reduce(4, span(0, 10), Op::Sum);
-        let schedule = Schedule::new(&plan);
-        let waits_for = |step: usize| -> Vec<usize> {
-            schedule.dependencies[schedule.steps[step].dependencies.clone()].iter().map(|d| d.on).collect()
-        };
-        assert_eq!(waits_for(0), []);
-        assert_eq!(waits_for(1), [0]);
-        assert_eq!(waits_for(2), [1]);
-        assert_eq!(waits_for(3), [2, 1]);
+        assert_eq!(waits(&plan), [vec![], vec![0], vec![1], vec![2, 1]]);
     }
 
     #[test]
@@ -270,5 +263,40 @@ mod tests {
         plan.send(1, span(0, 10));
         plan.send(2, span(0, 10));
         assert!(Schedule::new(&plan).dependencies.is_empty());
+    }
+
+    /// What each step of the plan waits for.
+    fn waits(plan: &Plan) -> Vec<Vec<usize>> {
+        let schedule = Schedule::new(plan);
+        let waits = |step: &Step| schedule.dependencies[step.dependencies.clone()].iter().map(|d| d.on).collect();
+        schedule.steps.iter().map(waits).collect()
+    }
+
+    #[test]
+    fn who_wrote_rows_wrote_nothing_between_them() {
+        let mut plan = Plan::new();
+        plan.receive(1, span(0, 10));
+        plan.reduce_rows(2, span(0, 10), Rows::new([0, 9].into(), 1), Op::Sum);
+        plan.send(3, span(0, 10));
+        assert_eq!(waits(&plan)[2], [1, 0]);
+    }
+
+    #[test]
+    fn rows_wait_for_nothing_beyond_the_first_and_the_last() {
+        let mut plan = Plan::new();
+        plan.receive(1, span(0, 4));
+        plan.receive(1, span(8, 4));
+        plan.send_rows(2, span(0, 12), Rows::new([2, 3].into(), 2));
+        plan.send_rows(2, span(0, 12), Rows::new([1, 3].into(), 2));
+        plan.send_rows(2, span(0, 12), Rows::new([].into(), 2));
+        assert_eq!(waits(&plan)[2..], [vec![], vec![0], vec![]]);
+    }
+
+    #[test]
+    #[should_panic(expected = "rows lie within their span")]
+    fn rows_beyond_their_span_are_no_plan() {
+        let mut plan = Plan::new();
+        plan.send_rows(1, span(0, 10), Rows::new([0, 5].into(), 2));
+        Schedule::new(&plan);
     }
 }
