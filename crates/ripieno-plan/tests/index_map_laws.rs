@@ -1,0 +1,208 @@
+//! The law of index maps: for random operations of two to five ranks, what the checker accepts is what a direct
+//! computation finds, one operation after the other.
+
+mod common;
+
+use proptest::prelude::*;
+use ripieno_plan::checker::{check, check_rendezvous};
+use ripieno_plan::cost::{Model, cost_s, segmented};
+use ripieno_plan::{Buffer, Constant, Op, Part, Plan, Promise, Rows, Span};
+use std::collections::BTreeSet;
+
+const ELEMENT_BYTES: usize = 4;
+/// Elements of each of the buffers of a rank.
+const ELEMENT_COUNT: usize = 8;
+const BUFFERS: [Buffer; 3] = [Buffer::MAIN, Buffer::OUTPUT, Buffer::SCRATCH];
+const OP: Op = Op::Min;
+
+/// Elements of a buffer: a run, or rows of one or two.
+#[derive(Clone, Debug)]
+enum Elements {
+    Run(usize, usize),
+    Rows { width: usize, numbers: Vec<u32> },
+}
+
+/// One end of a step: rank, number of a buffer, elements of it.
+#[derive(Clone, Debug)]
+struct End {
+    rank: usize,
+    buffer: usize,
+    elements: Elements,
+}
+
+/// Elements move from one end to the other, or a run is filled. Where both ends choose rows they are of different ranks.
+#[derive(Clone, Debug)]
+enum Step {
+    Overwrite { from: End, to: End },
+    Combine { from: End, to: End },
+    Fill { at: End },
+}
+
+/// Which contributions an element holds: rank, buffer and element they began in. None of a minimum's identity.
+type Contributions = BTreeSet<(usize, usize, usize)>;
+
+impl Elements {
+    fn indices(&self) -> Vec<usize> {
+        match self {
+            &Elements::Run(first, count) => (first..first + count).collect(),
+            Elements::Rows { width, numbers } => {
+                numbers.iter().flat_map(|&row| row as usize * width..(row as usize + 1) * width).collect()
+            }
+        }
+    }
+
+    fn rows(&self) -> Option<Rows> {
+        match self {
+            Elements::Run(..) => None,
+            Elements::Rows { width, numbers } => Some(Rows::new(numbers.as_slice().into(), width * ELEMENT_BYTES)),
+        }
+    }
+}
+
+impl End {
+    fn span(&self) -> Span {
+        let whole = Span::whole(BUFFERS[self.buffer], ELEMENT_COUNT, ELEMENT_BYTES);
+        match self.elements {
+            Elements::Run(first, count) => whole.elements(first, count),
+            Elements::Rows { .. } => whole,
+        }
+    }
+}
+
+/// All ranks' buffers after the steps, one after the other.
+fn computed(p: usize, steps: &[Step]) -> Vec<Vec<Vec<Contributions>>> {
+    let initial = |rank, buffer| (0..ELEMENT_COUNT).map(|element| BTreeSet::from([(rank, buffer, element)])).collect();
+    let buffers = |rank| (0..BUFFERS.len()).map(|buffer| initial(rank, buffer)).collect();
+    let mut held: Vec<Vec<Vec<Contributions>>> = (0..p).map(buffers).collect();
+    for step in steps {
+        match step {
+            Step::Fill { at } => {
+                at.elements.indices().iter().for_each(|&element| held[at.rank][at.buffer][element].clear());
+            }
+            Step::Overwrite { from, to } | Step::Combine { from, to } => {
+                for (source, target) in from.elements.indices().into_iter().zip(to.elements.indices()) {
+                    let moved = held[from.rank][from.buffer][source].clone();
+                    let target = &mut held[to.rank][to.buffer][target];
+                    match step {
+                        Step::Combine { .. } => target.extend(moved),
+                        _ => *target = moved,
+                    }
+                }
+            }
+        }
+    }
+    held
+}
+
+/// The plans in which every rank does its part in the steps, in their order.
+fn plans(p: usize, steps: &[Step]) -> Vec<Plan> {
+    let mut plans = vec![Plan::new(); p];
+    for step in steps {
+        match step {
+            Step::Fill { at } => plans[at.rank].fill(at.span(), Constant::Identity(OP)),
+            Step::Overwrite { from, to } if from.rank == to.rank => match from.elements.rows() {
+                None => plans[to.rank].copy(from.span(), to.span()),
+                Some(rows) => plans[to.rank].copy_rows(from.span(), rows, to.span()),
+            },
+            Step::Combine { from, to } if from.rank == to.rank => match to.elements.rows() {
+                None => plans[to.rank].combine(from.span(), to.span(), OP),
+                Some(rows) => plans[to.rank].combine_rows(from.span(), to.span(), rows, OP),
+            },
+            Step::Overwrite { from, to } | Step::Combine { from, to } => {
+                match from.elements.rows() {
+                    None => plans[from.rank].send(to.rank, from.span()),
+                    Some(rows) => plans[from.rank].send_rows(to.rank, from.span(), rows),
+                }
+                match (step, to.elements.rows()) {
+                    (Step::Combine { .. }, None) => plans[to.rank].reduce(from.rank, to.span(), OP),
+                    (Step::Combine { .. }, Some(rows)) => plans[to.rank].reduce_rows(from.rank, to.span(), rows, OP),
+                    _ => plans[to.rank].receive(from.rank, to.span()),
+                }
+            }
+        }
+    }
+    plans
+}
+
+/// A promise of every element of every buffer.
+fn promises(held: &[Vec<Vec<Contributions>>]) -> Vec<Promise> {
+    let element =
+        |buffer: usize, element| Span::whole(BUFFERS[buffer], ELEMENT_COUNT, ELEMENT_BYTES).elements(element, 1);
+    let part = |buffer: usize, number: usize, held: &Contributions| {
+        let sources = held.iter().map(|&(rank, buffer, number)| (rank, element(buffer, number)));
+        Part { span: element(buffer, number), sources: sources.collect(), op: Some(OP) }
+    };
+    let promise = |buffers: &Vec<Vec<Contributions>>| {
+        let parts = buffers.iter().enumerate().flat_map(|(buffer, elements)| {
+            elements.iter().enumerate().map(move |(number, held)| part(buffer, number, held))
+        });
+        Promise { parts: parts.collect() }
+    };
+    held.iter().map(promise).collect()
+}
+
+fn run(count: usize) -> impl Strategy<Value = Elements> {
+    (0..=ELEMENT_COUNT - count).prop_map(move |first| Elements::Run(first, count))
+}
+
+/// `count` elements, an even number; rows now and then if that is allowed.
+fn elements(count: usize, may_choose: bool) -> BoxedStrategy<Elements> {
+    if !may_choose {
+        return run(count).boxed();
+    }
+    let rows = |width: usize| {
+        let numbers: Vec<u32> = (0..(ELEMENT_COUNT / width) as u32).collect();
+        let chosen = prop::sample::subsequence(numbers, count / width);
+        chosen.prop_map(move |numbers| Elements::Rows { width, numbers })
+    };
+    prop_oneof![1 => run(count), 2 => rows(1), 2 => rows(2)].boxed()
+}
+
+fn step(p: usize) -> impl Strategy<Value = Step> {
+    let shape = (0..p, 0..p, 0..BUFFERS.len(), 1..BUFFERS.len(), 0..=ELEMENT_COUNT / 2, any::<bool>());
+    let transfer = shape.prop_flat_map(|(from, to, buffer, other, pairs, overwrite)| {
+        // Inside a rank one end chooses and the other is packed, in another buffer.
+        let is_local = from == to;
+        let target = (buffer + other) % BUFFERS.len();
+        let source = elements(2 * pairs, !is_local || overwrite);
+        let ends = (source, elements(2 * pairs, !overwrite));
+        ends.prop_map(move |(source, chosen)| {
+            let from = End { rank: from, buffer, elements: source };
+            let to = End { rank: to, buffer: target, elements: chosen };
+            if overwrite { Step::Overwrite { from, to } } else { Step::Combine { from, to } }
+        })
+    });
+    let fill = (0..p, 0..BUFFERS.len(), 0..=ELEMENT_COUNT)
+        .prop_flat_map(|(rank, buffer, count)| run(count).prop_map(move |elements| (rank, buffer, elements)))
+        .prop_map(|(rank, buffer, elements)| Step::Fill { at: End { rank, buffer, elements } });
+    prop_oneof![9 => transfer, 1 => fill]
+}
+
+fn worlds() -> impl Strategy<Value = (usize, Vec<Step>)> {
+    (2..=5usize).prop_flat_map(|p| (Just(p), prop::collection::vec(step(p), 1..24)))
+}
+
+proptest! {
+    #[test]
+    fn every_element_ends_as_computed_one_step_after_the_other((p, steps) in worlds(), segment_bytes in 0..20usize) {
+        let (plans, promises) = (plans(p, &steps), promises(&computed(p, &steps)));
+        check(&plans, &promises).unwrap();
+        check(&segmented(&plans, segment_bytes), &promises).unwrap();
+        // In the order of the steps every message is taken when it is sent.
+        check_rendezvous(&plans).unwrap();
+        cost_s(&plans, &Model::ROUNDS).unwrap();
+    }
+
+    #[test]
+    fn a_changed_step_is_found_if_and_only_if_it_changes_an_element(
+        (p, steps) in worlds(),
+        place in any::<prop::sample::Index>(),
+        other in step(2),
+    ) {
+        let mut changed = steps.clone();
+        changed[place.index(steps.len())] = other;
+        let (right, wrong) = (computed(p, &steps), computed(p, &changed));
+        let verdict = check(&plans(p, &changed), &promises(&right));
+        prop_assert_eq!(verdict.is_ok(), right == wrong, "{:?}", verdict);
+    }
+}
