@@ -49,9 +49,11 @@ impl Value {
         if !fits(self) || !fits(other) {
             return None;
         }
-        // An identity changes nothing, not even the order of the combinations so far.
         if self.counts.is_empty() || other.counts.is_empty() {
-            return Some(if self.counts.is_empty() { other.clone() } else { self.clone() });
+            let value = if self.counts.is_empty() { other } else { self };
+            // An identity changes nothing, but zero added to -0.0 makes 0.0.
+            let tree = if op == Op::Sum { mixed(0, value.tree) } else { value.tree };
+            return Some(Value { tree, ..value.clone() });
         }
         let tree = mixed(self.tree.min(other.tree), self.tree.max(other.tree));
         Some(Value { counts: merged(&self.counts, &other.counts), op: Some(op), tree })

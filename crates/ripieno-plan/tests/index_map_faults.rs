@@ -3,7 +3,7 @@
 mod common;
 
 use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
-use ripieno_plan::checker::check;
+use ripieno_plan::checker::{Report, check};
 use ripieno_plan::cost::{Model, cost_s};
 use ripieno_plan::{Constant, Fault, Op, Operation, Part, Plan, Promise, Rows, Span, What};
 
@@ -71,6 +71,10 @@ fn an_identity_of_another_operation_is_found() {
         let fault = filled(with).unwrap_err();
         assert_eq!((fault.operation, fault.what), (Some(1), What::MixedOperations { op: Op::Min }));
     }
+    let mut plan = Plan::new();
+    plan.fill(scratch(0, 1), Constant::Identity(Op::Max));
+    plan.combine_rows(scratch(0, 1), main(0, 2), rows([1]), Op::Min);
+    assert_eq!(fault(&[plan], &[Promise::nothing()]).what, What::MixedOperations { op: Op::Min });
 }
 
 #[test]
@@ -86,6 +90,62 @@ fn another_constant_is_found() {
     plan.fill(output(0, 1), Constant::Zero);
     check(std::slice::from_ref(&plan), &constant(Some(Op::Sum))).unwrap();
     assert_eq!(fault(&[plan], &constant(Some(Op::Max))).what, What::WrongOperation { found: None });
+}
+
+#[test]
+fn who_wants_what_nobody_has_is_promised_zeros() {
+    let filled = |with: Constant| {
+        let mut plan = Plan::new();
+        plan.fill(output(0, 1), with);
+        check(&[plan], &[Promise::sparse(&[vec![3, 9]], &[5], main(0, 1), Op::Min)])
+    };
+    filled(Constant::Zero).unwrap();
+    assert!(filled(Constant::Identity(Op::Min)).is_err());
+}
+
+/// Ranks 0 and 1 combine the same three rows, by different plans.
+fn combined_by(ways: [Plan; 2], op: Op) -> Result<Report, Fault> {
+    let [first, second] = ways;
+    let mut plans = [Plan::new(), Plan::new()];
+    plans[0].send(1, main(0, 3));
+    plans[1].receive(0, main(0, 3));
+    let plans = [plans[0].clone().then(first), plans[1].clone().then(second)];
+    let sources = (0..3).map(|row| (0, main(row, 1))).collect();
+    let promise = Promise { parts: vec![Part { span: scratch(1, 1), sources, op: Some(op) }] };
+    check(&plans, &[promise.clone(), promise])
+}
+
+#[test]
+fn rows_that_round_differently_are_found() {
+    let plan = |order: [usize; 3]| {
+        let mut plan = Plan::new();
+        plan.fill(scratch(0, 3), Constant::Identity(Op::Sum));
+        for row in order {
+            plan.combine_rows(main(row, 1), scratch(0, 3), rows([1]), Op::Sum);
+        }
+        plan
+    };
+    combined_by([plan([0, 1, 2]), plan([0, 1, 2])], Op::Sum).unwrap();
+    let fault = combined_by([plan([0, 1, 2]), plan([1, 2, 0])], Op::Sum).unwrap_err();
+    assert_eq!((fault.rank, fault.operation, fault.what), (1, Some(4), What::DifferentBits { other: 0 }));
+}
+
+#[test]
+fn a_zero_that_is_added_is_found() {
+    // Added to -0.0 it makes 0.0; whatever is multiplied by one stays as it is.
+    let ways = |op| {
+        let [mut filled, mut copied] = [Plan::new(), Plan::new()];
+        filled.fill(scratch(1, 1), Constant::Identity(op));
+        filled.combine(main(0, 1), scratch(1, 1), op);
+        copied.copy(main(0, 1), scratch(1, 1));
+        for row in 1..3 {
+            filled.combine(main(row, 1), scratch(1, 1), op);
+            copied.combine(main(row, 1), scratch(1, 1), op);
+        }
+        combined_by([filled, copied], op)
+    };
+    assert_eq!(ways(Op::Sum).unwrap_err().what, What::DifferentBits { other: 0 });
+    ways(Op::Prod).unwrap();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, 
 use ripieno_plan::checker::{check, check_rendezvous};
 use ripieno_plan::cost::{Model, cost_s, segmented};
 use ripieno_plan::table::table;
-use ripieno_plan::{Constant, Fault, Op, Plan, Promise, What};
+use ripieno_plan::{Constant, Fault, Op, Part, Plan, Promise, What};
 
 /// Checks plans in all ways: over links that hold little and nothing, whole and in segments that divide rows.
 fn kept(plans: &[Plan], promises: &[Promise]) {
@@ -141,17 +141,22 @@ fn rows_wait_for_the_bytes_before_them() {
 
 #[test]
 fn who_passes_a_gap_early_does_not_let_others_overtake() {
-    // Rank 0's reduction is done before rank 2 sends; the copy still comes after what rank 2 sends.
+    // Rank 0's reductions are done before rank 2 sends; the copy still comes after what rank 2 sends, and the last
+    // operation after all.
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];
     plans[0].receive(2, main(3, 1));
     plans[0].copy(scratch(0, 1), main(3, 1));
-    plans[0].reduce_rows(1, main(0, 4), rows([0]), Op::Sum);
-    plans[1].send(0, main(0, 1));
+    for _ in 0..2 {
+        plans[0].reduce_rows(1, main(0, 5), rows([0, 4]), Op::Sum);
+        plans[1].send(0, main(0, 2));
+    }
+    plans[0].combine(scratch(1, 1), main(3, 1), Op::Sum);
     plans[1].send(2, main(0, 1));
     plans[2].receive(1, main(0, 1));
     plans[2].send(0, main(0, 1));
     let mut promises = vec![Promise::nothing(); 3];
-    promises[0] = Promise::copy(main(3, 1), 0, scratch(0, 1));
+    let sources = vec![(0, scratch(0, 1)), (0, scratch(1, 1))];
+    promises[0] = Promise { parts: vec![Part { span: main(3, 1), sources, op: Some(Op::Sum) }] };
     kept(&plans, &promises);
 }
 
