@@ -39,6 +39,14 @@ impl Copies {
     pub fn of(&self, rank: usize) -> impl Iterator<Item = usize> + use<> {
         (self.logical(rank)..self.world_size).step_by(self.logical_count())
     }
+
+    /// As [`Copies::of`], first the one that is as manieth among them as `whose` among its own, then those after it: so that
+    /// the copies of a rank do not all turn to the same ones.
+    pub fn in_turn(&self, rank: usize, whose: usize) -> impl Iterator<Item = usize> + use<> {
+        let (logical, logical_count, replicas) = (self.logical(rank), self.logical_count(), self.replicas);
+        let first = whose / logical_count;
+        (0..replicas).map(move |turn| logical + (first + turn) % replicas * logical_count)
+    }
 }
 
 /// The ranks of a world that have died, as far as is known.

@@ -4,7 +4,7 @@
 //! begins when the one before it has ended. Ranks that begin the same runs in the same order thus never wait for a later
 //! run in an earlier one, and everything that does not share a stream overlaps.
 
-use super::idle::Work;
+use super::idle::{self, Work};
 use super::memory::Memory;
 use super::run::{Progress, Run};
 use super::schedule::{Schedule, Stream};
@@ -20,14 +20,15 @@ use std::time::Duration;
 /// Told once how a run ended; dropped untold if the executor is.
 pub type End = Box<dyn FnOnce(Result<Traffic, RunError>) + Send>;
 
-/// One run in flight. The buffers come before the end, which may own the memory: fields are dropped in this order.
+/// One run in flight, or what is still to come of a run that is over. The buffers come before the end, which may own the memory: fields are dropped in this order.
 struct Flight {
     header: Header,
     schedule: Arc<Schedule>,
     buffers: Vec<Memory<'static>>,
     reduction: Option<&'static Reduction>,
     progress: Progress,
-    end: End,
+    /// `None` once it is over: then some lanes of races still have to let go what others have brought.
+    end: Option<End>,
 }
 
 /// The runs in flight, by number: smaller ones began earlier.
@@ -71,7 +72,26 @@ impl Flights {
             progress.cursors[lane].is_queued = !queue.is_empty();
             queue.push_back(Queued { number, lane });
         }
-        self.flights.insert(number, Flight { header, schedule, buffers, reduction, progress, end });
+        self.flights.insert(number, Flight { header, schedule, buffers, reduction, progress, end: Some(end) });
+    }
+
+    /// Keeps what is still to come on some lanes of a run that is over. Nothing else is in flight.
+    pub fn add_rest(&mut self, header: Header, schedule: Arc<Schedule>, progress: Progress) {
+        let number = self.next_number;
+        self.next_number += 1;
+        for (lane, known) in schedule.lanes.iter().enumerate() {
+            let cursor = &progress.cursors[lane];
+            if cursor.next < known.steps.len() && !cursor.is_out {
+                self.streams.entry(known.stream).or_default().push_back(Queued { number, lane });
+            }
+        }
+        let flight = Flight { header, schedule, buffers: vec![], reduction: None, progress, end: None };
+        self.flights.insert(number, flight);
+    }
+
+    /// Those that are not over.
+    fn at_work(&mut self) -> impl DoubleEndedIterator<Item = &mut Flight> {
+        self.flights.values_mut().filter(|flight| flight.end.is_some())
     }
 
     /// Gives the streams of lanes that have ended to those that queue for them.
@@ -80,7 +100,8 @@ impl Flights {
         for (lane, known) in schedule.lanes.iter().enumerate() {
             let cursor = self.flights[&number].progress.cursors[lane];
             let Some(queue) = self.streams.get_mut(&known.stream) else { continue };
-            if cursor.next < known.steps.len() || queue.front().is_none_or(|turn| turn.number != number) {
+            let has_ended = cursor.next == known.steps.len() || cursor.is_out;
+            if !has_ended || queue.front().is_none_or(|turn| turn.number != number) {
                 continue;
             }
             queue.pop_front();
@@ -91,13 +112,19 @@ impl Flights {
         }
     }
 
-    /// Takes a run that is over out, and tells its end.
+    /// Tells the end of a run that is over, and takes it out once nothing is to come.
     fn complete(&mut self, number: u64, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
-        let Some(mut flight) = self.flights.remove(&number) else { return };
-        let ended = flight.run(fabric, recorder).end(Ok(()));
-        drop(flight.buffers);
-        self.spare.push(flight.progress);
-        (flight.end)(ended);
+        let Some(flight) = self.flights.get_mut(&number) else { return };
+        let told = flight.end.take().map(|end| (end, flight.run(fabric, recorder).end(Ok(()))));
+        flight.buffers.clear();
+        if flight.run(fabric, recorder).is_settled()
+            && let Some(flight) = self.flights.remove(&number)
+        {
+            self.spare.push(flight.progress);
+        }
+        if let Some((end, ended)) = told {
+            end(ended);
+        }
     }
 
     /// Ends all runs by `error`.
@@ -105,9 +132,10 @@ impl Flights {
         let flights = std::mem::take(&mut self.flights);
         self.streams.clear();
         for mut flight in flights.into_values() {
+            let Some(end) = flight.end.take() else { continue };
             let ended = flight.run(fabric, recorder).end(Err(error.clone()));
             drop(flight.buffers);
-            (flight.end)(ended);
+            end(ended);
         }
     }
 
@@ -150,13 +178,15 @@ impl Work for Everyone<'_> {
         let mut next = 0;
         while let Some((&number, flight)) = self.flights.flights.range_mut(next..).next() {
             next = number + 1;
+            let is_at_work = flight.end.is_some();
             let mut run = flight.run(self.fabric, self.recorder);
             let (run_moved, is_over) = (run.progress()?, run.is_over());
             moved |= run_moved;
-            if run_moved || is_over {
+            let is_due = is_over && (run_moved || is_at_work);
+            if run_moved || is_due {
                 self.flights.pass_streams_on(number);
             }
-            if is_over {
+            if is_due {
                 self.flights.complete(number, self.recorder, self.fabric);
             }
         }
@@ -165,6 +195,11 @@ impl Work for Everyone<'_> {
 
     fn is_over(&self) -> bool {
         self.flights.is_empty() || (self.until)()
+    }
+
+    fn failure(&mut self) -> Option<RunError> {
+        let needs_all = self.flights.flights.values().any(|flight| !flight.schedule.is_replicated);
+        idle::failure(self.fabric, needs_all)
     }
 
     fn fabric(&mut self) -> &mut dyn Fabric {
@@ -186,7 +221,7 @@ impl Work for Everyone<'_> {
     }
 
     fn waits_since(&mut self, now: Duration) {
-        self.flights.flights.values_mut().for_each(|flight| flight.run(self.fabric, self.recorder).waits_since(now));
+        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).waits_since(now));
     }
 
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
@@ -197,15 +232,12 @@ impl Work for Everyone<'_> {
     }
 
     fn ask(&mut self) {
-        let is_blocked = self.is_awaited && self.flights.flights.len() == 1;
-        self.flights
-            .flights
-            .values_mut()
-            .for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(is_blocked));
+        let is_blocked = self.is_awaited && self.flights.at_work().count() == 1;
+        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(is_blocked));
     }
 
     fn interrupt(&mut self) -> RunError {
-        match self.flights.flights.values_mut().next_back() {
+        match self.flights.at_work().next_back() {
             Some(latest) => latest.run(self.fabric, self.recorder).interrupt(),
             None => RunError::Interrupted,
         }

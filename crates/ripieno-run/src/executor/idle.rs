@@ -20,6 +20,8 @@ pub(super) trait Work {
     fn progress(&mut self) -> Result<bool, RunError>;
     /// Whether nobody waits for this any longer.
     fn is_over(&self) -> bool;
+    /// How the job has failed, or what this cannot go on without, if so.
+    fn failure(&mut self) -> Option<RunError>;
     /// The world.
     fn fabric(&mut self) -> &mut dyn Fabric;
     /// Which links could move it on.
@@ -53,7 +55,7 @@ pub(super) fn finish<W: Work>(
             work.set_relay_unit_bytes(|unit_bytes| RELAY_UNIT_BYTES.min(2 * unit_bytes));
             continue;
         }
-        if let Some(failure) = failure(work.fabric()) {
+        if let Some(failure) = work.failure() {
             return Err(failure);
         }
         let slept = idle.wait(work, wants)?;
@@ -63,8 +65,13 @@ pub(super) fn finish<W: Work>(
     }
 }
 
-/// Why the job has failed, if it has.
-fn failure(fabric: &mut dyn Fabric) -> Option<RunError> {
+/// How the job has failed, if it has. Who `needs_all` cannot go on when a rank has died, though a copy of it lives: what is
+/// half done ends the job.
+pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunError> {
+    if needs_all && fabric.has_losses() && !fabric.has_failed() {
+        let loss = fabric.losses().into_iter().next();
+        loss.into_iter().for_each(|loss| fabric.report(loss));
+    }
     fabric.has_failed().then(|| fabric.failure().expect("a fabric that has failed knows how").into())
 }
 

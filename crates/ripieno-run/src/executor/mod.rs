@@ -16,6 +16,7 @@ mod lending;
 mod local;
 mod memory;
 mod preamble;
+mod race;
 mod rows;
 mod run;
 mod schedule;
@@ -105,7 +106,11 @@ impl Executor {
         let recorder = &mut self.recorder;
         let mut run = Run { fabric, header, schedule, buffers, reduction, recorder, progress: &mut self.progress };
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
-        run.end(finished)
+        let ended = run.end(finished);
+        if schedule.is_replicated && ended.is_ok() && !run.is_settled() {
+            self.flights.add_rest(header, schedule.clone(), std::mem::take(&mut self.progress));
+        }
+        ended
     }
 
     /// Begins a run that goes on whenever [`Executor::run`] or [`Executor::drive`] is called, and calls `end` when it is
@@ -204,6 +209,11 @@ fn begin(
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
         recorder.end(ticket, Outcome::Failed, || fabric.now());
         return Err(failure.into());
+    }
+    if !schedule.is_replicated && fabric.has_losses() {
+        let loss = fabric.losses().into_iter().next().expect("a fabric that has losses knows them");
+        recorder.end(ticket, Outcome::Failed, || fabric.now());
+        return Err(loss.into());
     }
     if header.call.concerns_all() {
         fabric.enter(header);

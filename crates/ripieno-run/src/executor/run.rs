@@ -1,6 +1,6 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
-use super::idle::Work;
+use super::idle::{self, Work};
 use super::lane::{Lane, LaneError, Moved};
 use super::memory::Memory;
 use super::preamble::Preamble;
@@ -44,10 +44,14 @@ pub(super) struct Cursor {
     pub preamble_bytes: usize,
     /// Bytes of the next step that were lent, returned or not.
     pub lent_bytes: usize,
+    /// Where copies race: bytes of the next step that this lane has brought or let go.
+    pub raced_bytes: usize,
     /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
     pub on_stream: bool,
     /// A lane of an earlier run still has the stream.
     pub is_queued: bool,
+    /// The peer is gone, and its copies do without it.
+    pub is_out: bool,
 }
 
 impl Progress {
@@ -86,6 +90,7 @@ impl Work for Run<'_, '_> {
             }
             moved |= match self.schedule.lanes[lane].stream {
                 Stream::To(peer) => self.on_link(lane, peer, |lane| lane.send())?,
+                Stream::From(peer) if self.schedule.is_replicated => self.on_link(lane, peer, |lane| lane.race())?,
                 Stream::From(peer) => self.on_link(lane, peer, |lane| lane.take())?,
                 Stream::Local => self.local(lane),
             };
@@ -98,8 +103,15 @@ impl Work for Run<'_, '_> {
 
     /// Whether every step has passed all its bytes.
     fn is_over(&self) -> bool {
+        if self.schedule.is_replicated {
+            return self.is_won();
+        }
         let mut lanes = self.progress.cursors.iter().zip(&self.schedule.lanes);
         lanes.all(|(cursor, lane)| cursor.next == lane.steps.len())
+    }
+
+    fn failure(&mut self) -> Option<RunError> {
+        idle::failure(self.fabric, !self.schedule.is_replicated)
     }
 
     fn fabric(&mut self) -> &mut dyn Fabric {
@@ -119,6 +131,8 @@ impl Work for Run<'_, '_> {
             let (Stream::To(peer) | Stream::From(peer)) = self.schedule.lanes[lane].stream else { continue };
             let is_memory = match self.fabric.link(peer) {
                 Ok(link) => link.is_some_and(|link| link.is_memory()),
+                // The lane drops out when it is visited next.
+                Err(_) if self.schedule.is_replicated => true,
                 Err(error) => return Err(self.closed(peer, error)),
             };
             if !is_memory {
@@ -177,8 +191,17 @@ impl Run<'_, '_> {
 
     /// Whether a lane has nothing to do: it has ended, or its turn has not come.
     fn rests(&self, lane: usize) -> bool {
-        let cursor = &self.progress.cursors[lane];
-        cursor.next == self.schedule.lanes[lane].steps.len() || cursor.is_queued
+        self.has_ended(lane) || self.progress.cursors[lane].is_queued
+    }
+
+    /// Whether nothing is to come on a lane.
+    pub fn has_ended(&self, lane: usize) -> bool {
+        self.is_finished(lane) || self.progress.cursors[lane].is_out
+    }
+
+    /// Whether all has come, or gone, on a lane.
+    pub fn is_finished(&self, lane: usize) -> bool {
+        self.progress.cursors[lane].next == self.schedule.lanes[lane].steps.len()
     }
 
     fn on_link(
@@ -193,7 +216,7 @@ impl Run<'_, '_> {
                 self.progress.cursors[lane].on_stream = true;
                 return Ok(false);
             }
-            Err(error) => return Err(self.closed(peer, error)),
+            Err(error) => return self.drop_out(lane, peer, error),
         };
         let mut visited = Lane {
             link,
@@ -217,12 +240,12 @@ impl Run<'_, '_> {
         });
         match moved {
             Ok(moved) => Ok(moved == Moved::Something),
-            Err(LaneError::Link(error)) => Err(self.closed(peer, error)),
+            Err(LaneError::Link(error)) => self.drop_out(lane, peer, error),
             Err(LaneError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
         }
     }
 
-    fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
+    pub fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
         let LinkError::Closed { cause } = error;
         self.fabric.blame(peer, &cause).into()
     }

@@ -19,6 +19,8 @@ pub struct Schedule {
     pub(super) row_lane_count: usize,
     /// How many ranks this one exchanges bytes with.
     pub(super) peer_count: u16,
+    /// Every rank has copies, which bring the same steps and all get what is sent.
+    pub(super) is_replicated: bool,
 }
 
 /// An operation and where its dependencies stand.
@@ -54,6 +56,8 @@ pub(super) struct Lane {
     pub stream: Stream,
     pub steps: Vec<usize>,
     pub length_bytes: usize,
+    /// The lanes that bring the same steps, itself included.
+    pub rivals: Range<usize>,
 }
 
 /// What the steps of a lane share.
@@ -76,6 +80,7 @@ impl Schedule {
             op: None,
             row_lane_count: 0,
             peer_count: 0,
+            is_replicated: false,
         };
         for (index, operation) in operations.iter().enumerate() {
             let first = schedule.dependencies.len();
@@ -128,7 +133,7 @@ impl Schedule {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
     }
 
-    fn peers(&self) -> BTreeSet<usize> {
+    pub(super) fn peers(&self) -> BTreeSet<usize> {
         let peer = |lane: &Lane| match lane.stream {
             Stream::To(peer) | Stream::From(peer) => Some(peer),
             Stream::Local => None,
@@ -148,8 +153,9 @@ impl Schedule {
             Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Stream::Local,
         };
         let known = self.lanes.iter().position(|lane| lane.stream == stream).unwrap_or_else(|| {
-            self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0 });
-            self.lanes.len() - 1
+            let number = self.lanes.len();
+            self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0, rivals: number..number + 1 });
+            number
         });
         self.lanes[known].steps.push(index);
         self.lanes[known].length_bytes += operation.length_bytes();

@@ -1,11 +1,40 @@
-//! Ranks as threads over links that carry a few bytes at a time.
+//! Ranks over links that carry a few bytes at a time, and that close when a rank has sent all that it lives for.
+#![allow(dead_code)]
 
 use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 type Pipe = Arc<Mutex<VecDeque<u8>>>;
+
+/// How many bytes a rank sends before it dies; none are left once it is dead.
+#[derive(Clone)]
+pub struct Life(Arc<AtomicUsize>);
+
+impl Life {
+    fn for_ever() -> Life {
+        Life(Arc::new(AtomicUsize::new(usize::MAX)))
+    }
+    /// Lets the rank die when it has sent `bytes` more.
+    pub fn end_after(&self, bytes: usize) {
+        self.0.store(bytes, Ordering::SeqCst);
+    }
+    pub fn left_bytes(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+    pub fn is_over(&self) -> bool {
+        self.left_bytes() == 0
+    }
+    fn spend(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::SeqCst);
+    }
+}
+
+fn dead() -> LinkError {
+    LinkError::Closed { cause: "the peer has died".into() }
+}
 
 /// A link that holds at most `capacity` bytes, takes at most `at_once`, and gives nothing before all that is expected
 /// has come, as if its owner slept until then.
@@ -16,26 +45,39 @@ pub struct Narrow {
     capacity: usize,
     at_once: usize,
     expected: usize,
+    own: Life,
+    peer: Life,
 }
 
 impl Narrow {
     fn is_asleep(&self) -> bool {
-        self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
+        !self.peer.is_over() && self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
+    }
+
+    /// An error once less than `least` is left of what a peer sent that has died.
+    fn check(&self, least: usize) -> Result<(), LinkError> {
+        let is_dry = self.peer.is_over() && self.incoming.lock().unwrap().len() < least;
+        if is_dry { Err(dead()) } else { Ok(()) }
     }
 }
 
 impl Link for Narrow {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        if self.peer.is_over() {
+            return Err(dead());
+        }
         let mut out = self.out.lock().unwrap();
-        let room = (self.capacity - out.len()).min(self.at_once);
+        let room = (self.capacity - out.len()).min(self.at_once).min(self.own.left_bytes());
         let before = out.len();
         out.extend(parts.iter().flat_map(|part| part.iter()).take(room));
+        self.own.spend(out.len() - before);
         Ok(out.len() - before)
     }
     fn flush(&mut self) -> Result<(), LinkError> {
         Ok(())
     }
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        self.check(1)?;
         if self.is_asleep() {
             return Ok(0);
         }
@@ -48,6 +90,7 @@ impl Link for Narrow {
         Ok(count)
     }
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+        self.check(least)?;
         if self.is_asleep() {
             return Ok(&[]);
         }
@@ -79,6 +122,7 @@ impl Remote for Awake {
 /// One rank's world.
 pub struct World {
     pub rank: usize,
+    pub life: Life,
     links: Vec<Option<Narrow>>,
     failure: Arc<Mutex<Option<Failure>>>,
     stalls: usize,
@@ -108,7 +152,9 @@ impl Fabric for World {
         self.failure.lock().unwrap().get_or_insert(failure);
     }
     fn blame(&mut self, peer: usize, cause: &str) -> Failure {
-        panic!("no link closes here, yet that to {peer} did: {cause}")
+        let failure =
+            Failure::RankFailed { rank: peer, host: "here".into(), cause: cause.into(), traceback: String::new() };
+        self.failure.lock().unwrap().get_or_insert(failure).clone()
     }
     fn now(&self) -> Duration {
         self.start.elapsed()
@@ -140,6 +186,7 @@ impl Fabric for World {
 pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<World> {
     let pipes: Vec<Vec<Pipe>> = (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect();
     let failure = Arc::new(Mutex::new(None));
+    let lives: Vec<Life> = (0..p).map(|_| Life::for_ever()).collect();
     let link = |rank: usize, peer: usize| Narrow {
         out: pipes[rank][peer].clone(),
         incoming: pipes[peer][rank].clone(),
@@ -147,9 +194,18 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<World> {
         capacity,
         at_once,
         expected: 0,
+        own: lives[rank].clone(),
+        peer: lives[peer].clone(),
     };
     let links = |rank: usize| (0..p).map(|peer| (peer != rank).then(|| link(rank, peer))).collect();
     (0..p)
-        .map(|rank| World { rank, links: links(rank), failure: failure.clone(), stalls: 0, start: Instant::now() })
+        .map(|rank| World {
+            rank,
+            life: lives[rank].clone(),
+            links: links(rank),
+            failure: failure.clone(),
+            stalls: 0,
+            start: Instant::now(),
+        })
         .collect()
 }
