@@ -133,7 +133,10 @@ fn segmented_plan(plan: &Plan, segment_bytes: usize) -> Plan {
                     .zip(parts(&rows, to))
                     .for_each(|(segment, part)| cut.combine_rows(segment, to, part, op));
             }
-            Operation::Fill { span, with } => segments(span).for_each(|segment| cut.fill(segment, with)),
+            Operation::Fill { span, rows: None, with } => segments(span).for_each(|segment| cut.fill(segment, with)),
+            Operation::Fill { span, rows: Some(rows), with } => {
+                parts(&rows, span).for_each(|part| cut.fill_rows(span, part, with));
+            }
         }
     }
     cut

@@ -18,7 +18,9 @@ pub(crate) fn read(operation: &Operation) -> impl Iterator<Item = Span> {
 /// The stretches that `operation` changes.
 pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
     let rows = match operation {
-        Operation::Reduce { rows, .. } | Operation::Combine { rows, .. } => rows.as_ref(),
+        Operation::Reduce { rows, .. } | Operation::Combine { rows, .. } | Operation::Fill { rows, .. } => {
+            rows.as_ref()
+        }
         _ => None,
     };
     operation.writes().into_iter().flat_map(move |span| stretches(span, rows))
@@ -27,10 +29,10 @@ pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
 /// The span that the rows of `operation`, if it has any, are chosen from.
 pub(crate) fn chosen_from(operation: &Operation) -> Option<(Span, &Rows)> {
     let span = match *operation {
-        Operation::Send { span, .. } | Operation::Reduce { span, .. } => span,
+        Operation::Send { span, .. } | Operation::Reduce { span, .. } | Operation::Fill { span, .. } => span,
         Operation::Copy { from, .. } => from,
         Operation::Combine { to, .. } => to,
-        Operation::Receive { .. } | Operation::Fill { .. } => return None,
+        Operation::Receive { .. } => return None,
     };
     operation.rows().map(|rows| (span, rows))
 }

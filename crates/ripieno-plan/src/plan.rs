@@ -110,10 +110,12 @@ pub enum Operation {
         /// How.
         op: Op,
     },
-    /// Every element of the span becomes a constant, whatever it was.
+    /// Every element of the span, or of the rows, becomes a constant, whatever it was.
     Fill {
-        /// What is written.
+        /// What is written, or where the rows are chosen from.
         span: Span,
+        /// What of it becomes the constant.
+        rows: Option<Rows>,
         /// The constant.
         with: Constant,
     },
@@ -140,14 +142,15 @@ impl Operation {
         }
     }
 
-    /// The rows that it sends, reduces, copies or combines, where it chooses.
+    /// The rows that it sends, reduces, copies, combines or fills, where it chooses.
     pub fn rows(&self) -> Option<&Rows> {
         match self {
             Operation::Send { rows, .. }
             | Operation::Reduce { rows, .. }
             | Operation::Copy { rows, .. }
-            | Operation::Combine { rows, .. } => rows.as_ref(),
-            Operation::Receive { .. } | Operation::Fill { .. } => None,
+            | Operation::Combine { rows, .. }
+            | Operation::Fill { rows, .. } => rows.as_ref(),
+            Operation::Receive { .. } => None,
         }
     }
 
@@ -239,7 +242,12 @@ impl Plan {
 
     /// Every element of `span` becomes `with`.
     pub fn fill(&mut self, span: Span, with: Constant) {
-        self.operations.push(Operation::Fill { span, with });
+        self.operations.push(Operation::Fill { span, rows: None, with });
+    }
+
+    /// Every element of `rows` of `span` becomes `with`.
+    pub fn fill_rows(&mut self, span: Span, rows: Rows, with: Constant) {
+        self.operations.push(Operation::Fill { span, rows: Some(rows), with });
     }
 
     /// This plan, then `next`; a byte of `next` starts as soon as this plan has left it.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 enum Happening {
     Message { from: usize, source: Part, to: usize, target: Part, is_reduced: bool },
     Local { rank: usize, source: Part, target: Part, is_combined: bool },
-    Fill { rank: usize, target: Span, with: Constant },
+    Fill { rank: usize, target: Part, with: Constant },
 }
 
 /// A span, or rows of one.
@@ -84,7 +84,7 @@ fn happening(seed: &mut u64, scale: Scale) -> Happening {
     match (from == to, random(seed, 2) == 0) {
         (true, _) if random(seed, 4) == 0 => {
             let with = [Constant::Zero, Constant::Identity(scale.op)][random(seed, 2)];
-            Happening::Fill { rank: to, target: span(seed, scale, element_count), with }
+            Happening::Fill { rank: to, target: part(seed, scale, element_count), with }
         }
         (true, is_combined) => {
             let (one, other) = (part(seed, scale, element_count), whole(span(seed, scale, element_count)));
@@ -121,7 +121,9 @@ fn plans(happenings: &[Happening], scale: Scale) -> Vec<Plan> {
             Happening::Local { rank, source, target: Part { span: to, rows }, is_combined: true } => {
                 plans[rank].push(Operation::Combine { from: source.span, to, rows, op });
             }
-            Happening::Fill { rank, target, with } => plans[rank].fill(target, with),
+            Happening::Fill { rank, target: Part { span, rows }, with } => {
+                plans[rank].push(Operation::Fill { span, rows, with });
+            }
         }
     }
     plans
@@ -179,8 +181,8 @@ fn serially(happenings: &[Happening], op: Op, mut state: State) -> State {
             Happening::Message { from, source, to, target, is_reduced } => (from, source, to, target, is_reduced),
             Happening::Local { rank, source, target, is_combined } => (rank, source, rank, target, is_combined),
             Happening::Fill { rank, target, with } => {
-                let buffer = &mut state[*rank][target.buffer.0 as usize];
-                elements(&Part { span: *target, rows: None }).iter().for_each(|&i| buffer[i] = constant(*with));
+                let buffer = &mut state[*rank][target.span.buffer.0 as usize];
+                elements(target).iter().for_each(|&i| buffer[i] = constant(*with));
                 continue;
             }
         };

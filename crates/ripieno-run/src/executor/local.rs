@@ -49,16 +49,21 @@ impl Run<'_, '_> {
                 }
                 whole
             }
-            Operation::Fill { span, with: Constant::Zero } => {
-                self.buffers[span.buffer.0 as usize].bytes_mut()[memory::range(span, done, end)].fill(0);
+            Operation::Fill { span, ref rows, with } => {
+                let (fill, end): (fn(&mut [u8]), usize) = match with {
+                    Constant::Zero => (|bytes| bytes.fill(0), end),
+                    Constant::Identity(_) => {
+                        let reduction = self.reduction.expect("a plan that fills by an operation has a reduction");
+                        (reduction.fill, memory::whole(end, reduction.element_bytes))
+                    }
+                };
+                let buffer = self.buffers[span.buffer.0 as usize].bytes_mut();
+                let target = &mut buffer[memory::range(span, 0, span.length_bytes)];
+                match rows {
+                    None => fill(&mut target[done..end]),
+                    Some(rows) => rows::fill(target, rows, done, end, fill),
+                }
                 end
-            }
-            Operation::Fill { span, with: Constant::Identity(_) } => {
-                let reduction = self.reduction.expect("a plan that fills by an operation has a reduction");
-                let whole = memory::whole(end, reduction.element_bytes);
-                let bytes = self.buffers[span.buffer.0 as usize].bytes_mut();
-                (reduction.fill)(&mut bytes[memory::range(span, done, whole)]);
-                whole
             }
             Operation::Send { .. } | Operation::Receive { .. } | Operation::Reduce { .. } => {
                 unreachable!("the local lane holds what stays inside the rank")

@@ -99,6 +99,14 @@ pub(super) fn combine(table: &mut [u8], bytes: &[u8], rows: &Rows, from: usize, 
     (reduction.combine)(&mut table[tail], last);
 }
 
+/// Fills the bytes `from..to`, whole elements, of the rows of `table`.
+pub(super) fn fill(table: &mut [u8], rows: &Rows, from: usize, to: usize, fill: fn(&mut [u8])) {
+    let Cut { head, whole, tail } = Cut::of(rows, from, to);
+    fill(&mut table[head]);
+    whole.iter().for_each(|&row| fill(&mut table[row as usize * rows.row_bytes()..][..rows.row_bytes()]));
+    fill(&mut table[tail]);
+}
+
 /// Memory for rows that were gathered and that a link has still to take: a segment for each lane that sends rows. Those
 /// that are not in use are taken from the top, where the caches know them.
 #[derive(Debug, Default)]
