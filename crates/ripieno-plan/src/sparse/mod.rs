@@ -4,12 +4,23 @@
 //! of its range of keys. Indices become keys by a [`Permutation`], so that equal ranges hold about equally many.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 
+mod bits;
 mod butterfly;
+mod configuring;
 mod degrees;
 pub mod density;
 pub mod design;
+mod encoding;
+mod key_set;
+mod merge;
 mod permutation;
+mod planner;
+mod routes;
+mod row_map;
 
 pub use butterfly::{Butterfly, Layer};
+pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, Malformed, Missing};
 pub use degrees::{Degrees, InvalidDegrees};
 pub use permutation::Permutation;
+pub use routes::{Routes, Volume};
+pub use row_map::RowMap;

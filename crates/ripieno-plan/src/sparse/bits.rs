@@ -1,0 +1,164 @@
+//! A set of small numbers, a bit for each.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Which of the numbers `0..length` are in the set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bits {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl Bits {
+    /// None of them.
+    pub(super) fn none(length: usize) -> Bits {
+        Bits { words: vec![0; length.div_ceil(64)], length }
+    }
+
+    /// All of them.
+    pub(super) fn all(length: usize) -> Bits {
+        let mut bits = Bits { words: vec![u64::MAX; length.div_ceil(64)], length };
+        bits.clear_beyond();
+        bits
+    }
+
+    /// How many numbers there are to choose from.
+    pub(super) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// How many are in the set.
+    pub(super) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Adds a number.
+    pub(super) fn insert(&mut self, number: usize) {
+        assert!(number < self.length, "a number lies below the length");
+        self.words[number / 64] |= 1 << (number % 64);
+    }
+
+    /// Whether a number is in the set.
+    pub(super) fn contains(&self, number: usize) -> bool {
+        self.words[number / 64] >> (number % 64) & 1 == 1
+    }
+
+    /// Adds all of a set of equal length.
+    pub(super) fn insert_all(&mut self, other: &Bits) {
+        assert_eq!(self.length, other.length, "sets of the same numbers");
+        self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
+    }
+
+    /// The set of what lies in `range`, counted from its start.
+    pub(super) fn part(&self, range: Range<usize>) -> Bits {
+        let length = range.len();
+        let (first, shift) = (range.start / 64, range.start % 64);
+        let word = |index: usize| self.words.get(index).copied().unwrap_or(0);
+        let shifted = |index: usize| match shift {
+            0 => word(first + index),
+            _ => word(first + index) >> shift | word(first + index + 1) << (64 - shift),
+        };
+        let mut part = Bits { words: (0..length.div_ceil(64)).map(shifted).collect(), length };
+        part.clear_beyond();
+        part
+    }
+
+    /// What is in the set, ascending.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.words.iter().enumerate().flat_map(|(index, &word)| {
+            let rests = core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)));
+            rests.take_while(|&rest| rest != 0).map(move |rest| 64 * index + rest.trailing_zeros() as usize)
+        })
+    }
+
+    /// How many are in the set below the start of each word.
+    pub(super) fn ranks(&self) -> Ranks<'_> {
+        let below = self.words.iter().scan(0_u32, |count, word| {
+            let below = *count;
+            *count += word.count_ones();
+            Some(below)
+        });
+        Ranks { bits: self, below: below.collect() }
+    }
+
+    /// The set as bytes, the lowest numbers first.
+    pub(super) fn write(&self, into: &mut Vec<u8>) {
+        let end = into.len() + self.length.div_ceil(8);
+        self.words.iter().for_each(|word| into.extend_from_slice(&word.to_le_bytes()));
+        into.truncate(end);
+    }
+
+    /// What [`Bits::write`] wrote; `None` if a bit beyond the length is set. `bytes` are as long as `length` demands.
+    pub(super) fn read(bytes: &[u8], length: usize) -> Option<Bits> {
+        assert_eq!(bytes.len(), length.div_ceil(8), "a bit for each number");
+        let word = |chunk: &[u8]| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_le_bytes(word)
+        };
+        let bits = Bits { words: bytes.chunks(8).map(word).collect(), length };
+        let mut clean = bits.words.last().copied();
+        if let (Some(last), false) = (&mut clean, length.is_multiple_of(64)) {
+            *last &= (1 << (length % 64)) - 1;
+        }
+        (clean == bits.words.last().copied()).then_some(bits)
+    }
+
+    fn clear_beyond(&mut self) {
+        if let (Some(last), false) = (self.words.last_mut(), self.length.is_multiple_of(64)) {
+            *last &= (1 << (self.length % 64)) - 1;
+        }
+    }
+}
+
+/// The places of the members of a set among each other.
+pub(super) struct Ranks<'a> {
+    bits: &'a Bits,
+    below: Vec<u32>,
+}
+
+impl Ranks<'_> {
+    /// How many members are smaller than `number`.
+    pub(super) fn rank(&self, number: usize) -> u32 {
+        let below = self.bits.words[number / 64] & ((1 << (number % 64)) - 1);
+        self.below[number / 64] + below.count_ones()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_ranks_and_bytes_agree_with_the_numbers() {
+        for length in [0, 1, 63, 64, 65, 200] {
+            let numbers: Vec<usize> = (0..length).filter(|number| number * number % 7 < 3).collect();
+            let mut bits = Bits::none(length);
+            numbers.iter().for_each(|&number| bits.insert(number));
+            assert!(bits.numbers().eq(numbers.iter().copied()));
+            assert_eq!(bits.count(), numbers.len());
+            assert!((0..length).all(|number| bits.contains(number) == numbers.contains(&number)));
+            numbers.iter().enumerate().for_each(|(i, &number)| assert_eq!(bits.ranks().rank(number), i as u32));
+
+            for start in 0..length {
+                for end in start..=length {
+                    let part =
+                        numbers.iter().filter(|number| (start..end).contains(number)).map(|number| number - start);
+                    assert!(bits.part(start..end).numbers().eq(part));
+                }
+            }
+            let mut bytes = Vec::new();
+            bits.write(&mut bytes);
+            assert_eq!(Bits::read(&bytes, length), Some(bits.clone()));
+            if !length.is_multiple_of(8) {
+                *bytes.last_mut().unwrap() |= 0x80;
+                assert_eq!(Bits::read(&bytes, length), None);
+            }
+            let mut all = bits.clone();
+            all.insert_all(&Bits::all(length));
+            assert_eq!((all.count(), all), (length, Bits::all(length)));
+        }
+    }
+}

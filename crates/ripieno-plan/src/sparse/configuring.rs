@@ -1,0 +1,201 @@
+//! Configuring: the ranks tell each other which keys they have and want, layer by layer, and each finds its routes.
+//!
+//! A machine without I/O. In each step it says what goes to whom, takes what came from the same peers, and keeps the unions:
+//! the keys of its next, smaller range. Values may travel with the keys (configreduce): [`Configuring::outgoing_rows`] says
+//! which of the rank's current values go where, [`Configuring::down_maps`] into which rows of the next ones they go.
+//! Cost: every key is sent once per layer, and merged with those of the group.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A and III.C.
+
+use super::butterfly::{Butterfly, Layer};
+use super::degrees::Degrees;
+use super::encoding;
+use super::key_set::{KeySet, length};
+use super::routes::{Routes, Side, Step, Volume};
+use super::row_map::RowMap;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+/// The density from which on a layer has a row for every key of its range, unless the caller says otherwise.
+///
+/// Dense rows need no map, but those of missing keys travel as well. At 0.9 that is at most a ninth more than the keys
+/// alone.
+pub const DENSE_ABOVE: f64 = 0.9;
+
+/// How many of the missing keys are named.
+const EXAMPLE_COUNT: usize = 10;
+
+/// One rank in the middle of configuring a sparse reduction.
+#[derive(Clone, Debug)]
+pub struct Configuring {
+    layers: Vec<Layer>,
+    dense_above: f64,
+    out_keys: KeySet,
+    in_keys: KeySet,
+    steps: Vec<Step>,
+    volumes: Vec<Volume>,
+}
+
+/// Where the values of a step go: into which of the rank's next rows.
+///
+/// The next values begin as identities; first those that stay are combined into them, then those of each peer, in this
+/// order: the result has the same bits as that of [`Routes::plan`].
+#[derive(Clone, Debug)]
+pub struct DownMaps<'a> {
+    /// How many next rows there are.
+    pub row_count: usize,
+    /// The current rows that stay, and the next row of each.
+    pub own: (Range<usize>, &'a RowMap),
+    /// Per peer: the next row of each row that it sends.
+    pub arrivals: Vec<(usize, &'a RowMap)>,
+}
+
+/// Keys of a rank's last range that are wanted, but that nobody contributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// How many.
+    pub count: u64,
+    /// The smallest of them.
+    pub examples: Vec<u64>,
+}
+
+/// A message that holds no key sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// Who sent it.
+    pub peer: usize,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the key sets that rank {} sent cannot be read: {}; do all ranks run the same version?",
+            self.peer, self.what
+        )
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+impl Configuring {
+    /// Before the first step: `rank` of a butterfly over the keys `0..n` contributes rows for `out_keys` and wants those of
+    /// `in_keys`; both ascend. A layer is dense above the density `dense_above`.
+    pub fn new(
+        rank: usize,
+        degrees: &Degrees,
+        n: u64,
+        out_keys: Vec<u64>,
+        in_keys: Vec<u64>,
+        dense_above: f64,
+    ) -> Configuring {
+        let set = |keys: Vec<u64>| {
+            assert!(keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < n), "keys below n ascend");
+            assert!(keys.len() <= u32::MAX as usize, "rows have numbers of 32 bits");
+            KeySet::of(0..n, keys)
+        };
+        assert!(dense_above >= 0.0, "a density is not negative");
+        let (out_keys, in_keys) = (set(out_keys), set(in_keys));
+        let volumes = [Volume::of(&(0..n), &out_keys, &in_keys)].into();
+        let layers = Butterfly::new(rank, degrees, n).layers().to_vec();
+        Configuring { layers, dense_above, out_keys, in_keys, steps: Vec::new(), volumes }
+    }
+
+    /// How many steps there are: one per layer, and one before them where ranks are folded.
+    pub fn step_count(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// What goes to each peer in this step, the next one.
+    pub fn outgoing(&self, step: usize) -> Vec<(usize, Vec<u8>)> {
+        let layer = self.layer(step);
+        let message = |position: usize| {
+            let mut bytes = Vec::new();
+            encoding::write(&self.out_keys.part(&layer.ranges[position]), &mut bytes);
+            encoding::write(&self.in_keys.part(&layer.ranges[position]), &mut bytes);
+            (layer.members[position], bytes)
+        };
+        layer.after().map(message).collect()
+    }
+
+    /// Which of the rank's current values, one per row, go to each peer in this step, the next one.
+    pub fn outgoing_rows(&self, step: usize) -> Vec<(usize, Range<usize>)> {
+        let layer = self.layer(step);
+        let rows = |position: usize| (layer.members[position], self.out_keys.rows_in(&layer.ranges[position]));
+        layer.after().map(rows).collect()
+    }
+
+    /// Who sends a message in this step: the peers that get one, in another order.
+    pub fn incoming_peers(&self, step: usize) -> Vec<usize> {
+        let layer = &self.layers[step];
+        layer.before().map(|position| layer.members[position]).collect()
+    }
+
+    /// Takes the messages of this step, the next one: one of each peer, in any order. After an error nothing has changed.
+    pub fn absorb<B: AsRef<[u8]>>(&mut self, step: usize, messages: &[(usize, B)]) -> Result<(), Malformed> {
+        let layer = self.layer(step);
+        let range = layer.range().clone();
+        let mut parts = Vec::new();
+        for (position, &member) in layer.members.iter().enumerate() {
+            if position == layer.position {
+                parts.push((self.out_keys.part(&range), self.in_keys.part(&range)));
+                continue;
+            }
+            let malformed = |what| Malformed { peer: member, what };
+            let mut of_member = messages.iter().filter(|(peer, _)| *peer == member);
+            let (Some((_, bytes)), None) = (of_member.next(), of_member.next()) else {
+                return Err(malformed("not one message"));
+            };
+            let mut bytes = bytes.as_ref();
+            let sets = (encoding::read(&range, &mut bytes), encoding::read(&range, &mut bytes));
+            if !bytes.is_empty() {
+                return Err(malformed("bytes behind the last set"));
+            }
+            parts.push((sets.0.map_err(malformed)?, sets.1.map_err(malformed)?));
+        }
+        let rows_fit = |set: fn(&(KeySet, KeySet)) -> &KeySet| {
+            parts.iter().map(|part| set(part).row_count()).sum::<usize>() <= u32::MAX as usize
+                || length(&range) <= u64::from(u32::MAX)
+        };
+        if !rows_fit(|part| &part.0) || !rows_fit(|part| &part.1) {
+            return Err(Malformed { peer: layer.members[layer.position], what: "more keys than there can be rows" });
+        }
+        let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();
+        let (ins, in_keys) = Side::of(layer, &self.in_keys, &in_parts, self.dense_above);
+        // What is wanted is gathered from what is there: after the last step rows of the one are rows of the other.
+        let follows = step + 1 == self.layers.len() && in_keys.is_dense();
+        let (outs, out_keys) =
+            Side::of(layer, &self.out_keys, &out_parts, if follows { -1.0 } else { self.dense_above });
+        self.steps.push(Step { layer: layer.clone(), outs, ins });
+        self.volumes.push(Volume::of(&range, &out_keys, &in_keys));
+        (self.out_keys, self.in_keys) = (out_keys, in_keys);
+        Ok(())
+    }
+
+    /// Where the values of a step that is over go.
+    pub fn down_maps(&self, step: usize) -> DownMaps<'_> {
+        let Step { layer, outs, .. } = &self.steps[step];
+        let arrival = |position: usize| (layer.members[position], &outs.maps[position]);
+        DownMaps {
+            row_count: outs.row_count,
+            own: (outs.rows[layer.position].clone(), &outs.maps[layer.position]),
+            arrivals: layer.before().map(arrival).collect(),
+        }
+    }
+
+    /// What was found, after the last step: the routes, and the keys of this rank's last range that nobody contributes.
+    pub fn finish(self) -> (Routes, Missing) {
+        assert_eq!(self.steps.len(), self.layers.len(), "the last step is over");
+        let keys = self.in_keys.missing_in(&self.out_keys);
+        let missing =
+            Missing { count: keys.len() as u64, examples: keys.iter().copied().take(EXAMPLE_COUNT).collect() };
+        (Routes::new(self.steps, &self.out_keys, &self.in_keys, &keys, self.volumes), missing)
+    }
+
+    fn layer(&self, step: usize) -> &Layer {
+        assert_eq!(step, self.steps.len(), "steps come one after the other");
+        &self.layers[step]
+    }
+}

@@ -1,0 +1,156 @@
+//! Key sets: which keys of its range a rank has, and the row of each.
+
+use super::bits::Bits;
+use super::merge;
+use super::row_map::RowMap;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// A set of keys of a range, with rows for them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeySet {
+    pub(super) range: Range<u64>,
+    pub(super) keys: Keys,
+}
+
+/// Which keys, and what rows there are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// These, ascending; a row for each.
+    Listed(Vec<u64>),
+    /// Those whose offset in the range is a member; a row for every key of the range.
+    Dense(Bits),
+}
+
+/// A union is taken with a bit per key of the range, instead of by merging lists, where there are at most so many keys of
+/// the range per key of the lists.
+const BITS_PER_KEY: u64 = 32;
+
+impl KeySet {
+    /// The set of these keys of a range, ascending. A set of all keys is dense.
+    pub(super) fn of(range: Range<u64>, keys: Vec<u64>) -> KeySet {
+        let length = length(&range);
+        let is_all = keys.len() as u64 == length && length <= u64::from(u32::MAX);
+        let keys = if is_all { Keys::Dense(Bits::all(keys.len())) } else { Keys::Listed(keys) };
+        KeySet { range, keys }
+    }
+
+    /// How many rows there are.
+    pub(super) fn row_count(&self) -> usize {
+        match &self.keys {
+            Keys::Listed(keys) => keys.len(),
+            Keys::Dense(members) => members.length(),
+        }
+    }
+
+    pub(super) fn is_dense(&self) -> bool {
+        matches!(self.keys, Keys::Dense(_))
+    }
+
+    /// The keys in the set, ascending.
+    pub(super) fn members(&self) -> Box<dyn Iterator<Item = u64> + '_> {
+        match &self.keys {
+            Keys::Listed(keys) => Box::new(keys.iter().copied()),
+            Keys::Dense(members) => Box::new(members.numbers().map(|offset| self.range.start + offset as u64)),
+        }
+    }
+
+    /// The rows of the keys of `range`, a part of this one's.
+    pub(super) fn rows_in(&self, range: &Range<u64>) -> Range<usize> {
+        match &self.keys {
+            Keys::Listed(keys) => {
+                keys.partition_point(|&key| key < range.start)..keys.partition_point(|&key| key < range.end)
+            }
+            Keys::Dense(_) => (range.start - self.range.start) as usize..(range.end - self.range.start) as usize,
+        }
+    }
+
+    /// The set of the keys of `range`, with the rows that are there.
+    pub(super) fn part(&self, range: &Range<u64>) -> KeySet {
+        let rows = self.rows_in(range);
+        match &self.keys {
+            Keys::Listed(keys) => KeySet::of(range.clone(), keys[rows].to_vec()),
+            Keys::Dense(members) => KeySet { range: range.clone(), keys: Keys::Dense(members.part(rows)) },
+        }
+    }
+
+    /// The row of a key, if the key is in the set or the set is dense.
+    pub(super) fn row(&self, key: u64) -> Option<usize> {
+        match &self.keys {
+            Keys::Listed(keys) => keys.binary_search(&key).ok(),
+            Keys::Dense(_) => Some((key - self.range.start) as usize),
+        }
+    }
+
+    /// The keys that are in this set and not in `other`, of the same range.
+    pub(super) fn missing_in(&self, other: &KeySet) -> Vec<u64> {
+        match &other.keys {
+            Keys::Dense(members) => {
+                let is_missing = |key: &u64| !members.contains((key - other.range.start) as usize);
+                self.members().filter(is_missing).collect()
+            }
+            Keys::Listed(keys) => {
+                let mut next = 0;
+                let is_missing = |key: &u64| {
+                    next += keys[next..].iter().take_while(|&there| there < key).count();
+                    keys.get(next) != Some(key)
+                };
+                self.members().filter(is_missing).collect()
+            }
+        }
+    }
+
+    /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, or if it has more
+    /// than `dense_above` of the keys, which it always has where that is negative.
+    pub(super) fn union(range: &Range<u64>, parts: &[&KeySet], dense_above: f64) -> (KeySet, Vec<RowMap>) {
+        debug_assert!(parts.iter().all(|part| part.range == *range), "sets of one range");
+        let length = length(range);
+        let key_count: u64 = parts.iter().map(|part| part.row_count() as u64).sum();
+        let is_dense = dense_above < 0.0 || parts.iter().any(|part| part.is_dense());
+        if is_dense || length <= u64::from(u32::MAX) && length / BITS_PER_KEY <= key_count {
+            return by_bits(range, parts, if is_dense { -1.0 } else { dense_above });
+        }
+        let lists: Vec<&[u64]> = parts.iter().map(|part| part.listed()).collect();
+        let (keys, places) = merge::union(&lists);
+        (KeySet { range: range.clone(), keys: Keys::Listed(keys) }, places.into_iter().map(RowMap::of).collect())
+    }
+
+    fn listed(&self) -> &[u64] {
+        match &self.keys {
+            Keys::Listed(keys) => keys,
+            Keys::Dense(_) => unreachable!("dense sets are not merged as lists"),
+        }
+    }
+}
+
+/// The union of sets of a range of less than `2^32` keys.
+fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64) -> (KeySet, Vec<RowMap>) {
+    let mut members = Bits::none(length(range) as usize);
+    let offset = |key: &u64| (key - range.start) as usize;
+    for part in parts {
+        match &part.keys {
+            Keys::Listed(keys) => keys.iter().for_each(|key| members.insert(offset(key))),
+            Keys::Dense(more) => members.insert_all(more),
+        }
+    }
+    let count = members.count();
+    if count as f64 > dense_above * members.length() as f64 || count == members.length() {
+        let map = |part: &&KeySet| match &part.keys {
+            Keys::Listed(keys) => RowMap::of(keys.iter().map(|key| offset(key) as u32).collect()),
+            Keys::Dense(members) => RowMap::Run(0..members.length()),
+        };
+        let maps = parts.iter().map(map).collect();
+        return (KeySet { range: range.clone(), keys: Keys::Dense(members) }, maps);
+    }
+    let ranks = members.ranks();
+    let map = |part: &&KeySet| RowMap::of(part.listed().iter().map(|key| ranks.rank(offset(key))).collect());
+    let maps = parts.iter().map(map).collect();
+    let keys = members.numbers().map(|number| range.start + number as u64).collect();
+    (KeySet { range: range.clone(), keys: Keys::Listed(keys) }, maps)
+}
+
+/// How many keys a range has.
+pub(super) fn length(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}

@@ -1,0 +1,146 @@
+//! The planner: writes the routes of a rank down as a plan, layer by layer.
+//!
+//! In the `k`-th turn of a layer every rank sends to the member `k` after it and takes from the one `k` before it, so no two
+//! send to the same one, and each sum has its fixed order: own rows, then those of the members before, one after the other.
+//! Every region is written before it is read and never written again, so that the plan runs over links that hold nothing.
+
+use super::routes::{Landing, Routes, Step};
+use super::row_map::RowMap;
+use crate::plan::{Constant, Op, Plan};
+use crate::rows::Rows;
+use crate::span::{Buffer, Span};
+use core::ops::Range;
+
+/// A plan in the making.
+pub(super) struct Planner {
+    pub(super) plan: Plan,
+    row_bytes: usize,
+    element_bytes: usize,
+    op: Op,
+    scratch_bytes: usize,
+}
+
+/// Regions of the scratch buffer begin at multiples of this, as vector instructions like it.
+const ALIGNMENT_BYTES: usize = 64;
+
+impl Planner {
+    pub(super) fn new(row_bytes: usize, element_bytes: usize, op: Op) -> Planner {
+        assert!(row_bytes > 0 && row_bytes.is_multiple_of(element_bytes), "a row is made of whole elements");
+        Planner { plan: Plan::new(), row_bytes, element_bytes, op, scratch_bytes: 0 }
+    }
+
+    /// Sends down what `contributed` holds; returns where the values of the last layer are.
+    pub(super) fn down(&mut self, routes: &Routes, contributed: Buffer) -> Span {
+        let mut held = self.rows(contributed, 0, routes.out_count);
+        for Step { layer, outs, .. } in &routes.steps {
+            let above = core::mem::replace(&mut held, self.scratch(outs.row_count));
+            self.begin(self.part(above, &outs.rows[layer.position]), held, &outs.maps[layer.position]);
+            for (to, from) in layer.after().zip(layer.before()) {
+                self.send(layer.members[to], above, &RowMap::Run(outs.rows[to].clone()));
+                self.reduce(layer.members[from], held, &outs.maps[from]);
+            }
+        }
+        held
+    }
+
+    /// Sends up what of `landed`, the values of the last layer, is wanted; `wanted` gets what this rank wants.
+    pub(super) fn up(&mut self, routes: &Routes, landed: Span, wanted: Buffer) {
+        let Landing { out_map, row_count, in_map, missing } = &routes.landing;
+        let mut held = landed;
+        if out_map.len() < *row_count {
+            held = self.scratch(*row_count);
+            self.begin(landed, held, out_map);
+        }
+        self.clear(held, missing);
+
+        let wanted = self.rows(wanted, 0, routes.in_count);
+        if routes.steps.is_empty() {
+            return self.gather(held, in_map, wanted);
+        }
+        for (index, Step { layer, ins, .. }) in routes.steps.iter().enumerate().rev() {
+            let above = match index {
+                0 => wanted,
+                _ => self.scratch(routes.steps[index - 1].ins.row_count),
+            };
+            self.gather(held, &ins.maps[layer.position], self.part(above, &ins.rows[layer.position]));
+            for (to, from) in layer.after().zip(layer.before()) {
+                self.send(layer.members[to], held, &ins.maps[to]);
+                self.receive(layer.members[from], self.part(above, &ins.rows[from]));
+            }
+            held = above;
+        }
+    }
+
+    /// A region of the scratch buffer.
+    pub(super) fn scratch(&mut self, row_count: usize) -> Span {
+        let start_bytes = self.scratch_bytes.next_multiple_of(ALIGNMENT_BYTES);
+        let region = self.rows(Buffer::SCRATCH, start_bytes, row_count);
+        self.scratch_bytes = region.end_bytes();
+        region
+    }
+
+    fn rows(&self, buffer: Buffer, start_bytes: usize, row_count: usize) -> Span {
+        let Planner { row_bytes, element_bytes, .. } = *self;
+        Span { buffer, start_bytes, length_bytes: row_count * row_bytes, element_bytes }
+    }
+
+    fn part(&self, region: Span, rows: &Range<usize>) -> Span {
+        assert!(rows.end * self.row_bytes <= region.length_bytes, "rows lie in their region");
+        self.rows(region.buffer, region.start_bytes + rows.start * self.row_bytes, rows.len())
+    }
+
+    fn chosen(&self, rows: &alloc::sync::Arc<[u32]>) -> Rows {
+        Rows::new(rows.clone(), self.row_bytes)
+    }
+
+    /// `region` begins with `own` in the rows of `map`.
+    fn begin(&mut self, own: Span, region: Span, map: &RowMap) {
+        if region.length_bytes == own.length_bytes {
+            return self.gather(own, &RowMap::Run(0..map.len()), region);
+        }
+        self.plan.fill(region, Constant::Identity(self.op));
+        match map {
+            _ if map.is_empty() => {}
+            RowMap::Run(run) => self.plan.combine(own, self.part(region, run), self.op),
+            RowMap::Rows(rows) => self.plan.combine_rows(own, region, self.chosen(rows), self.op),
+        }
+    }
+
+    fn send(&mut self, to: usize, region: Span, map: &RowMap) {
+        match map {
+            _ if map.is_empty() => {}
+            RowMap::Run(run) => self.plan.send(to, self.part(region, run)),
+            RowMap::Rows(rows) => self.plan.send_rows(to, region, self.chosen(rows)),
+        }
+    }
+
+    fn receive(&mut self, from: usize, part: Span) {
+        if part.length_bytes > 0 {
+            self.plan.receive(from, part);
+        }
+    }
+
+    fn reduce(&mut self, from: usize, region: Span, map: &RowMap) {
+        match map {
+            _ if map.is_empty() => {}
+            RowMap::Run(run) => self.plan.reduce(from, self.part(region, run), self.op),
+            RowMap::Rows(rows) => self.plan.reduce_rows(from, region, self.chosen(rows), self.op),
+        }
+    }
+
+    fn gather(&mut self, region: Span, map: &RowMap, to: Span) {
+        match map {
+            _ if map.is_empty() => {}
+            RowMap::Run(run) => self.plan.copy(self.part(region, run), to),
+            RowMap::Rows(rows) => self.plan.copy_rows(region, self.chosen(rows), to),
+        }
+    }
+
+    fn clear(&mut self, region: Span, map: &RowMap) {
+        match map {
+            _ if map.is_empty() => {}
+            RowMap::Run(run) => self.plan.fill(self.part(region, run), Constant::Zero),
+            RowMap::Rows(rows) => self.plan.fill_rows(region, self.chosen(rows), Constant::Zero),
+        }
+    }
+}
