@@ -5,8 +5,11 @@
 
 use ripieno::net::ThreadFabric;
 use ripieno::{Communicator, Element, Memory, Op};
+use ripieno_plan::{Buffer, Collective, Constant, Plan, Rows, Span};
+use ripieno_run::{Call, Executor, Header, Schedule};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 const ROUND_COUNT: usize = 400;
 const FIRST_WAITS: usize = 4 * ROUND_COUNT / 100;
@@ -60,6 +63,75 @@ fn repeated_collectives_allocate_nothing() {
                     (0..20).for_each(|_| round());
                     let count = counted(|| (0..ROUND_COUNT).for_each(|_| round()));
                     assert!(count <= FIRST_WAITS, "p={p} length={length}: {count} allocations");
+                });
+            }
+        });
+    }
+}
+
+/// The rows that `rank` of `p` has among `count`: some that others have too, some that nobody else has.
+fn rows_of(rank: usize, p: usize, count: usize) -> Rows {
+    let numbers: Vec<u32> = (0..count as u32).filter(|row| *row as usize % (p + 1) != rank).collect();
+    Rows::new(numbers.into(), 8)
+}
+
+/// All ranks' rows are summed at every rank, and each then sends its own on to the next.
+fn plan_of_rows(rank: usize, p: usize, count: usize) -> Plan {
+    let table = Span::whole(Buffer::SCRATCH, count, 8);
+    let packed = |buffer, rank| Span::whole(buffer, rows_of(rank, p, count).numbers().len(), 8);
+    let mut plan = Plan::new();
+    plan.fill(table, Constant::Identity(Op::Sum));
+    plan.combine_rows(packed(Buffer::MAIN, rank), table, rows_of(rank, p, count), Op::Sum);
+    for offset in 1..p {
+        plan.send((rank + offset) % p, packed(Buffer::MAIN, rank));
+        let from = (rank + p - offset) % p;
+        plan.reduce_rows(from, table, rows_of(from, p, count), Op::Sum);
+    }
+    plan.send_rows((rank + 1) % p, table, rows_of(rank, p, count));
+    let left = (rank + p - 1) % p;
+    plan.receive(left, packed(Buffer::OUTPUT, left));
+    plan
+}
+
+#[test]
+fn repeated_plans_of_rows_allocate_nothing() {
+    for (p, count) in [(2, 10), (3, 200_000)] {
+        let fabrics = ThreadFabric::group(p).unwrap();
+        std::thread::scope(|scope| {
+            for (rank, mut fabric) in fabrics.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let schedule = Arc::new(Schedule::new(&plan_of_rows(rank, p, count)));
+                    let row_count = |rank: usize| rows_of(rank, p, count).numbers().len();
+                    let main = 1f64.to_ne_bytes().repeat(row_count(rank));
+                    let mut output = vec![0; 8 * row_count((rank + p - 1) % p)];
+                    let mut scratch = vec![0; schedule.scratch_bytes()];
+                    let mut executor = Executor::default();
+                    let mut rounds = |sequences: std::ops::Range<u64>| {
+                        for sequence in sequences {
+                            let call = Call {
+                                collective: Collective::SparseReduce,
+                                algorithm: 0,
+                                element: Element::F64,
+                                op: Some(Op::Sum),
+                                root: 0,
+                                element_count: 1,
+                                counts_hash: 0,
+                            };
+                            let header = Header { communicator: 0, sequence, call };
+                            let output = Memory::Write(&mut output);
+                            let mut buffers = [Memory::Read(&main), output, Memory::Write(&mut scratch)];
+                            executor.run(&mut fabric, header, &schedule, &mut buffers).unwrap();
+                        }
+                    };
+                    rounds(0..5);
+                    let allocated = counted(|| rounds(5..45));
+                    assert!(allocated <= FIRST_WAITS, "p={p} count={count}: {allocated} allocations");
+                    // Every row is missing at one rank, or at none if it is the last of its p + 1.
+                    let left = rows_of((rank + p - 1) % p, p, count);
+                    for (row, sum) in left.numbers().iter().zip(output.chunks_exact(8)) {
+                        let having = if *row as usize % (p + 1) == p { p } else { p - 1 };
+                        assert_eq!(f64::from_ne_bytes(sum.try_into().unwrap()), having as f64, "row {row}");
+                    }
                 });
             }
         });

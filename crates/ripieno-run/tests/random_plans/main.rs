@@ -1,0 +1,143 @@
+//! Random plans: whatever overlaps, the executor ends where operations that run one after the other end.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod happening;
+
+use common::worlds;
+use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
+use ripieno_plan::{Collective, Plan, Promise, checker::check};
+use ripieno_run::{Call, Element, Executor, Header, Memory, Schedule};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in the
+/// last one. The values of each run.
+fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
+    let element_count = scale.element_count as u64;
+    let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
+    let call = Call { collective, algorithm: 0, element, op, root: 0, element_count, counts_hash: 0 };
+    let worlds = worlds(scale.rank_count, scale.link_bytes, scale.at_once_bytes);
+    let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {
+        let rank = |mut world: common::World| {
+            scope.spawn(move || {
+                let rank = world.rank;
+                let mut executor = Executor::default();
+                let mut memory: Vec<Vec<&'static mut [u8]>> =
+                    states.iter().map(|state| state[rank].iter().map(|buffer| leaked(buffer)).collect()).collect();
+                let ended = Arc::new(AtomicUsize::new(0));
+                let last = runs.len() - 1;
+                let places: Vec<Vec<(*mut u8, usize)>> = memory
+                    .iter_mut()
+                    .map(|buffers| buffers.iter_mut().map(|bytes| (bytes.as_mut_ptr(), bytes.len())).collect())
+                    .collect();
+                for (number, mut buffers) in memory.into_iter().enumerate() {
+                    let schedule = Arc::new(Schedule::new(&runs[number][rank]));
+                    let header = Header { communicator: 0, sequence: number as u64, call };
+                    let buffers: Vec<Memory<'static>> = buffers.drain(..).map(Memory::Write).collect();
+                    if number < last {
+                        let ended = ended.clone();
+                        let end = Box::new(move |result: Result<_, _>| {
+                            result.unwrap();
+                            ended.fetch_add(1, Ordering::Relaxed);
+                        });
+                        executor.submit(&mut world, header, schedule, buffers, end).unwrap();
+                        executor.advance(&mut world);
+                    } else {
+                        let mut buffers = buffers;
+                        executor.run(&mut world, header, &schedule, &mut buffers).unwrap();
+                    }
+                }
+                executor.drive(&mut world, false, &|| false).unwrap();
+                assert!(executor.is_idle());
+                assert_eq!(ended.load(Ordering::Relaxed), last, "every run is told of once");
+                places.into_iter().map(|buffers| buffers.into_iter().map(reclaimed).collect()).collect()
+            })
+        };
+        let ranks: Vec<_> = worlds.into_iter().map(rank).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    (0..runs.len()).map(|run| by_rank.iter().map(|runs| runs[run].clone()).collect()).collect()
+}
+
+/// The bytes of `values`, for as long as a run in flight may need them.
+fn leaked(values: &[i32]) -> &'static mut [u8] {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>().leak()
+}
+
+/// The values of bytes that were leaked and that no run uses any more.
+fn reclaimed((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
+    // SAFETY: a boxed slice of this length was leaked there, and the run that held it has let it go.
+    let bytes = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length_bytes)) };
+    bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect()
+}
+
+/// Draws `run_count` runs, and compares what the executor makes of all of them, in flight at once, with one happening after
+/// the other.
+fn holds(seed: u64, scale: Scale, run_count: usize) {
+    let mut draws = seed;
+    let runs: Vec<Vec<Happening>> =
+        (0..run_count).map(|_| (0..scale.happening_count).map(|_| happening(&mut draws, scale)).collect()).collect();
+    let plans: Vec<Vec<Plan>> = runs.iter().map(|happenings| plans(happenings, scale)).collect();
+    let mut vector = || (0..scale.element_count).map(|_| random(&mut draws, 1 << 20) as i32).collect();
+    let mut state = || (0..scale.rank_count).map(|_| (0..BUFFER_COUNT).map(|_| vector()).collect()).collect();
+    let states: Vec<State> = (0..run_count).map(|_| state()).collect();
+
+    let nothing_promised = vec![Promise::nothing(); scale.rank_count];
+    for plans in &plans {
+        let plans: Vec<Plan> = plans.iter().map(|plan| without_zeros(plan, scale.op)).collect();
+        check(&plans, &nothing_promised).unwrap_or_else(|fault| panic!("seed {seed}: {fault:?}"));
+    }
+    let found = executed(&plans, scale, &states);
+
+    for ((happenings, state), found) in runs.iter().zip(states).zip(found) {
+        assert!(found == serially(happenings, scale.op, state), "seed {seed}, {scale:?}: {happenings:?}");
+    }
+}
+
+#[test]
+fn overlapping_operations_end_as_if_one_came_after_the_other() {
+    for seed in 0..400 {
+        let mut draws = seed;
+        let scale = Scale {
+            rank_count: 2 + random(&mut draws, 3),
+            element_count: 1 + random(&mut draws, 24),
+            happening_count: 1 + random(&mut draws, 16),
+            link_bytes: 40 + random(&mut draws, 80),
+            at_once_bytes: 1 + random(&mut draws, 12),
+            op: OPS[random(&mut draws, OPS.len())],
+        };
+        holds(seed, scale, 1);
+    }
+}
+
+#[test]
+fn runs_in_flight_end_as_if_one_came_after_the_other() {
+    for seed in 1000..1200 {
+        let mut draws = seed;
+        let scale = Scale {
+            rank_count: 2 + random(&mut draws, 3),
+            element_count: 1 + random(&mut draws, 24),
+            happening_count: 1 + random(&mut draws, 8),
+            link_bytes: 40 + random(&mut draws, 80),
+            at_once_bytes: 1 + random(&mut draws, 12),
+            op: OPS[random(&mut draws, OPS.len())],
+        };
+        holds(seed, scale, 2 + random(&mut draws, 5));
+    }
+}
+
+#[test]
+fn they_do_so_in_segments_and_relay_units() {
+    for seed in 0..8 {
+        let scale = Scale {
+            rank_count: 3,
+            element_count: 25_000,
+            happening_count: 8,
+            link_bytes: 40_000,
+            at_once_bytes: 10_000,
+            op: OPS[seed as usize % OPS.len()],
+        };
+        holds(seed, scale, 1);
+    }
+}
