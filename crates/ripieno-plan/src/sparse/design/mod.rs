@@ -4,7 +4,9 @@
 //! [`candidates`] prices every ordered factorization with the measured time of packets, and [`choose`] takes the cheapest.
 //! A rank spends in a layer of degree `d`, on the way down and again on the way up,
 //!
-//!     latency + (d-1)·T(P/d) + gamma·P
+//! ```text
+//! latency + (d-1)·T(P/d) + gamma·P
+//! ```
 //!
 //! where `P` are the bytes that it holds before the layer, by the density curve (eq. 5), and `T` the packet curve.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections III.D and IV.
