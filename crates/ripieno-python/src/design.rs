@@ -230,6 +230,8 @@ fn layer_dict<'py>(py: Python<'py>, layer: &LayerEstimate) -> PyResult<Bound<'py
     let dict = PyDict::new(py);
     dict.set_item("degree", layer.degree)?;
     dict.set_item("set_count", layer.set_count)?;
+    dict.set_item("part_count", layer.part_count)?;
+    dict.set_item("holder_count", layer.holder_count)?;
     dict.set_item("packet_count", layer.packet_count)?;
     dict.set_item("down", flow_dict(py, layer.down)?)?;
     dict.set_item("up", flow_dict(py, layer.up)?)?;

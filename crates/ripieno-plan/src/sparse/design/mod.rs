@@ -48,6 +48,10 @@ pub struct LayerEstimate {
     pub degree: usize,
     /// Ranks whose sets are united above the layer, the mean where ranks were folded.
     pub set_count: f64,
+    /// Into how many parts the features are divided above the layer: a rank holds one.
+    pub part_count: usize,
+    /// How many ranks hold one: all, or all but those that are folded.
+    pub holder_count: usize,
     /// Packets that a rank sends in each direction.
     pub packet_count: usize,
     /// Out-indices, on the way down.
@@ -96,7 +100,7 @@ pub fn by_packet(p: usize, sets: Sets<'_>, row_bytes: usize, least_packet_bytes:
     }
     let smooth = Degrees::smooth(p);
     let mut left = smooth.core_size();
-    let top_sets = p as f64 / left as f64;
+    let top_sets = top_sets(left, smooth.folded());
     let (mut layers, mut parts) = (Vec::new(), 1);
     while left > 1 {
         let held_bytes = held(sets, top_sets, parts).rows * row_bytes as f64;
@@ -152,8 +156,10 @@ fn parts_above(degrees: &Degrees) -> impl Iterator<Item = usize> {
 
 /// What a mean rank holds of the out- and the in-indices.
 struct Load {
-    /// Ranks whose sets are united above the first layer.
-    top_sets: f64,
+    /// Ranks of the layers.
+    core_size: usize,
+    /// Ranks that are folded onto them.
+    folded: usize,
     /// As the caller gave it.
     alone: [Held; 2],
     /// Once the features are divided into so many parts.
@@ -170,14 +176,17 @@ struct Held {
 impl Load {
     /// Of `q` ranks to which `folded` others gave theirs.
     fn new(q: usize, folded: usize, parts: impl Iterator<Item = usize>, sets: [Sets<'_>; 2]) -> Load {
-        let top_sets = (q + folded) as f64 / q as f64;
+        let top_sets = top_sets(q, folded);
         let at = |parts: usize| (parts, sets.map(|sets| held(sets, top_sets, parts)));
-        Load { top_sets, alone: sets.map(|sets| held(sets, 1.0, 1)), divided: parts.map(at).collect() }
+        Load { core_size: q, folded, alone: sets.map(|sets| held(sets, 1.0, 1)), divided: parts.map(at).collect() }
     }
 
     fn price(&self, degrees: Degrees, row_bytes: usize, packets: &PacketCurve) -> Design {
-        let estimate = |degree: usize, set_count: f64, held: [Held; 2], packet_part: usize| {
+        let (core_size, folded) = (self.core_size, self.folded);
+        let of = |degree: usize, set_count: f64, part_count: usize, holder_count: usize, held: [Held; 2]| {
             let packet_count = degree - 1;
+            // Who gives away a whole set gives it in one packet.
+            let packet_part = if holder_count > core_size { 1 } else { degree };
             let [down, up] = held.map(|Held { density, rows }| {
                 let bytes = rows * row_bytes as f64;
                 let packet_bytes = bytes / packet_part as f64;
@@ -187,16 +196,21 @@ impl Load {
                     _ => Flow { density, rows, packet_bytes, seconds },
                 }
             });
-            LayerEstimate { degree, set_count, packet_count, down, up }
+            LayerEstimate { degree, set_count, part_count, holder_count, packet_count, down, up }
         };
-        let layer =
-            |degree: usize, parts: usize| estimate(degree, self.top_sets * parts as f64, self.divided[&parts], degree);
-        // A surplus rank gives its whole set in one packet.
-        let fold = (degrees.folded() > 0).then(|| estimate(2, 1.0, self.alone, 1));
+        let layer = |degree: usize, parts: usize| {
+            of(degree, top_sets(core_size, folded) * parts as f64, parts, core_size, self.divided[&parts])
+        };
+        let fold = (folded > 0).then(|| of(2, 1.0, 1, core_size + folded, self.alone));
         let parts: Vec<usize> = parts_above(&degrees).collect();
         let layers = degrees.layers().iter().zip(&parts).map(|(&degree, &parts)| layer(degree, parts)).collect();
         Design { fold, layers, bottom: layer(1, parts[parts.len() - 1]), degrees }
     }
+}
+
+/// Ranks whose sets are united above the first layer, the mean.
+fn top_sets(core_size: usize, folded: usize) -> f64 {
+    (core_size + folded) as f64 / core_size as f64
 }
 
 /// What a rank holds of the union of `top_sets·parts` sets within `1/parts` of the features (eqs. 4 and 5).
