@@ -220,3 +220,39 @@ def design_estimate(
     row_bytes: int,
     packets: PacketCurve,
 ) -> dict[str, Any]: ...
+
+# Graph kernels; see `ripieno.graph` for what they promise. A malformed line is a ValueError of (offset, reason).
+Parsed = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
+
+def parse_pairs(text: bytes, third: str) -> Parsed: ...
+def parse_columns(text: bytes, delimiter: int, source: int, target: int, weight: int | None) -> Parsed: ...
+
+class Matrix:
+    shape: tuple[int, int]
+    entry_count: int
+
+    def column_sums(self) -> NDArray[np.float64]: ...
+    def entries(self) -> tuple[NDArray[np.uint64], NDArray[np.uint32], NDArray[np.float64] | None]: ...
+    def product(self, x: NDArray[Any], out: NDArray[Any], op: str, threads: int) -> None: ...
+
+def local_graph(
+    sources: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
+    once: bool,
+    threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]: ...
+def pagerank_step(
+    sums: NDArray[np.float64],
+    places: NDArray[np.uint32] | None,
+    inverse_out: NDArray[np.float64],
+    counted: NDArray[np.bool_] | None,
+    teleport: NDArray[np.float64] | None,
+    share: NDArray[np.float64] | None,
+    uniform: float,
+    damping: float,
+    dangling: float,
+    ranks: NDArray[np.float64],
+    contributions: NDArray[np.float64],
+    threads: int,
+) -> tuple[float, float]: ...

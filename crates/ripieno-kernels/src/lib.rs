@@ -2,6 +2,7 @@
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`squared_distances`] the whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous.
+//! Graphs: [`graph`] reads edges, sorts them and multiplies with them.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.
@@ -28,6 +29,7 @@ mod accumulate;
 mod assign;
 mod check;
 mod distances;
+pub mod graph;
 mod matrix;
 mod panels;
 mod simd;

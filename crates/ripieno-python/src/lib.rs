@@ -4,6 +4,7 @@ mod arrays;
 mod communicator;
 mod design;
 mod errors;
+mod graph;
 mod handle;
 mod interruption;
 mod kernels;
@@ -25,5 +26,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(communicator::doctor, module)?)?;
     measuring::register(module)?;
     design::register(module)?;
+    graph::register(module)?;
     kernels::register(module)
 }

@@ -1,0 +1,16 @@
+//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, a step of PageRank.
+//!
+//! [`parse_edges`] reads lines, [`LocalGraph::new`] numbers the ends of a rank's edges and sorts the edges by row (their
+//! target), [`Csr::product`] gathers `x` over the sources of each row, [`pagerank_step`] makes the next ranks of the
+//! reduced sums. Results do not depend on the number of threads.
+
+mod csr;
+mod numbering;
+mod pagerank;
+mod parse;
+mod product;
+
+pub use csr::{Csr, LocalGraph, TooManyEdges};
+pub use pagerank::{PageRankStep, Progress, pagerank_step};
+pub use parse::{Edges, LARGEST_ID, Layout, Malformed, Reason, Third, parse_edges};
+pub use product::{Fold, Max, Min, Or, Sum};

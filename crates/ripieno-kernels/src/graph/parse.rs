@@ -1,0 +1,263 @@
+//! Edges from text: a byte loop over lines, without a copy and without a look back.
+//!
+//! Lines are `source target`, `source target weight`, lists `source<TAB>target,target,…`, or delimited columns. Empty
+//! lines and those that begin with `#` or `%` say nothing. Cost: a few instructions per byte.
+
+use std::fmt;
+
+/// The largest vertex id: 2^62 - 1.
+pub const LARGEST_ID: i64 = (1 << 62) - 1;
+
+/// How the lines of a text stand for edges.
+#[derive(Clone, Copy, Debug)]
+pub enum Layout {
+    /// Fields with blanks between: `source target`, or `source target,target,…`; a tab with nothing after it ends a
+    /// list of no targets. `third` says what a third field is.
+    Blanks {
+        /// What a third field is.
+        third: Third,
+    },
+    /// Fields with a delimiter between, of which these are read, counted from 0; quotes around numbers are ignored.
+    Delimited {
+        /// The byte between fields.
+        delimiter: u8,
+        /// Which field is the source.
+        source: usize,
+        /// Which field is the target.
+        target: usize,
+        /// Which field is the weight, if one is.
+        weight: Option<usize>,
+    },
+}
+
+/// What a third field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Third {
+    /// An error.
+    Refused,
+    /// Skipped, as is everything after it.
+    Ignored,
+    /// The weight of the edge, which must be there.
+    Weight,
+}
+
+/// Edges as columns.
+#[derive(Debug, Default, PartialEq)]
+pub struct Edges {
+    /// Where each edge begins.
+    pub sources: Vec<i64>,
+    /// Where it ends.
+    pub targets: Vec<i64>,
+    /// Its weight; empty if the layout has none.
+    pub weights: Vec<f64>,
+    /// Vertices that stand before a list of no targets.
+    pub lone: Vec<i64>,
+}
+
+/// A line that is no edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// The byte at which the line begins.
+    pub offset: usize,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It ends before the last field that is needed.
+    TooFewFields,
+    /// There is a third field, and nobody said what it is.
+    ThirdField,
+    /// Something else than digits where an id is expected.
+    NotAnId,
+    /// An id with a minus sign.
+    NegativeId,
+    /// An id above [`LARGEST_ID`].
+    IdTooLarge,
+    /// Something else than a finite number where a weight is expected.
+    NotAWeight,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Reason::TooFewFields => "too few fields for an edge",
+            Reason::ThirdField => "a third field: say whether it is a weight (weighted=True) or not (weighted=False)",
+            Reason::NotAnId => "expected a vertex id, a whole number",
+            Reason::NegativeId => "a negative vertex id: ids are whole numbers from 0",
+            Reason::IdTooLarge => "a vertex id above 4611686018427387903, the largest there is",
+            Reason::NotAWeight => "expected a finite number as weight",
+        })
+    }
+}
+
+/// The edges of `text`, which holds whole lines; the last one may lack its end.
+///
+/// # Errors
+/// The first line that is no edge.
+pub fn parse_edges(text: &[u8], layout: Layout) -> Result<Edges, Malformed> {
+    let mut edges = Edges::default();
+    let mut cursor = Cursor { text, at: 0 };
+    loop {
+        cursor.skip_blanks();
+        let offset = cursor.at;
+        match cursor.peek() {
+            None => return Ok(edges),
+            Some(b'\n') => cursor.at += 1,
+            Some(b'#' | b'%') => cursor.skip_line(),
+            Some(_) => match layout {
+                Layout::Blanks { third } => cursor.blanks(&mut edges, third),
+                Layout::Delimited { .. } => cursor.delimited(&mut edges, layout),
+            }
+            .map_err(|reason| Malformed { offset, reason })?,
+        }
+    }
+}
+
+/// A place in the text.
+struct Cursor<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl Cursor<'_> {
+    #[inline(always)]
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn at_line_end(&self) -> bool {
+        matches!(self.peek(), None | Some(b'\n'))
+    }
+
+    /// Skips blanks and the carriage return of lines that end with one; says whether a tab was among them.
+    #[inline(always)]
+    fn skip_blanks(&mut self) -> bool {
+        let mut tab = false;
+        while let Some(byte @ (b' ' | b'\t' | b'\r')) = self.peek() {
+            tab |= byte == b'\t';
+            self.at += 1;
+        }
+        tab
+    }
+
+    fn skip_to(&mut self, delimiter: u8) {
+        while self.peek().is_some_and(|byte| byte != delimiter && byte != b'\n') {
+            self.at += 1;
+        }
+    }
+
+    fn skip_line(&mut self) {
+        self.skip_to(b'\n');
+        self.at += 1;
+    }
+
+    /// A line of fields with blanks between.
+    #[inline(always)]
+    fn blanks(&mut self, edges: &mut Edges, third: Third) -> Result<(), Reason> {
+        let source = self.id()?;
+        let begin = self.at;
+        let tab = self.skip_blanks();
+        if self.at_line_end() {
+            edges.lone.push(source);
+            return if tab { Ok(()) } else { Err(Reason::TooFewFields) };
+        }
+        if self.at == begin {
+            return Err(Reason::NotAnId);
+        }
+        loop {
+            edges.sources.push(source);
+            edges.targets.push(self.id()?);
+            if self.peek() != Some(b',') {
+                break;
+            }
+            self.at += 1;
+            self.skip_blanks();
+            // Many programs write a comma after the last one, too.
+            if self.at_line_end() {
+                break;
+            }
+        }
+        let begin = self.at;
+        self.skip_blanks();
+        match third {
+            Third::Weight => edges.weights.push(self.weight(b' ')?),
+            Third::Ignored if self.at > begin => self.skip_to(b'\n'),
+            _ => {}
+        }
+        self.skip_blanks();
+        match self.at_line_end() {
+            true if edges.weights.is_empty() || edges.weights.len() == edges.sources.len() => Ok(()),
+            true => Err(Reason::NotAWeight),
+            false if self.at == begin => Err(Reason::NotAnId),
+            false => Err(Reason::ThirdField),
+        }
+    }
+
+    /// A line of fields with a delimiter between.
+    fn delimited(&mut self, edges: &mut Edges, layout: Layout) -> Result<(), Reason> {
+        let Layout::Delimited { delimiter, source, target, weight } = layout else { return Ok(()) };
+        let last = source.max(target).max(weight.unwrap_or(0));
+        for field in 0..=last {
+            if field == source {
+                edges.sources.push(self.field(delimiter, Self::id)?);
+            } else if field == target {
+                edges.targets.push(self.field(delimiter, Self::id)?);
+            } else if Some(field) == weight {
+                edges.weights.push(self.field(delimiter, |cursor| cursor.weight(delimiter))?);
+            }
+            self.skip_to(delimiter);
+            if self.at_line_end() && field < last {
+                return Err(Reason::TooFewFields);
+            }
+            self.at += 1;
+        }
+        // The last field's delimiter, or line end, has been passed.
+        if self.text.get(self.at - 1) == Some(&delimiter) {
+            self.skip_line();
+        }
+        Ok(())
+    }
+
+    /// A value with blanks, and possibly quotes, around it, up to a delimiter or the end of the line.
+    fn field<T>(&mut self, delimiter: u8, value: impl Fn(&mut Self) -> Result<T, Reason>) -> Result<T, Reason> {
+        let skip = |cursor: &mut Self| {
+            while cursor.peek().is_some_and(|byte| byte != delimiter && matches!(byte, b' ' | b'\t' | b'\r' | b'"')) {
+                cursor.at += 1;
+            }
+        };
+        skip(self);
+        let value = value(self)?;
+        skip(self);
+        if self.at_line_end() || self.peek() == Some(delimiter) { Ok(value) } else { Err(Reason::NotAnId) }
+    }
+
+    #[inline(always)]
+    fn id(&mut self) -> Result<i64, Reason> {
+        const DIGITS: usize = 19;
+        let begin = self.at;
+        let mut value = 0u64;
+        while let Some(byte @ b'0'..=b'9') = self.peek() {
+            value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
+            self.at += 1;
+        }
+        // Nineteen digits fit into 64 bits.
+        match self.at - begin {
+            0 => Err(if self.peek() == Some(b'-') { Reason::NegativeId } else { Reason::NotAnId }),
+            1..=DIGITS if value <= LARGEST_ID as u64 => Ok(value as i64),
+            _ => Err(Reason::IdTooLarge),
+        }
+    }
+
+    fn weight(&mut self, delimiter: u8) -> Result<f64, Reason> {
+        let begin = self.at;
+        while self.peek().is_some_and(|byte| byte != delimiter && !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'"'))
+        {
+            self.at += 1;
+        }
+        let field = str::from_utf8(&self.text[begin..self.at]).map_err(|_| Reason::NotAWeight)?;
+        field.parse().ok().filter(|weight: &f64| weight.is_finite()).ok_or(Reason::NotAWeight)
+    }
+}

@@ -1,0 +1,169 @@
+//! The product of a sparse matrix with a vector, over (+, ×) or with min, max or bitwise or in place of the sum.
+//!
+//! Pull form: each row gathers its columns of `x`, so nothing is shared between threads and every row is folded in one
+//! order. Rows are dealt to threads in runs of about equal numbers of entries. Cost: a gather per entry; the stream of
+//! column numbers, 4 bytes an entry, is the limit.
+
+use super::Csr;
+use crate::Threads;
+
+/// How the values of a row's columns are put together.
+pub trait Fold<T: Copy>: Sync {
+    /// Of no values.
+    const NONE: T;
+    /// Of two.
+    fn fold(a: T, b: T) -> T;
+    /// A value times the weight of its entry; what does not add takes no weights.
+    fn weighed(value: T, _weight: f64) -> T {
+        value
+    }
+}
+
+/// The sum, of integers modulo 2^bits.
+#[derive(Debug)]
+pub struct Sum;
+/// The least.
+#[derive(Debug)]
+pub struct Min;
+/// The greatest.
+#[derive(Debug)]
+pub struct Max;
+/// The bits of any.
+#[derive(Debug)]
+pub struct Or;
+
+macro_rules! folds {
+    ($($type:ty, $add:expr, $least:expr, $greatest:expr);*) => {$(
+        impl Fold<$type> for Sum {
+            const NONE: $type = 0 as $type;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                $add(a, b)
+            }
+            #[inline(always)]
+            fn weighed(value: $type, weight: f64) -> $type {
+                (value as f64 * weight) as $type
+            }
+        }
+        impl Fold<$type> for Min {
+            const NONE: $type = $greatest;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                if b < a { b } else { a }
+            }
+        }
+        impl Fold<$type> for Max {
+            const NONE: $type = $least;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                if b > a { b } else { a }
+            }
+        }
+    )*};
+    (bits $($type:ty),*) => {$(
+        impl Fold<$type> for Or {
+            const NONE: $type = 0;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                a | b
+            }
+        }
+    )*};
+}
+
+folds!(
+    f32, |a: f32, b: f32| a + b, f32::NEG_INFINITY, f32::INFINITY;
+    f64, |a: f64, b: f64| a + b, f64::NEG_INFINITY, f64::INFINITY;
+    i32, i32::wrapping_add, i32::MIN, i32::MAX;
+    i64, i64::wrapping_add, i64::MIN, i64::MAX;
+    u64, u64::wrapping_add, u64::MIN, u64::MAX
+);
+folds!(bits i32, i64, u64);
+
+/// Partial folds of a row, so that one addition need not wait for the last.
+const LANES: usize = 4;
+/// Runs of rows for each thread: rows of equal entries do not cost the same.
+const PARTS_PER_THREAD: usize = 16;
+
+impl Csr {
+    /// Overwrites `out` (`row_count × width`) with the product of this matrix and `x` (`column_count × width`).
+    ///
+    /// Sums over floats take the weights; other folds combine the values as they are.
+    ///
+    /// # Panics
+    /// If the shapes do not fit.
+    pub fn product<F: Fold<T>, T: Copy + Send + Sync>(&self, x: &[T], out: &mut [T], width: usize, threads: &Threads) {
+        assert!(width > 0, "a row has at least one value");
+        assert_eq!(x.len(), self.column_count() * width, "a row of x per column");
+        assert_eq!(out.len(), self.row_count() * width, "a row of the result per row");
+        let runs = self.runs(threads.count() * PARTS_PER_THREAD);
+        let operations = 4 * self.entry_count() * width / runs.len().max(1);
+        let mut parts = Vec::with_capacity(runs.len());
+        let mut rest = out;
+        for (first, end) in runs {
+            let (own, others) = rest.split_at_mut((end - first) * width);
+            parts.push((first, own));
+            rest = others;
+        }
+        threads.for_each(
+            parts,
+            operations,
+            || (),
+            |(), (first, out)| match (width, self.weights()) {
+                (1, None) => self.gather::<F, T>(x, first, out),
+                (1, Some(weights)) => self.gather_weighed::<F, T>(x, weights, first, out),
+                _ => self.gather_rows::<F, T>(x, width, first, out),
+            },
+        );
+    }
+
+    /// At most `count` runs of rows with about the same number of entries each.
+    fn runs(&self, count: usize) -> Vec<(usize, usize)> {
+        let cut = |part: usize| {
+            let goal = self.entry_count() * part / count;
+            self.offsets().partition_point(|&offset| offset < goal)
+        };
+        (0..count).map(|part| (cut(part), cut(part + 1))).filter(|(first, end)| first < end).collect()
+    }
+
+    fn gather<F: Fold<T>, T: Copy>(&self, x: &[T], first: usize, out: &mut [T]) {
+        for (row, out) in (first..).zip(out) {
+            let columns = &self.columns()[self.offsets()[row]..self.offsets()[row + 1]];
+            let mut lanes = [F::NONE; LANES];
+            let mut fours = columns.chunks_exact(LANES);
+            for four in &mut fours {
+                for (lane, &column) in lanes.iter_mut().zip(four) {
+                    // SAFETY: columns are below `column_count`, which is the length of `x`.
+                    *lane = F::fold(*lane, unsafe { *x.get_unchecked(column as usize) });
+                }
+            }
+            let folded = F::fold(F::fold(lanes[0], lanes[1]), F::fold(lanes[2], lanes[3]));
+            *out = fours.remainder().iter().fold(folded, |folded, &column| {
+                // SAFETY: as above.
+                F::fold(folded, unsafe { *x.get_unchecked(column as usize) })
+            });
+        }
+    }
+
+    fn gather_weighed<F: Fold<T>, T: Copy>(&self, x: &[T], weights: &[f64], first: usize, out: &mut [T]) {
+        for (row, out) in (first..).zip(out) {
+            let entries = self.offsets()[row]..self.offsets()[row + 1];
+            let weighed = self.columns()[entries.clone()].iter().zip(&weights[entries]);
+            *out = weighed
+                .fold(F::NONE, |folded, (&column, &weight)| F::fold(folded, F::weighed(x[column as usize], weight)));
+        }
+    }
+
+    fn gather_rows<F: Fold<T>, T: Copy>(&self, x: &[T], width: usize, first: usize, out: &mut [T]) {
+        for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
+            out.fill(F::NONE);
+            for entry in self.offsets()[row]..self.offsets()[row + 1] {
+                let column = self.columns()[entry] as usize;
+                let weight = self.weights().map(|weights| weights[entry]);
+                for (out, &value) in out.iter_mut().zip(&x[column * width..(column + 1) * width]) {
+                    *out = F::fold(*out, weight.map_or(value, |weight| F::weighed(value, weight)));
+                }
+            }
+        }
+    }
+}

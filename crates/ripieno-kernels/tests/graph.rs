@@ -1,0 +1,196 @@
+//! Edges from text, their matrix and its products, a step of PageRank.
+
+use ripieno_kernels::Threads;
+use ripieno_kernels::graph::{
+    Edges, Fold, Layout, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, Third, pagerank_step, parse_edges,
+};
+
+const PAIRS: Layout = Layout::Blanks { third: Third::Refused };
+const WEIGHTED: Layout = Layout::Blanks { third: Third::Weight };
+const CSV: Layout = Layout::Delimited { delimiter: b',', source: 2, target: 0, weight: None };
+
+fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> Edges {
+    Edges {
+        sources: pairs.iter().map(|pair| pair.0).collect(),
+        targets: pairs.iter().map(|pair| pair.1).collect(),
+        weights: weights.to_vec(),
+        lone: lone.to_vec(),
+    }
+}
+
+#[test]
+fn lines_of_every_layout_are_read() {
+    let skipped = Layout::Blanks { third: Third::Ignored };
+    let weighted_csv = Layout::Delimited { delimiter: b';', source: 0, target: 2, weight: Some(1) };
+    for (text, layout, want) in [
+        ("", PAIRS, edges(&[], &[], &[])),
+        ("# by SNAP\n%\n\n1\t2\n 3  4 \r\n5 6", PAIRS, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
+        ("7\t1,2, 3\n8\t\n9\t4, \n", PAIRS, edges(&[(7, 1), (7, 2), (7, 3), (9, 4)], &[], &[8])),
+        ("1 2 0.5\n2\t1\t-3e1\r\n", WEIGHTED, edges(&[(1, 2), (2, 1)], &[0.5, -30.0], &[])),
+        ("1 2 0.5 x\n2 1\n", skipped, edges(&[(1, 2), (2, 1)], &[], &[])),
+        ("2,x,1\n4, ,\"3\",5\r\n", CSV, edges(&[(1, 2), (3, 4)], &[], &[])),
+        ("1;2.5;3\n", weighted_csv, edges(&[(1, 3)], &[2.5], &[])),
+        ("4611686018427387903 0\n", PAIRS, edges(&[(4611686018427387903, 0)], &[], &[])),
+    ] {
+        assert_eq!(parse_edges(text.as_bytes(), layout), Ok(want), "{text:?}");
+    }
+}
+
+#[test]
+fn a_line_that_is_no_edge_is_named() {
+    for (line, layout, reason) in [
+        ("1", PAIRS, Reason::TooFewFields),
+        ("1 \r", PAIRS, Reason::TooFewFields),
+        ("1 2 3", PAIRS, Reason::ThirdField),
+        ("a b", PAIRS, Reason::NotAnId),
+        ("1;2", PAIRS, Reason::NotAnId),
+        ("1 2x", PAIRS, Reason::NotAnId),
+        ("1 2.5", PAIRS, Reason::NotAnId),
+        ("-1 2", PAIRS, Reason::NegativeId),
+        ("1 -2", PAIRS, Reason::NegativeId),
+        ("1 2,-3", PAIRS, Reason::NegativeId),
+        ("4611686018427387904 1", PAIRS, Reason::IdTooLarge),
+        ("99999999999999999999999 1", PAIRS, Reason::IdTooLarge),
+        ("1 2", WEIGHTED, Reason::NotAWeight),
+        ("1 2 nan", WEIGHTED, Reason::NotAWeight),
+        ("1 2,3 4", WEIGHTED, Reason::NotAWeight),
+        ("1,2", CSV, Reason::TooFewFields),
+        ("1,2,x", CSV, Reason::NotAnId),
+        ("1,2,3 4", CSV, Reason::NotAnId),
+        ("1,2,", CSV, Reason::NotAnId),
+    ] {
+        let good = match layout {
+            Layout::Delimited { .. } => "1,2,3\n",
+            Layout::Blanks { third: Third::Weight } => "1 2 3\n",
+            Layout::Blanks { .. } => "1 2\n",
+        };
+        let error = parse_edges(format!("{good}{line}\n{good}").as_bytes(), layout).expect_err(line);
+        assert_eq!((error.offset, error.reason), (good.len(), reason), "{line}");
+    }
+}
+
+/// A made-up graph with hubs, of ids far apart, and weights.
+fn graph(edge_count: usize, spread: i64) -> (Vec<i64>, Vec<i64>, Vec<f64>) {
+    let mut state = 1u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % below
+    };
+    let mut end = |_| {
+        let below = 1 + next(60);
+        next(below) as i64 * spread
+    };
+    let (sources, targets) = ((0..edge_count).map(&mut end).collect(), (0..edge_count).map(&mut end).collect());
+    (sources, targets, (0..edge_count).map(|edge| (edge % 7) as f64).collect())
+}
+
+/// The product, edge by edge, as (row id, values of that row).
+fn by_edge<F: Fold<T>, T: Copy>(
+    (sources, targets, weights): (&[i64], &[i64], Option<&[f64]>),
+    rows: &[i64],
+    x: impl Fn(i64) -> Vec<T>,
+) -> Vec<T> {
+    let of_row = |row: &i64| {
+        let entering = (0..sources.len()).filter(|&edge| targets[edge] == *row);
+        let values = entering.map(|edge| {
+            let weight = |value| weights.map_or(value, |weights| F::weighed(value, weights[edge]));
+            x(sources[edge]).into_iter().map(weight).collect::<Vec<T>>()
+        });
+        values.reduce(|a, b| a.iter().zip(b).map(|(&a, b)| F::fold(a, b)).collect()).expect("a row has an edge")
+    };
+    rows.iter().flat_map(of_row).collect()
+}
+
+#[test]
+fn products_are_those_of_the_edges_one_by_one() {
+    for spread in [1, 1 << 40] {
+        let (sources, targets, weights) = graph(3000, spread);
+        for (weights, width) in [(None, 1), (None, 3), (Some(&weights[..]), 1), (Some(&weights[..]), 2)] {
+            let local = LocalGraph::new(&sources, &targets, weights, false, &Threads::new(2)).unwrap();
+            let edges = (&sources[..], &targets[..], weights);
+            // Whole numbers: sums are exact in any order.
+            let value = |id: i64, at: usize| (id / spread * 31 + at as i64) % 97 - 20;
+            let values = |id: i64| (0..width).map(move |at| value(id, at));
+            let (x, mut out): (Vec<i64>, _) =
+                (local.columns.iter().flat_map(|&id| values(id)).collect(), vec![0; local.rows.len() * width]);
+            let x_real: Vec<f64> = x.iter().map(|&value| value as f64).collect();
+            let mut out_real = vec![0.0; out.len()];
+            for threads in [1, 3].map(Threads::new) {
+                local.matrix.product::<Sum, f64>(&x_real, &mut out_real, width, &threads);
+                let want = by_edge::<Sum, f64>(edges, &local.rows, |id| values(id).map(|value| value as f64).collect());
+                assert_eq!(out_real, want);
+                let whole = (edges.0, edges.1, None);
+                local.matrix.product::<Min, i64>(&x, &mut out, width, &threads);
+                assert_eq!(out, by_edge::<Min, i64>(whole, &local.rows, |id| values(id).collect()));
+                local.matrix.product::<Max, i64>(&x, &mut out, width, &threads);
+                assert_eq!(out, by_edge::<Max, i64>(whole, &local.rows, |id| values(id).collect()));
+                local.matrix.product::<Or, i64>(&x, &mut out, width, &threads);
+                assert_eq!(out, by_edge::<Or, i64>(whole, &local.rows, |id| values(id).collect()));
+            }
+        }
+    }
+}
+
+#[test]
+fn vertices_are_numbered_by_falling_frequency_then_rising_id() {
+    let local = LocalGraph::new(&[5, 9, 5, 2, 7], &[1, 1, 3, 1, 3], None, false, &Threads::new(1)).unwrap();
+    assert_eq!(local.columns, [5, 2, 7, 9]);
+    assert_eq!(local.rows, [1, 3]);
+    assert_eq!(local.matrix.columns(), [0, 1, 3, 0, 2]);
+    assert_eq!(local.matrix.column_sums(), [2.0, 1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn equal_edges_count_once_or_each() {
+    let (sources, targets) = ([4, 4, 4, 6, 6], [1, 1, 2, 1, 1]);
+    let once = LocalGraph::new(&sources, &targets, None, true, &Threads::new(1)).unwrap();
+    let each = LocalGraph::new(&sources, &targets, None, false, &Threads::new(1)).unwrap();
+    assert_eq!((once.matrix.offsets(), once.matrix.columns()), (&[0, 2, 3][..], &[0, 1, 0][..]));
+    assert_eq!((each.matrix.entry_count(), each.matrix.column_sums()), (5, vec![3.0, 2.0]));
+}
+
+#[test]
+fn no_edges_make_an_empty_matrix() {
+    let local = LocalGraph::new(&[], &[], None, true, &Threads::new(2)).unwrap();
+    local.matrix.product::<Sum, f64>(&[], &mut [], 1, &Threads::new(2));
+    assert_eq!((local.matrix.row_count(), local.matrix.column_count()), (0, 0));
+}
+
+#[test]
+fn a_step_of_pagerank_is_its_formula_and_the_same_for_any_threads() {
+    let count = 50_000;
+    let column = |seed: usize| (0..count).map(|at| ((at * seed) % 101) as f64 / 101.0).collect::<Vec<f64>>();
+    let (sums, teleport, share, before) = (column(7), column(11), column(13), column(17));
+    let inverse_out: Vec<f64> = (0..count).map(|at| if at % 5 == 0 { 0.0 } else { 1.0 / at as f64 }).collect();
+    let places: Vec<u32> = (0..count as u32).map(|at| if at % 3 == 0 { u32::MAX } else { count as u32 - at }).collect();
+    let counted: Vec<bool> = (0..count).map(|at| at % 2 == 0).collect();
+    let step = PageRankStep {
+        sums: &sums,
+        places: Some(&places),
+        inverse_out: &inverse_out,
+        counted: Some(&counted),
+        teleport: Some(&teleport),
+        share: Some(&share),
+        uniform: f64::NAN,
+        damping: 0.75,
+        dangling: 0.5,
+    };
+    let run = |thread_count| {
+        let (mut ranks, mut contributions) = (before.clone(), vec![0.0; count]);
+        let progress = pagerank_step(step, &mut ranks, &mut contributions, &Threads::new(thread_count));
+        (ranks, contributions, progress)
+    };
+
+    let (ranks, contributions, progress) = run(1);
+
+    let (mut error, mut dangling) = (0.0, 0.0);
+    for at in 0..count {
+        let sum = if at % 3 == 0 { 0.0 } else { sums[count - at] };
+        let want = 0.75 * (sum + 0.5 * share[at]) + 0.25 * teleport[at];
+        assert_eq!((ranks[at], contributions[at]), (want, want * inverse_out[at]));
+        error += if at % 2 == 0 { (want - before[at]).abs() } else { 0.0 };
+        dangling += if at % 10 == 0 { want } else { 0.0 };
+    }
+    assert!((progress.error - error).abs() < 1e-9 * error && (progress.dangling - dangling).abs() < 1e-9 * dangling);
+    assert_eq!(run(3), (ranks, contributions, progress));
+}

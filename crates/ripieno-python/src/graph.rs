@@ -1,0 +1,232 @@
+//! The graph kernels for Python.
+
+use crate::errors;
+use numpy::{
+    Element, IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArray1, PyReadwriteArrayDyn,
+    PyUntypedArrayMethods,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use ripieno_kernels::Threads;
+use ripieno_kernels::graph::{
+    Csr, Edges, Fold, Layout, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
+};
+use std::num::NonZeroUsize;
+
+/// Adds the graph kernels to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Matrix>()?;
+    module.add_function(wrap_pyfunction!(parse_pairs, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_columns, module)?)?;
+    module.add_function(wrap_pyfunction!(local_graph, module)?)?;
+    module.add_function(wrap_pyfunction!(step_of_pagerank, module)?)
+}
+
+type Ids<'py> = Bound<'py, PyArray1<i64>>;
+type Reals<'py> = Bound<'py, PyArray1<f64>>;
+type Parsed<'py> = (Ids<'py>, Ids<'py>, Reals<'py>, Ids<'py>);
+
+#[pyfunction]
+fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parsed<'py>> {
+    let third = match third {
+        "weight" => Third::Weight,
+        "ignored" => Third::Ignored,
+        "refused" => Third::Refused,
+        _ => return Err(errors::input(format!("third={third:?}: expected weight, ignored or refused"))),
+    };
+    parse(py, text, Layout::Blanks { third })
+}
+
+#[pyfunction]
+fn parse_columns<'py>(
+    py: Python<'py>,
+    text: &[u8],
+    delimiter: u8,
+    source: usize,
+    target: usize,
+    weight: Option<usize>,
+) -> PyResult<Parsed<'py>> {
+    parse(py, text, Layout::Delimited { delimiter, source, target, weight })
+}
+
+/// A malformed line is a `ValueError` with the byte at which it begins and what is wrong.
+fn parse<'py>(py: Python<'py>, text: &[u8], layout: Layout) -> PyResult<Parsed<'py>> {
+    let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, layout));
+    let Edges { sources, targets, weights, lone } =
+        parsed.map_err(|error| PyValueError::new_err((error.offset, error.reason.to_string())))?;
+    Ok((sources.into_pyarray(py), targets.into_pyarray(py), weights.into_pyarray(py), lone.into_pyarray(py)))
+}
+
+type Entries<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Option<Reals<'py>>);
+
+/// The matrix of a rank's edges.
+#[pyclass(frozen, module = "ripieno._native")]
+struct Matrix(Csr);
+
+#[pyfunction]
+fn local_graph<'py>(
+    py: Python<'py>,
+    sources: PyReadonlyArray1<'py, i64>,
+    targets: PyReadonlyArray1<'py, i64>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    once: bool,
+    threads: NonZeroUsize,
+) -> PyResult<(Ids<'py>, Ids<'py>, Matrix)> {
+    let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let LocalGraph { rows, columns, matrix } = py
+        .detach(|| LocalGraph::new(sources, targets, weights, once, &Threads::new(threads.get())))
+        .map_err(|error| errors::input(error.to_string()))?;
+    Ok((rows.into_pyarray(py), columns.into_pyarray(py), Matrix(matrix)))
+}
+
+#[pymethods]
+impl Matrix {
+    #[getter]
+    fn shape(&self) -> (usize, usize) {
+        (self.0.row_count(), self.0.column_count())
+    }
+
+    #[getter]
+    fn entry_count(&self) -> usize {
+        self.0.entry_count()
+    }
+
+    fn column_sums<'py>(&self, py: Python<'py>) -> Reals<'py> {
+        py.detach(|| self.0.column_sums()).into_pyarray(py)
+    }
+
+    /// Where each row begins and the last ends, the column of every entry, and its weight.
+    fn entries<'py>(&self, py: Python<'py>) -> Entries<'py> {
+        let offsets: Vec<u64> = self.0.offsets().iter().map(|&offset| offset as u64).collect();
+        let weights = self.0.weights().map(|weights| PyArray1::from_slice(py, weights));
+        (offsets.into_pyarray(py), PyArray1::from_slice(py, self.0.columns()), weights)
+    }
+
+    fn product(
+        &self,
+        py: Python<'_>,
+        x: Values<'_>,
+        out: &Bound<'_, PyAny>,
+        op: &str,
+        threads: NonZeroUsize,
+    ) -> PyResult<()> {
+        let product = Product { matrix: &self.0, op, threads };
+        match x {
+            Values::F64(x) => product.of_reals(py, x, out.extract()?),
+            Values::F32(x) => product.of_reals(py, x, out.extract()?),
+            Values::I32(x) => product.of_bits(py, x, out.extract()?),
+            Values::I64(x) => product.of_bits(py, x, out.extract()?),
+            Values::U64(x) => product.of_bits(py, x, out.extract()?),
+        }
+    }
+}
+
+/// A vector, or rows of values, of any of the types that products are made of.
+#[derive(FromPyObject)]
+enum Values<'py> {
+    F64(PyReadonlyArrayDyn<'py, f64>),
+    F32(PyReadonlyArrayDyn<'py, f32>),
+    I32(PyReadonlyArrayDyn<'py, i32>),
+    I64(PyReadonlyArrayDyn<'py, i64>),
+    U64(PyReadonlyArrayDyn<'py, u64>),
+}
+
+struct Product<'a> {
+    matrix: &'a Csr,
+    op: &'a str,
+    threads: NonZeroUsize,
+}
+
+impl Product<'_> {
+    fn of_reals<T: Element + Copy + Send + Sync>(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArrayDyn<'_, T>,
+        out: PyReadwriteArrayDyn<'_, T>,
+    ) -> PyResult<()>
+    where
+        Sum: Fold<T>,
+        Min: Fold<T>,
+        Max: Fold<T>,
+    {
+        match self.op {
+            "sum" => self.run::<Sum, T>(py, x, out),
+            "min" => self.run::<Min, T>(py, x, out),
+            "max" => self.run::<Max, T>(py, x, out),
+            op => Err(errors::input(format!("op={op:?}: expected sum, min, max, or for integers or"))),
+        }
+    }
+
+    fn of_bits<T: Element + Copy + Send + Sync>(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArrayDyn<'_, T>,
+        out: PyReadwriteArrayDyn<'_, T>,
+    ) -> PyResult<()>
+    where
+        Sum: Fold<T>,
+        Min: Fold<T>,
+        Max: Fold<T>,
+        Or: Fold<T>,
+    {
+        match self.op {
+            "or" => self.run::<Or, T>(py, x, out),
+            _ => self.of_reals(py, x, out),
+        }
+    }
+
+    fn run<F: Fold<T>, T: Element + Copy + Send + Sync>(
+        &self,
+        py: Python<'_>,
+        x: PyReadonlyArrayDyn<'_, T>,
+        mut out: PyReadwriteArrayDyn<'_, T>,
+    ) -> PyResult<()> {
+        let (rows, columns) = (self.matrix.row_count(), self.matrix.column_count());
+        let width: usize = x.shape().iter().skip(1).product();
+        let fits = x.shape().first() == Some(&columns) && out.shape().first() == Some(&rows) && width > 0;
+        if !fits || x.shape()[1..] != out.shape()[1..] {
+            let (x, out) = (x.shape(), out.shape());
+            return Err(errors::input(format!(
+                "x has shape {x:?} and out {out:?}: expected {columns} and {rows} rows of equal width"
+            )));
+        }
+        let (x, out) = (x.as_slice()?, out.as_slice_mut()?);
+        py.detach(|| self.matrix.product::<F, T>(x, out, width, &Threads::new(self.threads.get())));
+        Ok(())
+    }
+}
+
+#[pyfunction]
+#[pyo3(name = "pagerank_step")]
+#[allow(clippy::too_many_arguments)]
+fn step_of_pagerank(
+    py: Python<'_>,
+    sums: PyReadonlyArray1<'_, f64>,
+    places: Option<PyReadonlyArray1<'_, u32>>,
+    inverse_out: PyReadonlyArray1<'_, f64>,
+    counted: Option<PyReadonlyArray1<'_, bool>>,
+    teleport: Option<PyReadonlyArray1<'_, f64>>,
+    share: Option<PyReadonlyArray1<'_, f64>>,
+    uniform: f64,
+    damping: f64,
+    dangling: f64,
+    mut ranks: PyReadwriteArray1<'_, f64>,
+    mut contributions: PyReadwriteArray1<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<(f64, f64)> {
+    let step = PageRankStep {
+        sums: sums.as_slice()?,
+        places: places.as_ref().map(|places| places.as_slice()).transpose()?,
+        inverse_out: inverse_out.as_slice()?,
+        counted: counted.as_ref().map(|counted| counted.as_slice()).transpose()?,
+        teleport: teleport.as_ref().map(|teleport| teleport.as_slice()).transpose()?,
+        share: share.as_ref().map(|share| share.as_slice()).transpose()?,
+        uniform,
+        damping,
+        dangling,
+    };
+    let (ranks, contributions) = (ranks.as_slice_mut()?, contributions.as_slice_mut()?);
+    let progress = py.detach(|| pagerank_step(step, ranks, contributions, &Threads::new(threads.get())));
+    Ok((progress.error, progress.dangling))
+}
