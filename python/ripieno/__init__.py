@@ -31,6 +31,7 @@ from ripieno.launch import Job, init, launch
 
 if TYPE_CHECKING:
     from ripieno.algorithms import KMeans
+    from ripieno.graph import Graph
 
 # What a source tree that was never installed calls itself.
 UNKNOWN_VERSION = "0+unknown"
@@ -44,6 +45,7 @@ __all__ = [
     "CollectiveMismatch",
     "Communicator",
     "CommunicatorClosed",
+    "Graph",
     "InputError",
     "Job",
     "KMeans",
@@ -56,13 +58,13 @@ __all__ = [
     "launch",
 ]
 
-# Estimators bring scikit-learn with them, which takes a second to import and which no worker of a plain program needs.
-_ESTIMATORS = ("KMeans",)
+# These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
+_LATE = {"Graph": "ripieno.graph", "KMeans": "ripieno.algorithms"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ESTIMATORS:
-        return getattr(import_module("ripieno.algorithms"), name)
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -6,8 +6,6 @@ so that it does not depend on how many workers there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.data import Dataset, InMemory, Share
+from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def load(comm: Communicator, source: Dataset | NDArray[Any], weights: NDArray[np
         as many weights as rows.
     """
     source = source if isinstance(source, Dataset) else InMemory(source)
-    with _agreement(comm):
+    with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
         _check_finite(share, comm.threads)
     # Text shows only when read whether its values are bytes; the widest type that any worker met holds for all.
@@ -113,19 +112,6 @@ def mean_variance(comm: Communicator, rows: Rows) -> float:
         for begin in range(0, len(rows), BLOCK_ROWS):
             squares += np.square(rows.points[begin : begin + BLOCK_ROWS] - mean).sum(axis=0)
     return float(np.mean(comm.allreduce(squares) / rows.total))
-
-
-@contextmanager
-def _agreement(comm: Communicator) -> Iterator[None]:
-    """Make bad input that one worker finds known to all, so that all stop and the first finder's words are told."""
-    message = None
-    try:
-        yield
-    except InputError as error:
-        message = str(error)
-    first = next((text for text in comm.allgather(message) if text is not None), None)
-    if first is not None:
-        raise InputError(first)
 
 
 def _check_finite(share: Share, threads: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -189,7 +189,7 @@ def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
         Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width.
     """
     items = source if isinstance(source, (list, tuple)) else [source]
-    files = tuple(_open_file(path) for item in items for path in _expand(os.fspath(item)))
+    files = tuple(_open_file(path) for item in items for path in expand(os.fspath(item), FORMATS))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -198,11 +198,20 @@ def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
     return Dataset(files)
 
 
-def _expand(name: str) -> list[str]:
+def expand(name: str, kinds: Collection[str] | None = None) -> list[str]:
+    """The files that a path, a folder or a glob stands for; of a folder those of certain kinds, or all but hidden ones.
+
+    Raises
+    ------
+    InputError
+        There are none.
+    """
     if os.path.isdir(name):
-        paths = sorted(str(path) for path in Path(name).iterdir() if path.suffix.lower() in FORMATS)
+        files = [path for path in Path(name).iterdir() if path.is_file() and not path.name.startswith(".")]
+        paths = sorted(str(path) for path in files if kinds is None or path.suffix.lower() in kinds)
         if not paths:
-            raise InputError(f"{name}: this folder has no file of a known kind ({', '.join(FORMATS)})")
+            known = "" if kinds is None else f" of a known kind ({', '.join(kinds)})"
+            raise InputError(f"{name}: this folder has no file{known}")
         return paths
     if os.path.exists(name) or not glob.has_magic(name):
         return [name]

@@ -1,0 +1,125 @@
+"""Edges as columns of numbers, and dealing them over the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+
+def _no_ids() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """Some edges of a graph.
+
+    Parameters
+    ----------
+    sources, targets : (m,) int64
+        Vertex ids, from 0.
+    weights : (m,) float64, or None
+        None stands for ones.
+    lone : (k,) int64
+        Vertices that are there even if no edge says so.
+    """
+
+    sources: NDArray[np.int64]
+    targets: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
+    lone: NDArray[np.int64] = field(default_factory=_no_ids)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @staticmethod
+    def joined(parts: Sequence[Edges], *, weighted: bool) -> Edges:
+        """All edges of some parts, in order."""
+        if len(parts) == 1:
+            return parts[0]
+        none = np.empty(0)
+        return Edges(
+            np.concatenate([_no_ids(), *(part.sources for part in parts)]),
+            np.concatenate([_no_ids(), *(part.targets for part in parts)]),
+            np.concatenate([none, *(part.weights for part in parts)]) if weighted else None,
+            np.concatenate([_no_ids(), *(part.lone for part in parts)]),
+        )
+
+    def both_ways(self) -> Edges:
+        """With each edge the one that leads back; an edge from a vertex to itself stands once."""
+        back = self.sources != self.targets
+        return Edges(
+            np.concatenate([self.sources, self.targets[back]]),
+            np.concatenate([self.targets, self.sources[back]]),
+            None if self.weights is None else np.concatenate([self.weights, self.weights[back]]),
+            self.lone,
+        )
+
+    def dealt(self, comm: Communicator, *, directed: bool) -> Edges:
+        """The edges whose turn is this rank's: at random, by a hash of their ends, so that equal edges meet.
+
+        In an undirected graph the order of the ends is nothing to the hash.
+        """
+        if comm.world_size == 1:
+            return self
+        ends = (self.sources, self.targets)
+        if not directed:
+            ends = (np.minimum(*ends), np.maximum(*ends))
+        ranks = mixed(ends[0] + mixed(ends[1]).view(np.int64)) % np.uint64(comm.world_size)
+        send = Dealer(comm, ranks)
+        weights = None if self.weights is None else send(self.weights)
+        return Edges(send(self.sources), send(self.targets), weights, self.lone)
+
+
+class Dealer:
+    """Sends each entry of arrays to the rank that is named for it.
+
+    Parameters
+    ----------
+    ranks : (m,) integers
+        Where each entry goes.
+    """
+
+    def __init__(self, comm: Communicator, ranks: NDArray[Any]) -> None:
+        small = np.uint16 if comm.world_size <= 1 << 16 else np.uint32
+        self._comm = comm
+        # A stable sort of small integers is a radix sort.
+        self._order = np.argsort(ranks.astype(small), kind="stable")
+        self.counts = np.bincount(ranks.astype(np.int64), minlength=comm.world_size)
+        self.out_counts = comm.alltoall(self.counts, out=np.empty_like(self.counts))
+
+    def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
+        """What the ranks have sent here, by rank, each in its order."""
+        out = np.empty(int(self.out_counts.sum()), values.dtype)
+        return self._alltoall(values[self._order], out, self.counts, self.out_counts)
+
+    def back(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Answers to what was received, brought to those who sent it, in the order in which they have it."""
+        came = np.empty(len(self._order), answers.dtype)
+        self._alltoall(answers, came, self.out_counts, self.counts)
+        given = np.empty_like(came)
+        given[self._order] = came
+        return given
+
+    def _alltoall(
+        self, values: NDArray[Any], out: NDArray[Any], counts: NDArray[np.int64], out_counts: NDArray[np.int64]
+    ) -> NDArray[Any]:
+        return self._comm.alltoall(values, out=out, counts=counts.tolist(), out_counts=out_counts.tolist())
+
+
+def mixed(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Well mixed 64 bits of each of some integers: the finalizer of SplitMix64, equal on every machine.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+    """
+    bits = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))

@@ -1,0 +1,132 @@
+"""Edges that are in memory already: arrays, sparse matrices of SciPy, graphs of networkx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.graph.edges import Edges
+
+LARGEST_ID = (1 << 62) - 1
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Edges as arrays, which local workers share; each takes its run of them.
+
+    Parameters
+    ----------
+    edges : Edges
+    directed : bool or None
+        What a graph says of itself.
+    vertex_count : int or None
+        Vertices 0 … vertex_count - 1 are there, whatever edges say.
+    labels : ndarray or None
+        What the user calls each vertex.
+    multiple
+        Whether edges of equal ends are meant to be several.
+    """
+
+    edges: Edges
+    directed: bool | None = None
+    vertex_count: int | None = None
+    labels: NDArray[Any] | None = None
+    multiple: bool = False
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.edges.weights is not None
+
+    def read_share(self, rank: int, world_size: int) -> Edges:
+        """One rank's edges."""
+        mine = slice(*(len(self.edges) * i // world_size for i in (rank, rank + 1)))
+        weights = None if self.edges.weights is None else self.edges.weights[mine]
+        return Edges(self.edges.sources[mine], self.edges.targets[mine], weights)
+
+
+def in_memory(source: Any, weighted: bool | None) -> InMemory:
+    """Take edges from whatever object holds them.
+
+    Raises
+    ------
+    InputError
+        It is none of the kinds that are known, or its ids or weights are not what they should be.
+    """
+    if isinstance(source, Edges):
+        return InMemory(checked(source.sources, source.targets, source.weights, where="edges"))
+    if hasattr(source, "tocoo"):
+        edges = matrix_edges(source, weighted=weighted is not False, where="the matrix")
+        return InMemory(edges, vertex_count=source.shape[0])
+    if hasattr(source, "adjacency") and hasattr(source, "is_directed"):
+        return _networkx(source, weighted)
+    return InMemory(_columns(source, weighted))
+
+
+def checked(
+    sources: Any, targets: Any, weights: Any = None, *, where: str, first: int = 0, weighted: bool = True
+) -> Edges:
+    """Edges of columns whose ids and weights are what they should be; `first` is the number of the first edge."""
+    sources, targets = (_ids(ids, where, first) for ids in (sources, targets))
+    if len(sources) != len(targets):
+        raise InputError(f"{where}: {len(sources)} sources and {len(targets)} targets")
+    if weights is None or not weighted:
+        return Edges(sources, targets)
+    weights = np.ascontiguousarray(weights, np.float64)
+    if weights.shape != sources.shape:
+        raise InputError(f"{where}: weights of shape {weights.shape} for {len(sources)} edges")
+    wrong = np.flatnonzero(~np.isfinite(weights))
+    if len(wrong):
+        raise InputError(
+            f"{where}, edge {first + wrong[0]}: the weight is {weights[wrong[0]]}, expected a finite number"
+        )
+    return Edges(sources, targets, weights)
+
+
+def matrix_edges(matrix: Any, *, weighted: bool, where: str) -> Edges:
+    """The entries of a sparse matrix: row i, column j is the edge from i to j."""
+    if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"{where} has shape {matrix.shape}: expected a square one, a row and a column per vertex")
+    entries = matrix.tocoo()
+    return checked(entries.row, entries.col, entries.data if weighted else None, where=where)
+
+
+def _ids(ids: Any, where: str, first: int) -> NDArray[np.int64]:
+    ids = np.asarray(ids)
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
+        raise InputError(f"{where}: ids of type {ids.dtype} and shape {ids.shape}, expected whole numbers in a row")
+    if ids.size and not (ids.min() >= 0 and ids.max() <= LARGEST_ID):
+        at = int(np.flatnonzero((ids < 0) | (ids > LARGEST_ID))[0])
+        raise InputError(f"{where}, edge {first + at}: vertex id {ids[at]}, expected 0 … {LARGEST_ID}")
+    return np.ascontiguousarray(ids, np.int64)
+
+
+def _columns(source: Any, weighted: bool | None) -> Edges:
+    expected = "an array of shape (edges, 2), or a tuple (sources, targets) or (sources, targets, weights)"
+    if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == 2:
+        source = (source[:, 0], source[:, 1])
+    if not isinstance(source, tuple) or len(source) not in (2, 3):
+        raise InputError(f"a graph cannot be made of {type(source).__name__}: expected {expected}, or a path")
+    if weighted and len(source) < 3:
+        raise InputError(f"weighted=True, but there are no weights: expected {expected}")
+    return checked(*source, where="edges", weighted=weighted is not False)
+
+
+def _networkx(graph: Any, weighted: bool | None) -> InMemory:
+    nodes = list(graph.nodes)
+    numbers = {node: number for number, node in enumerate(nodes)}
+    ends = np.array([(numbers[a], numbers[b]) for a, b in graph.edges()], np.int64).reshape(-1, 2)
+    given = [weight for _, _, weight in graph.edges(data="weight")]
+    weights = None
+    if weighted or (weighted is None and any(weight is not None for weight in given)):
+        weights = np.array([1.0 if weight is None else weight for weight in given])
+    labels = np.empty(len(nodes), object)
+    labels[:] = nodes
+    if all(type(node) is int for node in nodes):
+        labels = labels.astype(np.int64)
+    edges = checked(ends[:, 0], ends[:, 1], weights, where="the graph")
+    return InMemory(edges, graph.is_directed(), len(nodes), labels, graph.is_multigraph())

@@ -1,0 +1,110 @@
+"""What the readers of all kinds of files share: which part of a file a rank reads, which columns are the ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import NamedTuple, Protocol, TypeVar
+
+from ripieno.errors import InputError
+from ripieno.graph.edges import Edges
+
+SOURCE_NAMES = ("source", "src", "from", "fromnodeid", "u", "row")
+TARGET_NAMES = ("target", "dst", "dest", "destination", "to", "tonodeid", "v", "col")
+WEIGHT_NAMES = ("weight", "w")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A rank's part of a file.
+
+    Parameters
+    ----------
+    begin, end
+        Of the file's length, 0 … 1.
+    reader, reader_count
+        The how manyth of the ranks that have a part of this file.
+    """
+
+    begin: Fraction = Fraction(0)
+    end: Fraction = Fraction(1)
+    reader: int = 0
+    reader_count: int = 1
+
+    def of(self, length: int) -> tuple[int, int]:
+        """The part of `length` bytes or rows."""
+        return int(self.begin * length), int(self.end * length)
+
+
+class EdgeFile(Protocol):
+    """A file of edges, opened: what its columns are is known."""
+
+    path: str
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk."""
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+
+    def read(self, part: Part) -> Edges:
+        """The edges of a part."""
+
+
+F = TypeVar("F", bound=EdgeFile)
+
+
+def divided(files: Sequence[F], rank: int, world_size: int) -> Iterator[tuple[F, Part]]:
+    """The parts of the files that are a rank's: files in order, as one length of bytes, cut evenly."""
+    total = sum(file.size_bytes for file in files)
+    cuts = [Fraction(total * i, world_size) for i in range(world_size + 1)]
+    begin = 0
+    for file in files:
+        length = file.size_bytes
+        readers = [i for i in range(world_size) if cuts[i] < begin + length and cuts[i + 1] > begin]
+        if rank in readers:
+            first, last = (min(max(cut - begin, 0), length) / Fraction(length) for cut in cuts[rank : rank + 2])
+            yield file, Part(first, last, readers.index(rank), len(readers))
+        begin += length
+
+
+class Columns(NamedTuple):
+    """Which columns are the ends of an edge and its weight."""
+
+    source: int
+    target: int
+    weight: int | None
+
+
+def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Columns:
+    """Columns by name, or the first ones where no name tells.
+
+    Raises
+    ------
+    InputError
+        There are fewer than two, a weight is asked for that is not there, or one of no name may be a weight or not.
+    """
+    if len(names) < 2:
+        raise InputError(f"{path}: one column, expected a source and a target")
+    lower = [name.strip().lower() for name in names]
+    source, target, weight = (
+        next((lower.index(name) for name in known if name in lower), None)
+        for known in (SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAMES)
+    )
+    if source is None or target is None:
+        source, target = (at for at in range(3) if at != weight) if weight in (0, 1) else (0, 1)
+    if weighted is False:
+        return Columns(source, target, None)
+    if weight is None and not any(lower) and len(names) > 2:
+        if weighted is None:
+            raise InputError(
+                f"{path} has {len(names)} columns without names: say whether the third one is a weight (weighted=True) "
+                "or not (weighted=False)"
+            )
+        weight = 2
+    if weighted and weight is None:
+        raise InputError(f"{path} has no column of weights: expected one named {WEIGHT_NAMES[0]!r}, or a third one")
+    return Columns(source, target, weight)

@@ -1,0 +1,176 @@
+"""Edges in files that state their row count: Parquet, .npy and .npz (columns of edges, or a matrix of SciPy)."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ripieno.data.binary import BROKEN_ARCHIVE
+from ripieno.errors import InputError
+from ripieno.graph.edges import Edges
+from ripieno.graph.memory import checked, matrix_edges
+from ripieno.graph.parts import Columns, Part, choose_columns
+
+MATRIX_FORMATS = ("csr", "csc", "coo")
+
+
+@dataclass(frozen=True)
+class ParquetEdges:
+    """A Parquet file with a column of sources and one of targets; each rank reads its row groups."""
+
+    path: str
+    names: tuple[str, ...]
+    columns: Columns
+    groups: tuple[int, ...]
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> ParquetEdges:
+        """Read the footer."""
+        try:
+            with pq.ParquetFile(path) as file:
+                groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
+                names = tuple(file.schema_arrow.names)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+        if not sum(groups):
+            raise InputError(f"{path} is empty")
+        return cls(path, names, choose_columns(path, names, weighted), groups)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.columns.weight is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk."""
+        return os.path.getsize(self.path)
+
+    def read(self, part: Part) -> Edges:
+        """The edges of a part; only the row groups that hold them are read."""
+        start, stop = part.of(sum(self.groups))
+        ends = np.cumsum(self.groups)
+        first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
+        chosen = [self.names[at] for at in self.columns if at is not None]
+        try:
+            with pq.ParquetFile(self.path) as file:
+                table = file.read_row_groups(list(range(first, last + 1)) if start < stop else [], columns=chosen)
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{self.path} is damaged: {' '.join(str(error).split())}") from error
+        begin = int(ends[first] - self.groups[first]) if start < stop else start
+        table = table.slice(start - begin, stop - start)
+        columns = []
+        for name in chosen:
+            if table[name].null_count:
+                raise InputError(f"{self.path}: column {name!r} has missing values")
+            columns.append(table[name].to_numpy())
+        return checked(*columns, where=self.path, first=start)
+
+
+@dataclass(frozen=True)
+class NpyEdges:
+    """An .npy file of shape (m, 2), mapped into memory."""
+
+    path: str
+    weighted: bool = False
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> NpyEdges:
+        """Read the header."""
+        pairs = _mapped(path)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InputError(f"{path}: an array of shape {pairs.shape}, expected (edges, 2)")
+        if not len(pairs):
+            raise InputError(f"{path} is empty")
+        if weighted:
+            raise InputError(f"{path} has no weights: expected them in an .npz file of arrays src, dst and weight")
+        return cls(path)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk."""
+        return os.path.getsize(self.path)
+
+    def read(self, part: Part) -> Edges:
+        """The edges of a part."""
+        pairs = _mapped(self.path)
+        start, stop = part.of(len(pairs))
+        return checked(pairs[start:stop, 0], pairs[start:stop, 1], where=self.path, first=start)
+
+
+@dataclass(frozen=True)
+class NpzEdges:
+    """An .npz archive of arrays src, dst and perhaps weight, or a sparse matrix as SciPy saves it.
+
+    Archives are packed: a rank that has a part reads all of it and keeps its part.
+    """
+
+    path: str
+    names: tuple[str, ...]
+    columns: Columns | None
+    weighted: bool
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> NpzEdges:
+        """Read the names of the arrays."""
+        arrays = _archive(path)
+        names = tuple(arrays.files)
+        if "format" in names:
+            kind = arrays["format"].item()
+            kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+            if kind not in MATRIX_FORMATS:
+                raise InputError(f"{path}: a sparse matrix in {kind} format, expected {', '.join(MATRIX_FORMATS)}")
+            return cls(path, names, None, weighted is not False)
+        columns = choose_columns(path, names, weighted)
+        return cls(path, names, columns, columns.weight is not None)
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk."""
+        return os.path.getsize(self.path)
+
+    @property
+    def vertex_count(self) -> int | None:
+        """Rows of the matrix, if it is one."""
+        return None if self.columns is not None else int(_archive(self.path)["shape"][0])
+
+    def read(self, part: Part) -> Edges:
+        """The edges of a part."""
+        try:
+            if self.columns is None:
+                # Only where there is such a file: SciPy takes a while to import.
+                from scipy.sparse import load_npz
+
+                edges = matrix_edges(load_npz(self.path), weighted=self.weighted, where=self.path)
+            else:
+                arrays = _archive(self.path)
+                chosen = [arrays[self.names[at]] for at in self.columns if at is not None]
+                edges = checked(*chosen, where=self.path)
+        except BROKEN_ARCHIVE as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{self.path} is damaged: {error}") from error
+        mine = slice(*part.of(len(edges)))
+        weights = None if edges.weights is None else edges.weights[mine]
+        return Edges(edges.sources[mine], edges.targets[mine], weights)
+
+
+def _mapped(path: str) -> NDArray[Any]:
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise InputError(f"{path} is not a readable .npy file: {error}") from error
+
+
+def _archive(path: str) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (*BROKEN_ARCHIVE, zipfile.BadZipFile) as error:
+        raise InputError(f"{path} is not a readable .npz file: {error}") from error

@@ -1,0 +1,172 @@
+"""Text: edge lists and adjacency lists with blanks between the fields, and delimited columns, plain or gzipped.
+
+A reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once whatever the cut.
+A gzipped file has no cuts: each rank that has a part of it unpacks all of it and takes the windows that are its turn.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ripieno import _native
+from ripieno.errors import InputError
+from ripieno.graph.edges import Edges
+from ripieno.graph.parts import Columns, Part, choose_columns
+
+WINDOW_BYTES = 32 << 20
+DEALT_BYTES = 1 << 20
+FIRST_LINE_BYTES = 1 << 16
+QUOTED_CHARACTERS = 40
+MARK = b"\xef\xbb\xbf"
+DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
+
+
+@dataclass(frozen=True)
+class TextEdges:
+    """Lines of edges in a file; `columns` says which fields are read, None that blanks divide them.
+
+    Parameters
+    ----------
+    path : str
+    body
+        The byte, of the unpacked text, at which the lines begin.
+    delimiter, columns
+        Of delimited columns; None where blanks divide the fields.
+    third
+        What a third field is: "weight", "ignored" or "refused"; of no meaning with columns.
+    """
+
+    path: str
+    body: int
+    delimiter: str | None
+    columns: Columns | None
+    third: str
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> TextEdges:
+        """Read as much as tells what the fields are."""
+        third = {True: "weight", False: "ignored", None: "refused"}[weighted]
+        if Path(path.removesuffix(".gz")).suffix.lower() != ".csv":
+            line, begin, _ = _first_line(path)
+            return cls(path, begin, None, None, third)
+        line, begin, end = _first_line(path)
+        delimiter = next((mark for mark in ",;\t" if mark in line), None)
+        if delimiter is None:
+            return cls(path, begin, None, None, third)
+        fields = [field.strip().strip('"') for field in line.split(delimiter)]
+        has_names = not all(_is_number(field) for field in fields)
+        names: Sequence[str] = fields if has_names else [""] * len(fields)
+        return cls(path, end if has_names else begin, delimiter, choose_columns(path, names, weighted), third)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.third == "weight" if self.columns is None else self.columns.weight is not None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes on the disk."""
+        return os.path.getsize(self.path)
+
+    def read(self, part: Part) -> Edges:
+        """The edges of a part.
+
+        Raises
+        ------
+        InputError
+            A line is no edge, or the file is damaged; names file and line.
+        """
+        try:
+            windows = self._dealt(part) if self._packed else self._cut(part)
+            return Edges.joined([self._parse(*window) for window in windows], weighted=self.weighted)
+        except DAMAGED as error:
+            raise InputError(f"{self.path} is damaged: {error}") from error
+
+    @property
+    def _packed(self) -> bool:
+        return self.path.lower().endswith(".gz")
+
+    def _cut(self, part: Part) -> Iterator[tuple[int, bytes]]:
+        with open(self.path, "rb") as file:
+            start, stop = part.of(self.size_bytes)
+            if start <= self.body:
+                file.seek(self.body)
+            else:
+                # The line that begins at `start` is the one after the end of the line that holds the byte before.
+                file.seek(start - 1)
+                file.readline()
+            while (begin := file.tell()) < stop:
+                yield begin, _whole_lines(file, min(WINDOW_BYTES, stop - begin))
+
+    def _dealt(self, part: Part) -> Iterator[tuple[int, bytes]]:
+        with gzip.open(self.path, "rb") as file:
+            file.seek(self.body)
+            begin, number = self.body, 0
+            while lines := _whole_lines(file, DEALT_BYTES):
+                if number % part.reader_count == part.reader:
+                    yield begin, lines
+                begin += len(lines)
+                number += 1
+
+    def _parse(self, begin: int, lines: bytes) -> Edges:
+        try:
+            if self.columns is None:
+                parsed = _native.parse_pairs(lines, self.third)
+            else:
+                assert self.delimiter is not None
+                parsed = _native.parse_columns(lines, ord(self.delimiter), *self.columns)
+        except ValueError as error:
+            offset, reason = error.args
+            line = lines[offset : offset + FIRST_LINE_BYTES].split(b"\n")[0].decode(errors="replace").strip()
+            quoted = line[:QUOTED_CHARACTERS] + "…" * (len(line) > QUOTED_CHARACTERS)
+            raise InputError(f"{self.path}, line {self._line_number(begin + offset)}: {reason}: {quoted!r}") from None
+        sources, targets, weights, lone = parsed
+        return Edges(sources, targets, weights if self.weighted else None, lone)
+
+    def _line_number(self, offset: int) -> int:
+        number = 1
+        with _unpacked(self.path) as file:
+            while offset > 0 and (block := file.read(min(offset, WINDOW_BYTES))):
+                number += block.count(b"\n")
+                offset -= len(block)
+        return number
+
+
+def _unpacked(path: str) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+
+
+def _whole_lines(file: IO[bytes], least_bytes: int) -> bytes:
+    lines = file.read(least_bytes)
+    return lines if lines.endswith(b"\n") else lines + file.readline()
+
+
+def _first_line(path: str) -> tuple[str, int, int]:
+    """The first line that says something, and the bytes at which it begins and ends."""
+    try:
+        with _unpacked(path) as file:
+            begin = len(MARK) if file.read(len(MARK)) == MARK else 0
+            file.seek(begin)
+            while line := file.readline(FIRST_LINE_BYTES):
+                if line.strip() and not line.lstrip().startswith((b"#", b"%")):
+                    return line.decode().strip("\r\n"), begin, file.tell()
+                begin += len(line)
+    except DAMAGED as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text") from None
+    raise InputError(f"{path} is empty: it has no line with an edge")
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,263 @@
+"""Every edge of every kind of input is read by exactly one worker, and bad input is named in a sentence."""
+
+from __future__ import annotations
+
+import gzip
+
+import networkx as nx
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+import scipy.sparse
+from ripieno.graph import Graph, load
+
+RANDOM = np.random.default_rng(0)
+#: Duplicates, loops, ids far apart.
+PAIRS = np.concatenate([RANDOM.integers(0, 30, (200, 2)), [[1, 1], [7, 2], [7, 2], [1 << 40, 3]]])
+WEIGHTS = RANDOM.integers(1, 100, len(PAIRS)) / 4
+
+
+def lines(pairs, between="\t", weights=None):
+    tails = [""] * len(pairs) if weights is None else [f"{between}{weight}" for weight in weights]
+    return "".join(f"{a}{between}{b}{tail}\n" for (a, b), tail in zip(pairs.tolist(), tails, strict=True))
+
+
+def adjacency(pairs):
+    return "".join(
+        f"{vertex}\t{','.join(map(str, pairs[pairs[:, 0] == vertex, 1]))}\n" for vertex in np.unique(pairs[:, 0])
+    )
+
+
+def text(content):
+    return lambda path: path.write_text(content)
+
+
+def packed(content):
+    return lambda path: path.write_bytes(gzip.compress(content.encode()))
+
+
+def parquet(**columns):
+    return lambda path: pq.write_table(pa.table(columns), path, row_group_size=16)
+
+
+SOURCES, TARGETS = PAIRS.T
+SNAP = "# Nodes: 31 Edges: 204\n# FromNodeId\tToNodeId\n" + lines(PAIRS)
+PLAIN = {
+    "snap.txt": text(SNAP),
+    "snap.txt.gz": packed(SNAP),
+    "spaces.el": text(lines(PAIRS, "  ").replace("\n", " \r\n").rstrip()),
+    "adjacency.txt": text(adjacency(PAIRS)),
+    "adjacency": text(adjacency(PAIRS)),
+    "bare.csv": text(lines(PAIRS, ",")),
+    "named.csv": text("name;dst;src\n" + "".join(f"x y;{b};{a}\n" for a, b in PAIRS.tolist())),
+    "named.csv.gz": packed("src,dst\n" + lines(PAIRS, ",")),
+    "pairs.npy": lambda path: np.save(path, PAIRS),
+    "arrays.npz": lambda path: np.savez(path, dst=TARGETS, src=SOURCES),
+    "columns.parquet": parquet(kind=["x"] * len(PAIRS), source=SOURCES, target=TARGETS),
+    "narrow.parquet": parquet(a=SOURCES.astype(np.uint64), b=TARGETS.astype(np.int32)),
+}
+WEIGHTED = {
+    "third.txt": text(lines(PAIRS, weights=WEIGHTS)),
+    "third.csv": text(lines(PAIRS, ",", WEIGHTS)),
+    "named.csv": text("weight,from,to\n" + "".join(f"{w},{a},{b}\n" for (a, b), w in zip(PAIRS, WEIGHTS, strict=True))),
+    "named.parquet": parquet(u=SOURCES, v=TARGETS, weight=WEIGHTS),
+    "arrays.npz": lambda path: np.savez_compressed(path, src=SOURCES, dst=TARGETS, weight=WEIGHTS),
+}
+
+
+def rows(graph, world_size):
+    """Source, target and weight of all edges that so many ranks read, sorted."""
+    shares = [graph.read_share(rank, world_size) for rank in range(world_size)]
+    columns = [
+        (share.sources, share.targets, np.ones(len(share)) if share.weights is None else share.weights)
+        for share in shares
+    ]
+    return sorted((int(a), int(b), float(w)) for share in columns for a, b, w in zip(*share, strict=True))
+
+
+def expected(weights=None):
+    weights = np.ones(len(PAIRS)) if weights is None else weights
+    return sorted((int(a), int(b), float(w)) for (a, b), w in zip(PAIRS, weights, strict=True))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_edge_is_read_once_for_any_number_of_workers(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("ripieno.graph.text.DEALT_BYTES", 100)
+    monkeypatch.setattr("ripieno.graph.text.WINDOW_BYTES", 64)
+    PLAIN[name](tmp_path / name)
+    graph = Graph(tmp_path / name)
+    assert not graph.weighted
+    for world_size in (1, 2, 3, 5, 40):
+        assert rows(graph, world_size) == expected(), world_size
+
+
+@pytest.mark.parametrize("name", WEIGHTED)
+def test_weights_are_read_beside_their_edges(name, tmp_path):
+    WEIGHTED[name](tmp_path / name)
+    for world_size in (1, 3):
+        assert rows(Graph(tmp_path / name, weighted=True), world_size) == expected(WEIGHTS)
+        assert rows(Graph(tmp_path / name, weighted=False), world_size) == expected()
+    if "named" in name or "arrays" in name:
+        assert Graph(tmp_path / name).weighted
+    else:
+        with pytest.raises(rp.InputError, match="weighted=True"):
+            Graph(tmp_path / name).read_share(0, 1)
+
+
+def test_files_together_are_one_graph(tmp_path):
+    (tmp_path / "a.txt").write_text(lines(PAIRS[:150]))
+    (tmp_path / "b.csv").write_text(lines(PAIRS[150:155], ","))
+    np.save(tmp_path / "c.npy", PAIRS[155:])
+    for source in (tmp_path, tmp_path / "*", [tmp_path / "c.npy", tmp_path / "a.txt", tmp_path / "b.csv"]):
+        for world_size in (1, 2, 5):
+            assert rows(Graph(source if isinstance(source, list) else str(source)), world_size) == expected()
+
+
+def test_what_is_in_memory_is_divided():
+    for source in (PAIRS, (SOURCES, TARGETS)):
+        assert rows(Graph(source), 3) == expected()
+    assert rows(Graph((SOURCES, TARGETS, WEIGHTS)), 3) == expected(WEIGHTS)
+    assert rows(Graph((SOURCES, TARGETS, WEIGHTS), weighted=False), 3) == expected()
+
+
+def test_sparse_matrices_keep_their_shape(tmp_path):
+    dense = np.array([[0, 2.5, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]])
+    want = [(0, 1, 2.5), (1, 0, 1.0), (2, 1, 1.0)]
+    for make in (scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array):
+        scipy.sparse.save_npz(tmp_path / "matrix.npz", make(dense))
+        for graph in (Graph(make(dense)), Graph(tmp_path / "matrix.npz")):
+            assert rows(graph, 2) == want
+            assert (graph.vertex_count, graph.duplicates) == (4, "sum")
+    with pytest.raises(rp.InputError, match="square"):
+        Graph(scipy.sparse.csr_array(dense[:2]))
+
+
+def test_networkx_graphs_keep_their_nodes_and_kind():
+    graph = nx.Graph([("a", "b"), ("b", "c", {"weight": 2.0})])
+    graph.add_node("alone")
+    ours = Graph(graph)
+    assert rows(ours, 1) == [(0, 1, 1.0), (1, 2, 2.0)]
+    assert (list(ours.labels), ours.vertex_count, ours.directed) == (["a", "b", "c", "alone"], 4, False)
+    assert not Graph(graph, weighted=False).weighted
+    assert Graph(nx.MultiDiGraph([(0, 1), (0, 1)])).duplicates == "sum"
+
+
+BAD = {
+    "malformed.txt": ("# x\n1 2\n\n3 x\n4 5\n", "line 4: expected a vertex id, a whole number: '3 x'"),
+    "negative.txt": ("1 2\n-3 1\n", "line 2: a negative vertex id"),
+    "short.csv": ("src,dst\n1,2\n3\n", "line 3: too few fields"),
+    "huge.txt": ("99999999999999999999 1\n", "line 1: a vertex id above"),
+    "third.txt": ("1 2 3\n", "weighted=False"),
+    "words.txt": ("from to\n1 2\n", "line 1: expected a vertex id"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("gz", ["", ".gz"])
+def test_a_bad_line_is_named_with_its_file(name, gz, tmp_path):
+    content, message = BAD[name]
+    path = tmp_path / (name + gz)
+    (packed if gz else text)(content)(path)
+    with pytest.raises(rp.InputError) as found:
+        Graph(path).read_share(0, 1)
+    assert message in str(found.value) and str(found.value).startswith(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("empty.txt", b"", "is empty"),
+        ("comments.txt", b"# nothing\n\n", "is empty"),
+        ("empty.csv", b"", "is empty"),
+        ("cut.txt.gz", gzip.compress(lines(PAIRS).encode())[:100], "is damaged"),
+        ("plain.txt.gz", b"1 2\n", "is damaged"),
+        ("one.csv", b"a;\nb;\n", "line 2: expected a vertex id"),
+        ("bad.parquet", b"PAR1", "Parquet"),
+        ("bad.npz", b"PK", ".npz"),
+        ("bad.npy", b"1 2\n", ".npy"),
+    ],
+)
+def test_a_file_that_is_none_is_named(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(rp.InputError, match=message) as found:
+        Graph(tmp_path / name).read_share(0, 1)
+    assert name in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Graph("nowhere.txt"), "does not exist"),
+        (lambda: Graph("none*.txt"), "no file matches"),
+        (lambda: Graph(np.zeros((3, 2))), "whole numbers"),
+        (lambda: Graph(np.array([[0, 1], [2, -5]])), "edge 1: vertex id -5"),
+        (lambda: Graph(([0], [1, 2])), "1 sources and 2 targets"),
+        (lambda: Graph(([0], [1], [np.nan])), "edge 0: the weight is nan"),
+        (lambda: Graph(3), "cannot be made of int"),
+        (lambda: Graph(PAIRS, weighted=True), "there are no weights"),
+        (lambda: Graph(PAIRS, vertex_count=0), "vertex_count=0"),
+        (lambda: Graph(PAIRS, duplicates="twice"), "duplicates='twice'"),
+        (lambda: Graph((SOURCES, TARGETS, WEIGHTS), duplicates="once"), "which weight counts"),
+        (lambda: Graph(PAIRS, vertex_count=5).read_share(0, 1), "but vertex_count=5"),
+    ],
+)
+def test_wrong_arguments_are_named(make, message):
+    with pytest.raises(rp.InputError, match=message):
+        make()
+
+
+def share(comm, graph):
+    local = load(comm, graph)
+    offsets, columns, weights = local.matrix.entries()
+    ends = np.repeat(local.rows, np.diff(offsets.astype(np.int64)))
+    edges = list(zip(local.columns[columns].tolist(), ends.tolist(), strict=True))
+    assert np.array_equal(local.vertices.ids[: len(local.columns)], local.columns)
+    known = set(local.vertices.ids.tolist())
+    assert len(known) == len(local.vertices.ids) and known >= set(local.rows.tolist())
+    # A home without edges out of the vertex is right only if no rank has one.
+    at_home = local.vertices.ids[local.vertices.home].tolist()
+    without = set(local.vertices.ids[len(local.columns) :][local.vertices.home[len(local.columns) :]].tolist())
+    return edges, weights, at_home, without, local.vertices.total, local.vertices.largest, local.edge_count
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, workers):
+    for graph, want in (
+        (Graph(PAIRS), sorted(set(map(tuple, PAIRS.tolist())))),
+        (Graph(PAIRS, duplicates="sum"), sorted(map(tuple, PAIRS.tolist()))),
+        (
+            Graph(PAIRS, directed=False),
+            sorted({(a, b) for a, b in PAIRS.tolist()} | {(b, a) for a, b in PAIRS.tolist()}),
+        ),
+    ):
+        shares = world(workers).run(share, graph)
+        assert sorted(edge for edges, *_ in shares for edge in edges) == want
+        vertices = sorted({vertex for edge in want for vertex in edge})
+        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == vertices
+        dangling = set(vertices) - {source for source, _ in want}
+        assert set().union(*(without for _, _, _, without, *_ in shares)) == dangling
+        assert all(
+            tuple(rest) == (len(vertices), vertices[-1], len(want))
+            for *_, rest in [(*share[:4], share[4:]) for share in shares]
+        )
+        if workers > 1:
+            sizes = [len(edges) for edges, *_ in shares]
+            assert max(sizes) < 2 * min(sizes), "edges are dealt at random"
+
+
+def test_isolated_vertices_are_there_if_announced(world, tmp_path):
+    graph = Graph(([0], [2]), vertex_count=7)
+    (tmp_path / "lists.txt").write_text("0\t2\n1\t\n")
+    for workers in (1, 3):
+        shares = world(workers).run(share, graph)
+        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == list(range(7))
+        shares = world(workers).run(share, Graph(tmp_path / "lists.txt"))
+        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == [0, 1, 2]
+
+
+def test_what_one_worker_finds_wrong_all_are_told(world, tmp_path):
+    (tmp_path / "bad.txt").write_text(lines(PAIRS) + "oops\n")
+    with pytest.raises(rp.InputError, match=f"bad.txt, line {len(PAIRS) + 1}"):
+        world(3).run(share, Graph(tmp_path / "bad.txt"))
