@@ -49,6 +49,9 @@ impl Value {
         if !fits(self) || !fits(other) {
             return None;
         }
+        if self.counts.is_empty() && other.counts.is_empty() {
+            return Some(Value::constant(Constant::Identity(op)));
+        }
         if self.counts.is_empty() || other.counts.is_empty() {
             let value = if self.counts.is_empty() { other } else { self };
             // An identity changes nothing, but zero added to -0.0 makes 0.0.

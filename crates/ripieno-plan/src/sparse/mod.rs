@@ -17,6 +17,7 @@ mod permutation;
 mod planner;
 mod routes;
 mod row_map;
+pub mod sets;
 
 pub use butterfly::{Butterfly, Layer};
 pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, Malformed, Missing};

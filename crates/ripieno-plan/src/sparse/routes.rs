@@ -66,8 +66,11 @@ impl Side {
     /// One direction of `layer`, and the keys below, from those above and the parts that the members have of this rank's range.
     pub(super) fn of(layer: &Layer, above: &KeySet, parts: &[KeySet], dense_above: f64) -> (Side, KeySet) {
         let rows = layer.ranges.iter().map(|range| above.rows_in(range)).collect();
-        let parts: Vec<&KeySet> = parts.iter().collect();
-        let (below, maps) = KeySet::union(layer.range(), &parts, dense_above);
+        let (below, maps) = match parts {
+            // The rank is alone in the layer and passes it with the rows that it has.
+            [own] => (own.clone(), [RowMap::Run(0..own.row_count())].into()),
+            _ => KeySet::union(layer.range(), &parts.iter().collect::<Vec<_>>(), dense_above),
+        };
         (Side { rows, maps, row_count: below.row_count() }, below)
     }
 }

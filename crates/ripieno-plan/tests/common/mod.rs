@@ -1,6 +1,7 @@
 //! Layouts and requests for tests: every collective, of any sizes.
 #![allow(dead_code)] // Every test binary uses its own part.
 
+pub mod butterflies;
 pub mod sparse;
 pub mod topologies;
 

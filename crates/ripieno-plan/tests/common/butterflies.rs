@@ -1,0 +1,90 @@
+//! Sparse reductions of any key sets: all ranks' machines run in memory, and sets of many shapes.
+
+use ripieno_plan::sparse::{Configuring, Degrees, Missing, Routes};
+
+/// What each rank contributes and wants, of the keys `0..n`.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    pub n: u64,
+    pub outs: Vec<Vec<u64>>,
+    pub ins: Vec<Vec<u64>>,
+}
+
+/// All ranks, configured.
+pub struct Configured {
+    pub routes: Vec<Routes>,
+    pub missing: Vec<Missing>,
+}
+
+/// The machines of all ranks before their first step.
+pub fn machines(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Vec<Configuring> {
+    let machine = |rank: usize| {
+        Configuring::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
+    };
+    (0..degrees.world_size()).map(machine).collect()
+}
+
+/// All ranks take a step: every message comes to whom it is for, who awaits it and no other.
+pub fn take_step(machines: &mut [Configuring], step: usize) {
+    let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step)).collect();
+    for (rank, machine) in machines.iter_mut().enumerate() {
+        let to_me = |from: usize| sent[from].iter().find(|(to, _)| *to == rank).map(|(_, bytes)| (from, bytes));
+        let messages: Vec<(usize, &Vec<u8>)> = (0..sent.len()).filter_map(to_me).collect();
+        let mut awaited = machine.incoming_peers(step);
+        awaited.sort_unstable();
+        assert!(awaited.into_iter().eq(messages.iter().map(|(from, _)| *from)), "rank {rank}, step {step}");
+        machine.absorb(step, &messages).unwrap();
+    }
+}
+
+/// Runs all machines to their end.
+pub fn configured(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Configured {
+    let mut machines = machines(degrees, keys, dense_above);
+    for step in 0..machines[0].step_count() {
+        take_step(&mut machines, step);
+    }
+    let (routes, missing) = machines.into_iter().map(Configuring::finish).unzip();
+    Configured { routes, missing }
+}
+
+/// The next number of splitmix64, below `limit`.
+pub fn random(state: &mut u64, limit: u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % limit
+}
+
+/// A set of the keys `0..n` whose members are drawn one by one.
+pub fn drawn(n: u64, mut is_member: impl FnMut(u64) -> bool) -> Vec<u64> {
+    (0..n).filter(|&key| is_member(key)).collect()
+}
+
+/// Key sets of every shape for `p` ranks, each with a name.
+pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, Keys)> {
+    let n = 3 * p as u64 + 5;
+    let mut state = seed;
+    let mut sets = |mut set: Box<dyn FnMut(usize, &mut u64) -> Vec<u64>>| -> Vec<Vec<u64>> {
+        (0..p).map(|rank| set(rank, &mut state)).collect()
+    };
+    let at_random = |one_in: u64| -> Box<dyn FnMut(usize, &mut u64) -> Vec<u64>> {
+        Box::new(move |_, state| drawn(n, |_| random(state, one_in) == 0))
+    };
+    let all = (0..n).collect::<Vec<u64>>();
+    let disjoint = |rank: usize, _: &mut u64| drawn(n, |key| key as usize % p == rank);
+    let power_law = |_: usize, state: &mut u64| drawn(n, |key| random(state, (key + 5) / 4 + 1) == 0);
+    let single = |rank: usize, _: &mut u64| vec![(rank as u64 * 7 + 3) % n];
+    let some_empty = |rank: usize, state: &mut u64| drawn(n, |_| rank % 3 == 0 && random(state, 2) == 0);
+    vec![
+        ("random", Keys { n, outs: sets(at_random(3)), ins: sets(at_random(4)) }),
+        ("power law", Keys { n, outs: sets(Box::new(power_law)), ins: sets(Box::new(power_law)) }),
+        ("disjoint", Keys { n, outs: sets(Box::new(disjoint)), ins: sets(at_random(3)) }),
+        ("identical", Keys { n, outs: vec![all.clone(); p], ins: vec![all; p] }),
+        ("single", Keys { n, outs: sets(Box::new(single)), ins: sets(Box::new(single)) }),
+        ("some empty", Keys { n, outs: sets(Box::new(some_empty)), ins: sets(at_random(6)) }),
+        ("nothing wanted", Keys { n, outs: sets(at_random(2)), ins: vec![vec![]; p] }),
+        ("nothing there", Keys { n, outs: vec![vec![]; p], ins: sets(at_random(2)) }),
+        ("no keys", Keys { n: 0, outs: vec![vec![]; p], ins: vec![vec![]; p] }),
+    ]
+}
