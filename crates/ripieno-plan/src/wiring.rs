@@ -178,12 +178,11 @@ fn locals(plan: &Plan) -> Vec<usize> {
 }
 
 fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Cuts> {
-    let mut spans: Vec<Vec<Span>> = plans
-        .iter()
-        .map(|plan| plan.operations().iter().flat_map(|operation| [operation.reads(), operation.writes()]))
-        .map(|spans| spans.flatten().collect())
-        .collect();
+    let stretches = |operation| passage::read(operation).chain(passage::written(operation));
+    let mut spans: Vec<Vec<Span>> =
+        plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
     let moves = moves(plans, links);
+    // Without rows the stretches that move are those of the operations.
     let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
     let stretches = moves.iter().flatten().copied().filter(|_| choosing);
     stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));

@@ -140,6 +140,16 @@ fn rows_wait_for_the_bytes_before_them() {
 }
 
 #[test]
+fn rows_are_filled_and_nothing_between_them() {
+    let mut plan = Plan::new();
+    plan.fill_rows(main(0, 4), rows([0, 2]), Constant::Zero);
+    plan.copy(main(1, 2), output(0, 2));
+    let zeros = Part { span: output(1, 1), sources: Vec::new(), op: None };
+    let promise = Promise::copy(output(0, 1), 0, main(1, 1)).and(Promise { parts: vec![zeros] });
+    kept(&[plan], &[promise]);
+}
+
+#[test]
 fn who_passes_a_gap_early_does_not_let_others_overtake() {
     // Rank 0's reductions are done before rank 2 sends; the copy still comes after what rank 2 sends, and the last
     // operation after all.
