@@ -412,7 +412,7 @@ pub(crate) fn parse_collective(name: &str) -> PyResult<Collective> {
     })
 }
 
-fn parse_op(name: &str) -> PyResult<Op> {
+pub(crate) fn parse_op(name: &str) -> PyResult<Op> {
     let op = Op::ALL.into_iter().find(|op| op.name() == name);
     op.ok_or_else(|| errors::input(format!("op={name:?}: expected one of {}", Op::ALL.map(Op::name).join(", "))))
 }

@@ -13,7 +13,11 @@ pub fn from_collective(error: Error) -> PyErr {
         Error::NoThread { .. } => PyRuntimeError::new_err(error.to_string()),
         Error::Interrupted => PyKeyboardInterrupt::new_err(()),
         Error::Memory { .. } => PyMemoryError::new_err(error.to_string()),
-        Error::Unsupported(_) | Error::Argument { .. } => raise("InputError", (error.to_string(),)),
+        Error::MissingIndices { count, examples } => raise("MissingIndicesError", (count, examples)),
+        Error::Malformed { .. } => raise("RipienoError", (error.to_string(),)),
+        Error::Unsupported(_) | Error::Argument { .. } | Error::Disagreement { .. } => {
+            raise("InputError", (error.to_string(),))
+        }
     }
 }
 

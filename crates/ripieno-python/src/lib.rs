@@ -11,6 +11,7 @@ mod kernels;
 mod measuring;
 mod memory;
 mod recorder;
+mod sparse;
 mod supplier;
 
 use pyo3::prelude::*;
@@ -27,5 +28,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     measuring::register(module)?;
     design::register(module)?;
     graph::register(module)?;
+    sparse::register(module)?;
     kernels::register(module)
 }

@@ -135,6 +135,18 @@ impl Communicator {
         seat.run(&mut parts, task, element, algorithm, memory)
     }
 
+    /// As [`Communicator::run`], for a task whose sizes will not come again: its schedule is not kept.
+    pub(crate) fn run_once(&self, task: &Task<'_>, element: Element, memory: [Memory<'_>; 2]) -> Result<(), Error> {
+        let mut held = self.hold()?;
+        let (mut parts, seat) = held.seat(self.seat)?;
+        seat.run_once(&mut parts, task, element, memory)
+    }
+
+    /// What calls on it need: the core, and its number among this rank's communicators.
+    pub(crate) fn place(&self) -> (&Arc<Shared>, usize) {
+        (&self.shared, self.seat)
+    }
+
     /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the order
     /// in which they and the blocking calls between them were made. As long as more than one call of a rank is in flight
     /// or waits, ranks that wait for each other in a circle are not told.

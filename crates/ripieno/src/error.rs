@@ -31,6 +31,31 @@ pub enum Error {
         /// What the system said.
         cause: String,
     },
+    /// Ranks asked for different things where all must ask for the same; every rank gets this error.
+    #[error("rank {rank} asked for {asked}, rank 0 for {first}: expected the same on every rank")]
+    Disagreement {
+        /// The first that differs from rank 0.
+        rank: usize,
+        /// What it asked for.
+        asked: String,
+        /// What rank 0 asked for.
+        first: String,
+    },
+    /// Indices are wanted that no rank contributes; every rank gets this error.
+    #[error("{count} wanted {} that no rank contributes: {}; contribute them, do not ask for them, or take zeros for them \
+             (missing=\"zero\")", plural(*count), listed(*count, .examples))]
+    MissingIndices {
+        /// How many different ones.
+        count: u64,
+        /// The smallest of those that ranks named, ascending.
+        examples: Vec<u64>,
+    },
+    /// What a peer sent are no keys of a sparse reduction: it runs another version.
+    #[error("keys of a sparse reduction that cannot be read: {cause}")]
+    Malformed {
+        /// What is wrong with them.
+        cause: String,
+    },
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]
     Argument {
@@ -58,6 +83,19 @@ impl From<RunError> for Error {
             RunError::Interrupted => Error::Interrupted,
         }
     }
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "index" } else { "indices" }
+}
+
+/// Examples, and whether there are more.
+fn listed(count: u64, examples: &[u64]) -> String {
+    let mut text = examples.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+    if count > examples.len() as u64 {
+        text += ", …";
+    }
+    text
 }
 
 pub(crate) fn argument(name: &'static str, value: impl ToString, expected: &str) -> Error {

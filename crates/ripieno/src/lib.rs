@@ -13,6 +13,7 @@ pub mod packets;
 mod pool;
 mod schedules;
 mod seat;
+pub mod sparse;
 mod statistics;
 mod task;
 

@@ -8,8 +8,8 @@ use crate::pool::{BufferPool, PooledBuffer};
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::Task;
-use ripieno_plan::{Buffer, Collective, Group, Span};
-use ripieno_run::{Element, Header, Memory, Schedule};
+use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
+use ripieno_run::{Call, Element, Header, Memory, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -24,6 +24,8 @@ pub(crate) struct Seat {
     world_ranks: Arc<[usize]>,
     schedules: Schedules,
     sequence: u64,
+    /// Sparse reductions configured so far.
+    configuration_count: u32,
     /// Messages so far, by sender and receiver.
     messages: BTreeMap<(usize, usize), u64>,
     statistics: Statistics,
@@ -45,6 +47,7 @@ impl Seat {
             world_ranks,
             schedules: Schedules::default(),
             sequence: 0,
+            configuration_count: 0,
             messages: BTreeMap::new(),
             statistics: Statistics::default(),
             background: Arc::default(),
@@ -64,11 +67,56 @@ impl Seat {
         algorithm: Option<&str>,
         [main, output]: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let Ready { header, schedule } = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
-        let mut scratch = scratch(parts.scratch, schedule.scratch_bytes())?;
+        let ready = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
+        let mut scratch = scratch(parts.scratch, ready.schedule.scratch_bytes())?;
         let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
-        let traffic = parts.executor.run(parts.fabric, header, &schedule, &mut [main, output, scratch])?;
+        self.execute(parts, &ready, [main, output, scratch])?;
         *self.sequence_of(task) += 1;
+        Ok(())
+    }
+
+    /// Runs a task whose sizes will not come again to its end: its schedule is not kept.
+    pub fn run_once(
+        &mut self,
+        parts: &mut Parts<'_>,
+        task: &Task<'_>,
+        element: Element,
+        memory: [Memory<'_>; 2],
+    ) -> Result<(), Error> {
+        let kept = std::mem::take(&mut self.schedules);
+        let ended = self.run(parts, task, element, None, memory);
+        self.schedules = kept;
+        ended
+    }
+
+    /// The number of the sparse reduction that is configured now, from 1 on; the same on every rank.
+    pub fn next_configuration(&mut self) -> u32 {
+        self.configuration_count += 1;
+        self.configuration_count
+    }
+
+    /// `plan`, which names ranks of this communicator, made ready to run.
+    pub fn schedule(&self, plan: Plan) -> Arc<Schedule> {
+        Arc::new(Schedule::new(&plan.with_peers(|rank| self.world_ranks[rank])))
+    }
+
+    /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls are
+    /// equal. The third buffer is the scratch of its plan.
+    pub fn run_given(
+        &mut self,
+        parts: &mut Parts<'_>,
+        call: Call,
+        schedule: Arc<Schedule>,
+        buffers: [Memory<'_>; 3],
+    ) -> Result<(), Error> {
+        let header = Header { communicator: self.id, sequence: self.sequence, call };
+        self.execute(parts, &Ready { header, schedule }, buffers)?;
+        self.sequence += 1;
+        Ok(())
+    }
+
+    fn execute(&mut self, parts: &mut Parts<'_>, ready: &Ready, mut buffers: [Memory<'_>; 3]) -> Result<(), Error> {
+        let traffic = parts.executor.run(parts.fabric, ready.header, &ready.schedule, &mut buffers)?;
         self.statistics.count(traffic);
         self.statistics.communicating += traffic.elapsed.unwrap_or_default();
         Ok(())

@@ -2,55 +2,13 @@
 //!
 //! Most worlds are made of bare threads; the laws that involve meeting and membership run over endpoints too.
 
-use ripieno::net::exchange::ThreadExchange;
-use ripieno::net::{Config, Endpoint, Links, ThreadFabric, Token};
+mod common;
+
+use common::{bytes, endpoint_world, mismatch, values, world};
+use ripieno::net::Links;
 use ripieno::{Algorithm, BufferPool, Collective, Communicator, Element, Error, Failure, Memory, Needs, Op};
 use std::sync::Mutex;
 use std::time::Duration;
-
-/// Runs `program` on every rank of a world; gives the results, by rank.
-fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
-    let fabrics = ThreadFabric::group(p).unwrap();
-    std::thread::scope(|scope| {
-        let ranks: Vec<_> = fabrics
-            .into_iter()
-            .map(|fabric| scope.spawn(|| program(&mut Communicator::new(Box::new(fabric)))))
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    })
-}
-
-/// As `world`, over endpoints that meet, watch each other and talk over `links`. All leave after the last has finished.
-fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
-    // Nobody begins before all have met: a job that fails at once would fail the meeting of the slowest.
-    let met = std::sync::Barrier::new(p);
-    let finished: Vec<(R, Communicator)> = std::thread::scope(|scope| {
-        let ranks: Vec<_> = ThreadExchange::group(p, Duration::from_secs(20))
-            .into_iter()
-            .enumerate()
-            .map(|(rank, mut exchange)| {
-                let (program, met) = (&program, &met);
-                scope.spawn(move || {
-                    let mut config = Config::new(rank, p, Token::from_secret("test"));
-                    (config.links, config.linger) = (links, Duration::from_millis(100));
-                    let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
-                    met.wait();
-                    (program(&mut comm), comm)
-                })
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    });
-    finished.into_iter().map(|(result, _)| result).collect()
-}
-
-fn bytes(values: &[i64]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
-}
-
-fn values(bytes: &[u8]) -> Vec<i64> {
-    bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().unwrap())).collect()
-}
 
 /// Element `i` of what `rank` contributes.
 fn own(rank: usize, i: usize) -> i64 {
@@ -286,13 +244,6 @@ fn traffic_is_counted() {
         comm.statistics().unwrap().sent_bytes
     });
     assert_eq!(sent, [2 * 3 * 1000; 4], "2 (p-1)/p n bytes leave every rank");
-}
-
-fn mismatch(result: Result<(), Error>) -> String {
-    match result {
-        Err(Error::Failed(Failure::Mismatch { description })) => description,
-        other => panic!("expected a mismatch, got {other:?}"),
-    }
 }
 
 type Calling = fn(&mut Communicator) -> Result<(), Error>;

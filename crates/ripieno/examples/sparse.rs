@@ -1,0 +1,123 @@
+//! Times sparse reductions between threads, without Python: configure, reduce, and both in one pass.
+//!
+//!     sparse [RANKS [FEATURES [DENSITY [DEGREES [ROUNDS]]]]]        4 1000000 0.1 direct 50, unless told otherwise
+//!
+//! Every rank contributes to, and wants, features that it picks at random with the given density; rows are one float32,
+//! summed. Times are the slowest rank's. Every result is compared with the sum that one thread computes.
+
+use ripieno::net::ThreadFabric;
+use ripieno::sparse::{Form, Options};
+use ripieno::{Communicator, Element, Op};
+use std::error::Error;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+struct Case {
+    feature_count: u64,
+    density: f64,
+    options: Options,
+    round_count: usize,
+}
+
+/// Times of the rounds of one rank.
+#[derive(Default)]
+struct Times {
+    configure: Vec<Duration>,
+    reduce: Vec<Duration>,
+    both: Vec<Duration>,
+}
+
+fn main() -> Outcome<()> {
+    let p = argument(1, 4)?;
+    let degrees: String = argument(4, "direct".to_string())?;
+    let options = Options::parse(None, Some(&degrees), true, ripieno::sparse::DENSE_ABOVE, p)?;
+    let (feature_count, density, round_count) = (argument(2, 1_000_000)?, argument(3, 0.1)?, argument(5, 50)?);
+    let case = Case { feature_count, density, options, round_count };
+
+    let picks: Vec<Vec<i64>> = (0..p).map(|rank| case.picks(rank)).collect();
+    let mut sums = vec![0.0f32; feature_count as usize];
+    for picked in &picks {
+        picked.iter().for_each(|&index| sums[index as usize] += value(index));
+    }
+    let fabrics = ThreadFabric::group(p)?;
+    let times: Vec<Outcome<Times>> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = fabrics
+            .into_iter()
+            .zip(&picks)
+            .map(|(fabric, picked)| scope.spawn(|| case.run(&Communicator::new(Box::new(fabric)), picked, &sums)))
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
+    });
+    let times = times.into_iter().collect::<Outcome<Vec<Times>>>()?;
+    println!("{p} ranks, {feature_count} features, density {density}, {degrees}: {} rows of rank 0", picks[0].len());
+    for (name, of) in [
+        ("configure", (|times| &times.configure) as fn(&Times) -> &Vec<Duration>),
+        ("reduce", |times| &times.reduce),
+        ("both in one pass", |times| &times.both),
+    ] {
+        let mut slowest: Vec<f64> = (0..of(&times[0]).len())
+            .map(|round| times.iter().map(|rank| of(rank)[round].as_secs_f64()).fold(0.0, f64::max))
+            .collect();
+        slowest.sort_by(f64::total_cmp);
+        let median = slowest[slowest.len() / 2];
+        println!("{name:<17} best {:8.3} ms   median {:8.3} ms", 1e3 * slowest[0], 1e3 * median);
+    }
+    Ok(())
+}
+
+/// The argument at this place, or `default`.
+fn argument<T: FromStr>(place: usize, default: T) -> Outcome<T>
+where
+    T::Err: Error + Send + Sync + 'static,
+{
+    Ok(std::env::args().nth(place).map(|text| text.parse()).transpose()?.unwrap_or(default))
+}
+
+fn value(index: i64) -> f32 {
+    (index % 7) as f32
+}
+
+impl Case {
+    /// The features of a rank, in ascending order; the same in every run.
+    fn picks(&self, rank: usize) -> Vec<i64> {
+        let mut state = rank as u64;
+        let mut random = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        };
+        (0..self.feature_count as i64).filter(|_| random() < self.density).collect()
+    }
+
+    fn run(&self, comm: &Communicator, picked: &[i64], sums: &[f32]) -> Outcome<Times> {
+        let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+        let values: Vec<u8> = picked.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
+        let expected: Vec<u8> = picked.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
+        let mut into = vec![0; values.len()];
+        let mut times = Times::default();
+        let mut configured = comm.sparse(picked, picked, &self.options)?;
+        for _ in 0..self.round_count.div_ceil(10) {
+            comm.barrier(None)?;
+            let started = Instant::now();
+            configured = comm.sparse(picked, picked, &self.options)?;
+            times.configure.push(started.elapsed());
+            comm.barrier(None)?;
+            let started = Instant::now();
+            comm.sparse_reduce(picked, &values, picked, &mut into, form, &self.options)?;
+            times.both.push(started.elapsed());
+            assert_eq!(into, expected, "both in one pass");
+        }
+        for _ in 0..self.round_count {
+            into.fill(0);
+            comm.barrier(None)?;
+            let started = Instant::now();
+            configured.reduce(&values, &mut into, form)?;
+            times.reduce.push(started.elapsed());
+            assert_eq!(into, expected, "reduce");
+        }
+        Ok(times)
+    }
+}

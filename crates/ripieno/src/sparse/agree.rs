@@ -1,0 +1,62 @@
+//! What ranks make sure of before indices travel: how many there may be, and that all have asked for the same.
+
+use super::design::Largest;
+use crate::communicator::Communicator;
+use crate::error::Error;
+use ripieno_plan::Op;
+use ripieno_run::Element;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A rank's wishes are told by so many bytes of text.
+const TOLD_BYTES: usize = 256;
+
+/// The largest `size` and the largest `set_size` that any rank gives, if all `wishes` are the same. Cost: an allreduce of
+/// 32 bytes.
+pub(super) fn agree(comm: &Communicator, size: u64, set_size: u64, wishes: &str) -> Result<Largest, Error> {
+    let mut hasher = DefaultHasher::new();
+    wishes.hash(&mut hasher);
+    let hash = hasher.finish();
+    let [size, set, largest, smallest] = combined(comm, [size, set_size, hash, !hash], Op::Max)?;
+    match largest == !smallest {
+        true => Ok(Largest { size, set }),
+        false => Err(who_wishes_what(comm, wishes)?),
+    }
+}
+
+/// The combination over all ranks of each of some numbers.
+pub(super) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], op: Op) -> Result<[u64; N], Error> {
+    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+    comm.allreduce(&mut bytes, Element::U64, op, None)?;
+    let mut words = words(&bytes);
+    Ok(std::array::from_fn(|_| words.next().expect("as many come back")))
+}
+
+/// `own` of every rank, one after the other.
+pub(super) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Error> {
+    let (p, rank) = (comm.world_size(), comm.rank());
+    let mut all = vec![0; p * own.len() * 8];
+    for (place, word) in all[rank * own.len() * 8..].chunks_exact_mut(8).zip(own) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    comm.allgather(&mut all, Element::U64, &vec![own.len(); p], None)?;
+    Ok(words(&all).collect())
+}
+
+pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
+}
+
+/// The error that names the first rank whose wishes differ from those of rank 0.
+fn who_wishes_what(comm: &Communicator, wishes: &str) -> Result<Error, Error> {
+    let (p, rank) = (comm.world_size(), comm.rank());
+    let mut all = vec![0; p * TOLD_BYTES];
+    let told = &wishes.as_bytes()[..wishes.len().min(TOLD_BYTES)];
+    all[rank * TOLD_BYTES..][..told.len()].copy_from_slice(told);
+    comm.allgather(&mut all, Element::U8, &vec![TOLD_BYTES; p], None)?;
+    let text = |rank: usize| {
+        let told = String::from_utf8_lossy(&all[rank * TOLD_BYTES..][..TOLD_BYTES]);
+        told.trim_end_matches('\0').to_string()
+    };
+    let rank = (1..p).find(|&rank| text(rank) != text(0)).unwrap_or(0);
+    Ok(Error::Disagreement { rank, asked: text(rank), first: text(0) })
+}

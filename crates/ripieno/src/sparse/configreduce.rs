@@ -1,0 +1,120 @@
+//! Configuration and reduction in one pass: values go down the layers with their keys.
+//!
+//! Cost: as configuration, whose second messages are longer by the rows, and then the way up of a reduction. What comes is
+//! combined in the order that a plan would have taken, so the result has the bits of `sparse` and `reduce`.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
+
+use super::configure::{check_missing, malformed, prepare};
+use super::indices::Wanting;
+use super::parcels::Parcels;
+use super::reduce::{Form, check_rows, take};
+use super::{Options, place};
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::pool::{BufferPool, PooledBuffer};
+use ripieno_plan::sparse::{DownMaps, Routes, RowMap};
+use ripieno_run::Memory;
+use ripieno_run::reduction::Reduction;
+
+/// A row's key takes about so many bytes on the way down.
+const KEY_BYTES: usize = 2;
+
+impl Communicator {
+    /// [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for sets that are
+    /// reduced once: `into` becomes the combined rows of `in_indices`, `values` has a row for each of `out_indices`.
+    /// Every rank calls it, with the same `form` and `options`; errors are those of the two.
+    pub fn sparse_reduce(
+        &self,
+        out_indices: &[i64],
+        values: &[u8],
+        in_indices: &[i64],
+        into: &mut [u8],
+        form: Form,
+        options: &Options,
+    ) -> Result<(), Error> {
+        let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
+        check_rows("values", values.len(), out_indices.len(), row_bytes)?;
+        check_rows("into", into.len(), in_indices.len(), row_bytes)?;
+        let designed_bytes = row_bytes + KEY_BYTES;
+        let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {form}"))?;
+        let (pool, number) = place(self)?;
+
+        let mut held = take(&pool, prepared.out.keys.len() * row_bytes)?;
+        prepared.out.giving().fill(held.bytes_mut(), values, row_bytes, reduction);
+        for step in 0..prepared.machine.step_count() {
+            let machine = &mut prepared.machine;
+            let mut parcels = Parcels::default();
+            for ((peer, keys), (_, rows)) in machine.outgoing(step).iter().zip(machine.outgoing_rows(step)) {
+                parcels.add(*peer, keys, &held.bytes_mut()[rows.start * row_bytes..rows.end * row_bytes]);
+            }
+            let arrived = parcels.exchange(self, &machine.incoming_peers(step))?;
+            machine.absorb(step, &arrived.keys()).map_err(malformed)?;
+            held = next(&pool, &machine.down_maps(step), &mut held, &arrived, row_bytes, reduction)?;
+        }
+        let (routes, missing) = prepared.machine.finish();
+        if !options.missing_is_zero {
+            check_missing(self, &missing, &prepared.permutation)?;
+        }
+        let wanting = prepared.wanted.wanting();
+        if let Wanting::Identity = wanting {
+            return self.up(&pool, &routes, &mut held, into, form, number);
+        }
+        let mut wanted = take(&pool, prepared.wanted.keys.len() * row_bytes)?;
+        self.up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
+        wanting.fill(into, wanted.bytes_mut(), row_bytes);
+        Ok(())
+    }
+
+    /// Brings what has come down up again, to those who want it.
+    fn up(
+        &self,
+        pool: &BufferPool,
+        routes: &Routes,
+        held: &mut PooledBuffer,
+        wanted: &mut [u8],
+        form: Form,
+        number: u32,
+    ) -> Result<(), Error> {
+        let (shared, seat) = self.place();
+        let mut core = shared.hold()?;
+        let (mut parts, seat) = core.seat(seat)?;
+        let schedule = seat.schedule(routes.up_plan(form.row_bytes(), form.element.size_bytes(), form.op));
+        let held = held.bytes_mut();
+        let mut scratch = take(pool, schedule.scratch_bytes().max(held.len()))?;
+        scratch.bytes_mut()[..held.len()].copy_from_slice(held);
+        let buffers = [Memory::Read(&[]), Memory::Write(wanted), Memory::Write(scratch.bytes_mut())];
+        seat.run_given(&mut parts, form.call(number), schedule, buffers)
+    }
+}
+
+/// The rows of the next layer: those that stay, and those that have come, combined.
+fn next(
+    pool: &BufferPool,
+    maps: &DownMaps<'_>,
+    held: &mut PooledBuffer,
+    arrived: &Parcels,
+    row_bytes: usize,
+    reduction: &Reduction,
+) -> Result<PooledBuffer, Error> {
+    let mut next = take(pool, maps.row_count * row_bytes)?;
+    let rows = next.bytes_mut();
+    (reduction.fill)(rows);
+    let (own, own_map) = &maps.own;
+    combine(rows, &held.bytes_mut()[own.start * row_bytes..own.end * row_bytes], own_map, row_bytes, reduction);
+    for ((peer, map), (sender, came)) in maps.arrivals.iter().zip(arrived.rows()) {
+        assert_eq!(*peer, sender, "parcels lie in the order in which they are combined");
+        if came.len() != map.len() * row_bytes {
+            let cause = format!("rank {peer} sent {} bytes of values for {} keys", came.len(), map.len());
+            return Err(Error::Malformed { cause });
+        }
+        combine(rows, came, map, row_bytes, reduction);
+    }
+    Ok(next)
+}
+
+fn combine(into: &mut [u8], from: &[u8], map: &RowMap, row_bytes: usize, reduction: &Reduction) {
+    match map {
+        RowMap::Run(run) => (reduction.combine)(&mut into[run.start * row_bytes..run.end * row_bytes], from),
+        RowMap::Rows(numbers) => (reduction.combine_rows)(into, from, numbers, row_bytes),
+    }
+}

@@ -1,0 +1,111 @@
+//! Configuration: indices travel down the layers, and every rank learns which rows pass through it.
+//!
+//! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two messages to each of `d - 1` members of the group, the first of 8 bytes,
+//! the second with the encoded keys of its range; at the end an allreduce of 8 bytes, unless missing indices are zero.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
+
+use super::agree::{agree, all_words, combined};
+use super::indices::{self, Sorted};
+use super::parcels::Parcels;
+use super::{Options, SparseReduce, design};
+use crate::communicator::Communicator;
+use crate::error::Error;
+use ripieno_plan::Op;
+use ripieno_plan::sparse::{Configuring, Degrees, Malformed, Missing, Permutation};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Rows are designed for as if they were doubles, for their size is not known before the first reduction.
+const PRESUMED_ROW_BYTES: usize = 8;
+
+/// Each rank names so many missing indices; an error has as many in all.
+const EXAMPLE_COUNT: usize = 8;
+
+/// What all ranks know before indices travel, and what this rank has to send.
+pub(super) struct Prepared {
+    pub size: u64,
+    pub permutation: Permutation,
+    pub out: Sorted,
+    pub wanted: Sorted,
+    pub machine: Configuring,
+    pub degrees: Degrees,
+}
+
+impl Communicator {
+    /// Prepares reductions in which every rank contributes a row for each of its `out_indices` and gets the combined row
+    /// of each of its `in_indices`. Both may be in any order and have repetitions. Every rank calls it.
+    ///
+    /// Fails alike on every rank with [`Error::Disagreement`] if options differ, and with [`Error::MissingIndices`] if a
+    /// rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are negative
+    /// or not less than the size.
+    pub fn sparse(&self, out_indices: &[i64], in_indices: &[i64], options: &Options) -> Result<SparseReduce, Error> {
+        let mut prepared = prepare(self, out_indices, in_indices, options, PRESUMED_ROW_BYTES, "")?;
+        for step in 0..prepared.machine.step_count() {
+            let mut parcels = Parcels::default();
+            prepared.machine.outgoing(step).into_iter().for_each(|(peer, keys)| parcels.add(peer, &keys, &[]));
+            let arrived = parcels.exchange(self, &prepared.machine.incoming_peers(step))?;
+            prepared.machine.absorb(step, &arrived.keys()).map_err(malformed)?;
+        }
+        SparseReduce::new(self, prepared, options)
+    }
+}
+
+/// Checks and sorts the indices, and agrees with the other ranks on what comes. `rows` says, for the other ranks, what
+/// travels with the indices, if something does.
+pub(super) fn prepare(
+    comm: &Communicator,
+    out_indices: &[i64],
+    in_indices: &[i64],
+    options: &Options,
+    row_bytes: usize,
+    rows: &str,
+) -> Result<Prepared, Error> {
+    options.check(comm.world_size())?;
+    let least = indices::check("out_indices", out_indices, options.size)?.max(indices::check(
+        "in_indices",
+        in_indices,
+        options.size,
+    )?);
+    let longest = out_indices.len().max(in_indices.len()) as u64;
+    let wishes = format!("{options}{rows}{}", packets(comm, options));
+    let largest = agree(comm, options.size.unwrap_or(least), longest, &wishes)?;
+    let size = largest.size;
+    let permutation = Permutation::new(size);
+    let (out, wanted) = (Sorted::new(out_indices, &permutation), Sorted::new(in_indices, &permutation));
+    let degrees = match &options.degrees {
+        Some(degrees) => degrees.clone(),
+        None => design::degrees(comm, &out.keys, &wanted.keys, largest, row_bytes)?,
+    };
+    let machine =
+        Configuring::new(comm.rank(), &degrees, size, out.keys.clone(), wanted.keys.clone(), options.dense_above);
+    Ok(Prepared { size, permutation, out, wanted, machine, degrees })
+}
+
+/// If degrees are designed, the number of what that rests on: every rank must know the same.
+fn packets(comm: &Communicator, options: &Options) -> String {
+    if options.degrees.is_some() {
+        return String::new();
+    }
+    let (curve, mut hasher) = (comm.packets(), DefaultHasher::new());
+    let numbers = curve.points().iter().flat_map(|&(bytes, seconds)| [bytes, seconds]).chain([curve.latency_s()]);
+    numbers.for_each(|number| number.to_bits().hash(&mut hasher));
+    format!(", packets #{:08x}", hasher.finish() as u32)
+}
+
+/// The error for bytes of a peer that are no keys.
+pub(super) fn malformed(error: Malformed) -> Error {
+    Error::Malformed { cause: error.to_string() }
+}
+
+/// Fails on every rank if any has found wanted indices that no rank contributes.
+pub(super) fn check_missing(comm: &Communicator, missing: &Missing, permutation: &Permutation) -> Result<(), Error> {
+    let [count] = combined(comm, [missing.count], Op::Sum)?;
+    if count == 0 {
+        return Ok(());
+    }
+    let mut own = [u64::MAX; EXAMPLE_COUNT];
+    own.iter_mut().zip(&missing.examples).for_each(|(place, &key)| *place = permutation.index(key));
+    let mut examples: Vec<u64> = all_words(comm, &own)?.into_iter().filter(|&index| index != u64::MAX).collect();
+    examples.sort_unstable();
+    examples.truncate(EXAMPLE_COUNT);
+    Err(Error::MissingIndices { count, examples })
+}

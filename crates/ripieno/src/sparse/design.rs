@@ -1,0 +1,89 @@
+//! Degrees that suit the sets of all ranks: from a sample of their keys, and what packets cost here.
+//!
+//! Keys are mixed, so those below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of either
+//! set of each rank.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
+
+use super::agree::words;
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::seat::NO_MEMORY;
+use crate::task::Task;
+use ripieno_plan::sparse::Degrees;
+use ripieno_plan::sparse::density::{Curve, Empirical};
+use ripieno_plan::sparse::design::{self, Sets};
+use ripieno_run::{Element, Memory};
+
+/// From the largest set about so many keys are taken.
+const SAMPLE_KEYS: u64 = 512;
+/// And never more than so many: chance has to be ten standard deviations off for one to be left out.
+const MOST_KEYS: u64 = 740;
+
+/// The keys of a rank that are below a limit.
+struct Sample {
+    out: Vec<u64>,
+    wanted: Vec<u64>,
+}
+
+/// What all ranks know of their sets.
+#[derive(Clone, Copy)]
+pub(super) struct Largest {
+    /// Indices are smaller than this.
+    pub size: u64,
+    /// Keys of the largest set of either kind.
+    pub set: u64,
+}
+
+/// Degrees for sets of ascending keys and rows of `row_bytes`; the same on every rank.
+pub(super) fn degrees(
+    comm: &Communicator,
+    out: &[u64],
+    wanted: &[u64],
+    largest: Largest,
+    row_bytes: usize,
+) -> Result<Degrees, Error> {
+    let p = comm.world_size();
+    if p < 4 {
+        return Ok(Degrees::direct(p));
+    }
+    let range = match largest.set {
+        0..=SAMPLE_KEYS => largest.size,
+        set => (u128::from(largest.size) * u128::from(SAMPLE_KEYS) / u128::from(set)).max(1) as u64,
+    };
+    let samples = gather(comm, below(out, range), below(wanted, range), largest.set.min(MOST_KEYS) as usize)?;
+    let (out, wanted): (Vec<_>, Vec<_>) = samples.into_iter().map(|sample| (sample.out, sample.wanted)).unzip();
+    let rows = |samples: &[Vec<u64>]| {
+        let sampled: usize = samples.iter().map(Vec::len).sum();
+        sampled as f64 / p as f64 * (largest.size as f64 / range as f64)
+    };
+    let curve = |samples: &[Vec<u64>]| Curve::Empirical(Empirical::of(samples, range.max(1)));
+    let (out_curve, in_curve) = (curve(&out), curve(&wanted));
+    let out = Sets { curve: &out_curve, rows: rows(&out) };
+    let wanted = Sets { curve: &in_curve, rows: rows(&wanted) };
+    Ok(design::choose(p, out, wanted, row_bytes, &comm.packets()).degrees)
+}
+
+fn below(keys: &[u64], range: u64) -> &[u64] {
+    &keys[..keys.partition_point(|&key| key < range).min(MOST_KEYS as usize)]
+}
+
+/// The samples of all ranks, of at most `most` keys of either set.
+fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Result<Vec<Sample>, Error> {
+    let (p, words_each) = (comm.world_size(), 2 + 2 * most);
+    let mut own = vec![out.len() as u64, wanted.len() as u64];
+    own.extend(out.iter().chain(wanted));
+    let mut all = vec![0; 8 * p * words_each];
+    for (place, word) in all[8 * comm.rank() * words_each..].chunks_exact_mut(8).zip(&own) {
+        place.copy_from_slice(&word.to_ne_bytes());
+    }
+    let counts = vec![words_each; p];
+    let task = Task::Allgather { counts: &counts };
+    comm.run_once(&task, Element::U64, [Memory::Write(&mut all), NO_MEMORY])?;
+    let words: Vec<u64> = words(&all).collect();
+    let sample = |words: &[u64]| {
+        let (out_count, in_count) = (words[0] as usize, words[1] as usize);
+        let (out, wanted) = words[2..][..out_count + in_count].split_at(out_count);
+        Sample { out: out.to_vec(), wanted: wanted.to_vec() }
+    };
+    Ok(words.chunks_exact(words_each).map(sample).collect())
+}

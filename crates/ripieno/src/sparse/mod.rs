@@ -1,0 +1,114 @@
+//! Sparse reductions: every rank contributes rows for some indices and gets the combined rows of others.
+//!
+//! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends them
+//! down the layers of a nested butterfly once and makes of what comes a plan, that [`SparseReduce::reduce`] runs on any
+//! rows; [`Communicator::sparse_reduce`] does both in one pass.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
+//!
+//! [`Communicator::sparse`]: crate::Communicator::sparse
+//! [`Communicator::sparse_reduce`]: crate::Communicator::sparse_reduce
+
+mod agree;
+mod configreduce;
+mod configure;
+mod design;
+mod indices;
+mod options;
+mod parcels;
+mod reduce;
+
+pub use options::Options;
+pub use reduce::Form;
+
+use crate::communicator::Communicator;
+use crate::core::Shared;
+use crate::error::Error;
+use crate::pool::BufferPool;
+use configure::{Prepared, check_missing};
+use indices::{Giving, Wanting};
+pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
+use ripieno_plan::sparse::{Degrees, Routes};
+use ripieno_run::Schedule;
+use std::sync::{Arc, Mutex};
+
+/// A configured sparse reduction of a communicator, to be run any number of times.
+pub struct SparseReduce {
+    shared: Arc<Shared>,
+    /// The number of the communicator among this rank's.
+    seat: usize,
+    pool: BufferPool,
+    /// The how-manieth configuration of the communicator, from 1 on.
+    number: u32,
+    size: u64,
+    degrees: Degrees,
+    out_count: usize,
+    in_count: usize,
+    /// Different out-indices and in-indices.
+    out_row_count: usize,
+    in_row_count: usize,
+    giving: Giving,
+    wanting: Wanting,
+    routes: Routes,
+    schedules: Mutex<Vec<(Form, Arc<Schedule>)>>,
+}
+
+impl SparseReduce {
+    fn new(comm: &Communicator, prepared: Prepared, options: &Options) -> Result<SparseReduce, Error> {
+        let Prepared { size, permutation, out, wanted, machine, degrees } = prepared;
+        let (routes, missing) = machine.finish();
+        if !options.missing_is_zero {
+            check_missing(comm, &missing, &permutation)?;
+        }
+        let (pool, number) = place(comm)?;
+        let (shared, seat) = comm.place();
+        Ok(SparseReduce {
+            shared: shared.clone(),
+            seat,
+            pool,
+            number,
+            size,
+            degrees,
+            out_count: out.count(),
+            in_count: wanted.count(),
+            out_row_count: out.keys.len(),
+            in_row_count: wanted.keys.len(),
+            giving: out.giving(),
+            wanting: wanted.wanting(),
+            routes,
+            schedules: Mutex::default(),
+        })
+    }
+
+    /// Indices are smaller than this.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// How many ranks meet at each layer.
+    pub fn degrees(&self) -> &Degrees {
+        &self.degrees
+    }
+
+    /// How many out-indices this rank gave, and so rows of values.
+    pub fn out_count(&self) -> usize {
+        self.out_count
+    }
+
+    /// How many in-indices this rank gave, and so rows of a result.
+    pub fn in_count(&self) -> usize {
+        self.in_count
+    }
+
+    /// What this rank holds before the first layer and after each.
+    pub fn volumes(&self) -> &[Volume] {
+        self.routes.volumes()
+    }
+}
+
+/// The memory that a communicator lends, and the number of its next configuration.
+fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
+    let (shared, seat) = comm.place();
+    let mut held = shared.hold()?;
+    let (parts, own) = held.seat(seat)?;
+    Ok((parts.scratch.clone(), own.next_configuration()))
+}

@@ -1,0 +1,76 @@
+//! What the caller of a sparse reduction may choose; the same on every rank.
+
+use crate::error::{Error, argument};
+use ripieno_plan::sparse::{DENSE_ABOVE, Degrees};
+use std::fmt;
+
+/// How a sparse reduction is made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Indices are smaller than this; `None`: one more than the largest that any rank gives.
+    pub size: Option<u64>,
+    /// The degrees of the layers; `None`: designed from the sets of all ranks.
+    pub degrees: Option<Degrees>,
+    /// Whether wanted indices that no rank contributes are zero, and not an error.
+    pub missing_is_zero: bool,
+    /// Where a union of sets has more than this part of the keys of its range, 0 to 1, it takes the whole range: without
+    /// maps, but with rows that nobody contributes.
+    pub dense_above: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { size: None, degrees: None, missing_is_zero: false, dense_above: DENSE_ABOVE }
+    }
+}
+
+impl Options {
+    /// For `p` ranks, `degrees` by a text: `direct`, `binary` or factors such as `8x4x2`.
+    pub fn parse(
+        size: Option<u64>,
+        degrees: Option<&str>,
+        missing_is_zero: bool,
+        dense_above: f64,
+        p: usize,
+    ) -> Result<Options, Error> {
+        let degrees = degrees.map(|text| match text {
+            "direct" => Ok(Degrees::direct(p)),
+            "binary" => Ok(Degrees::binary(p)),
+            _ => {
+                let expected = format!("direct, binary or factors such as 8x4x2 whose product is {p}");
+                text.parse().map_err(|_| argument("degrees", text, &expected))
+            }
+        });
+        Ok(Options { size, degrees: degrees.transpose()?, missing_is_zero, dense_above })
+    }
+
+    /// Whether they suit `p` ranks.
+    pub(super) fn check(&self, p: usize) -> Result<(), Error> {
+        if let Some(degrees) = self.degrees.as_ref().filter(|degrees| degrees.world_size() != p) {
+            let expected = format!("factors whose product is {p}, the number of ranks");
+            return Err(argument("degrees", degrees, &expected));
+        }
+        if self.size.is_some_and(|size| size > i64::MAX as u64) {
+            return Err(argument("size", self.size.unwrap_or_default(), &format!("at most {}", i64::MAX)));
+        }
+        match self.dense_above >= 0.0 {
+            true => Ok(()),
+            false => Err(argument("dense_above", self.dense_above, "a density, 0 or more")),
+        }
+    }
+}
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.size {
+            Some(size) => write!(f, "size={size}, ")?,
+            None => f.write_str("size=None, ")?,
+        }
+        match &self.degrees {
+            Some(degrees) => write!(f, "degrees={degrees}, ")?,
+            None => f.write_str("degrees=None, ")?,
+        }
+        let missing = if self.missing_is_zero { "zero" } else { "error" };
+        write!(f, "missing={missing}, dense_above={}", self.dense_above)
+    }
+}

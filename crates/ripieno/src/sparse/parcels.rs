@@ -1,0 +1,80 @@
+//! Parcels: what a rank gives each peer in one step, keys and the rows of values that belong to them.
+//!
+//! Cost: two messages to each peer, the first of 16 bytes: how many of each follow.
+
+use super::agree::words;
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::task::Task;
+use ripieno_run::{Element, Memory};
+use std::ops::Range;
+
+/// Bytes for, or from, some peers, one after the other.
+#[derive(Default)]
+pub(super) struct Parcels {
+    bytes: Vec<u8>,
+    parcels: Vec<Parcel>,
+}
+
+/// Where in the bytes those of a peer are.
+struct Parcel {
+    peer: usize,
+    keys: Range<usize>,
+    rows: Range<usize>,
+}
+
+impl Parcels {
+    /// Adds what a peer gets.
+    pub fn add(&mut self, peer: usize, keys: &[u8], rows: &[u8]) {
+        self.bytes.extend_from_slice(keys);
+        self.bytes.extend_from_slice(rows);
+        self.note(peer, keys.len(), rows.len());
+    }
+
+    /// Gives each peer its parcel and takes those of `peers`.
+    pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<Parcels, Error> {
+        let lengths = |parcel: &Parcel| [parcel.keys.len() as u64, parcel.rows.len() as u64];
+        let out: Vec<u8> = self.parcels.iter().flat_map(lengths).flat_map(u64::to_ne_bytes).collect();
+        let out_peers: Vec<_> = self.parcels.iter().map(|parcel| (parcel.peer, 2)).collect();
+        let in_peers: Vec<_> = peers.iter().map(|&peer| (peer, 2)).collect();
+        let mut into = vec![0; 16 * peers.len()];
+        comm.neighbour_exchange(&out, &out_peers, &mut into, &in_peers, Element::U64, None)?;
+
+        let mut arrived = Parcels::default();
+        let mut lengths = words(&into).map(|length| length as usize);
+        for &peer in peers {
+            let mut next = || lengths.next().expect("two lengths per peer");
+            let (keys, rows) = (next(), next());
+            arrived.note(peer, keys, rows);
+        }
+        arrived.bytes = vec![0; arrived.noted_bytes()];
+        let (out_peers, in_peers) = (self.by_peer(), arrived.by_peer());
+        let task = Task::NeighbourExchange { out: &out_peers, into: &in_peers };
+        comm.run_once(&task, Element::U8, [Memory::Read(&self.bytes), Memory::Write(&mut arrived.bytes)])?;
+        Ok(arrived)
+    }
+
+    /// The keys by peer.
+    pub fn keys(&self) -> Vec<(usize, &[u8])> {
+        self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.keys.clone()])).collect()
+    }
+
+    /// The rows by peer.
+    pub fn rows(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.rows.clone()]))
+    }
+
+    fn note(&mut self, peer: usize, key_bytes: usize, row_bytes: usize) {
+        let start = self.noted_bytes();
+        let middle = start + key_bytes;
+        self.parcels.push(Parcel { peer, keys: start..middle, rows: middle..middle + row_bytes });
+    }
+
+    fn noted_bytes(&self) -> usize {
+        self.parcels.last().map_or(0, |parcel| parcel.rows.end)
+    }
+
+    fn by_peer(&self) -> Vec<(usize, usize)> {
+        self.parcels.iter().map(|parcel| (parcel.peer, parcel.rows.end - parcel.keys.start)).collect()
+    }
+}

@@ -1,0 +1,135 @@
+//! Reduction: values go down the layers, combined at each, and come back by the same ranks.
+//!
+//! Cost: per layer `2(d - 1)` messages of this rank, with the rows that its sets have in each part of the range. The order
+//! in which rows are combined is part of the plan, so a result is the same bits in every run.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
+
+use super::SparseReduce;
+use super::indices::{Giving, Wanting};
+use crate::core::lock;
+use crate::error::{Error, argument};
+use crate::pool::{BufferPool, PooledBuffer};
+use crate::seat::Seat;
+use ripieno_plan::{Collective, Op};
+use ripieno_run::reduction::Reduction;
+use ripieno_run::{Call, Element, Memory, Schedule};
+use std::fmt;
+use std::sync::Arc;
+
+/// So many forms of rows are planned for; when another comes, all are forgotten.
+const KEPT_COUNT: usize = 16;
+
+/// What the rows of a reduction are, and how two become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Type of the elements.
+    pub element: Element,
+    /// Elements of a row, at least 1.
+    pub width: usize,
+    /// How elements combine.
+    pub op: Op,
+}
+
+impl Form {
+    pub(super) fn row_bytes(&self) -> usize {
+        self.width * self.element.size_bytes()
+    }
+
+    /// How rows combine, if they can.
+    pub(super) fn reduction(&self) -> Result<&'static Reduction, Error> {
+        match self.width {
+            0 => Err(argument("width", 0, "at least one element in a row")),
+            _ => Reduction::of(self.element, self.op).map_err(Error::Unsupported),
+        }
+    }
+
+    /// What the ranks compare.
+    pub(super) fn call(&self, configuration: u32) -> Call {
+        Call {
+            collective: Collective::SparseReduce,
+            algorithm: 0,
+            element: self.element,
+            op: Some(self.op),
+            root: 0,
+            element_count: self.width as u64,
+            counts_hash: configuration,
+        }
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rows of {} × {}, {}", self.element.name(), self.width, self.op.name())
+    }
+}
+
+impl SparseReduce {
+    /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both in
+    /// the caller's order. Every rank calls it, with the same `form`.
+    pub fn reduce(&self, values: &[u8], into: &mut [u8], form: Form) -> Result<(), Error> {
+        let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
+        check_rows("values", values.len(), self.out_count, row_bytes)?;
+        check_rows("into", into.len(), self.in_count, row_bytes)?;
+
+        let mut given = match self.giving {
+            Giving::Identity => None,
+            _ => Some(self.take(self.out_row_count * row_bytes)?),
+        };
+        let main: &[u8] = match &mut given {
+            Some(rows) => {
+                self.giving.fill(rows.bytes_mut(), values, row_bytes, reduction);
+                rows.bytes_mut()
+            }
+            None => values,
+        };
+        if let Wanting::Identity = self.wanting {
+            return self.run(main, into, form);
+        }
+        let mut wanted = self.take(self.in_row_count * row_bytes)?;
+        self.run(main, wanted.bytes_mut(), form)?;
+        self.wanting.fill(into, wanted.bytes_mut(), row_bytes);
+        Ok(())
+    }
+
+    /// Runs the plan for rows of this form, from one row per key to one row per key.
+    fn run(&self, main: &[u8], output: &mut [u8], form: Form) -> Result<(), Error> {
+        let mut held = self.shared.hold()?;
+        let (mut parts, seat) = held.seat(self.seat)?;
+        let schedule = self.schedule(seat, form);
+        let mut scratch = self.take(schedule.scratch_bytes())?;
+        let buffers = [Memory::Read(main), Memory::Write(output), Memory::Write(scratch.bytes_mut())];
+        seat.run_given(&mut parts, form.call(self.number), schedule, buffers)
+    }
+
+    fn schedule(&self, seat: &Seat, form: Form) -> Arc<Schedule> {
+        let mut schedules = lock(&self.schedules);
+        if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == form) {
+            return schedule.clone();
+        }
+        if schedules.len() >= KEPT_COUNT {
+            schedules.clear();
+        }
+        let plan = self.routes.plan(form.row_bytes(), form.element.size_bytes(), form.op);
+        let schedule = seat.schedule(plan);
+        schedules.push((form, schedule.clone()));
+        schedule
+    }
+
+    fn take(&self, length_bytes: usize) -> Result<PooledBuffer, Error> {
+        take(&self.pool, length_bytes)
+    }
+}
+
+pub(super) fn take(pool: &BufferPool, length_bytes: usize) -> Result<PooledBuffer, Error> {
+    pool.take(length_bytes).map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
+}
+
+pub(super) fn check_rows(name: &'static str, length_bytes: usize, count: usize, row_bytes: usize) -> Result<(), Error> {
+    match length_bytes == count * row_bytes {
+        true => Ok(()),
+        false => {
+            let expected = format!("{count} rows of {row_bytes} bytes, one per index");
+            Err(argument(name, format!("{length_bytes} bytes"), &expected))
+        }
+    }
+}

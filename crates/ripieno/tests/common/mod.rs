@@ -1,0 +1,61 @@
+//! Worlds of threads, and values, for the tests of this folder.
+#![allow(dead_code)] // Not every test uses all.
+
+pub mod sets;
+
+use ripieno::net::exchange::ThreadExchange;
+use ripieno::net::{Config, Endpoint, Links, ThreadFabric, Token};
+use ripieno::{Communicator, Error, Failure};
+use std::time::Duration;
+
+/// Runs `program` on every rank of a world; gives the results, by rank.
+pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
+    let fabrics = ThreadFabric::group(p).unwrap();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = fabrics
+            .into_iter()
+            .map(|fabric| scope.spawn(|| program(&mut Communicator::new(Box::new(fabric)))))
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// As `world`, over endpoints that meet, watch each other and talk over `links`. All leave after the last has finished.
+pub fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
+    // Nobody begins before all have met: a job that fails at once would fail the meeting of the slowest.
+    let met = std::sync::Barrier::new(p);
+    let finished: Vec<(R, Communicator)> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = ThreadExchange::group(p, Duration::from_secs(20))
+            .into_iter()
+            .enumerate()
+            .map(|(rank, mut exchange)| {
+                let (program, met) = (&program, &met);
+                scope.spawn(move || {
+                    let mut config = Config::new(rank, p, Token::from_secret("test"));
+                    (config.links, config.linger) = (links, Duration::from_millis(100));
+                    let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
+                    met.wait();
+                    (program(&mut comm), comm)
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    finished.into_iter().map(|(result, _)| result).collect()
+}
+
+pub fn bytes(values: &[i64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+pub fn values(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().unwrap())).collect()
+}
+
+/// What a mismatch says.
+pub fn mismatch(result: Result<(), Error>) -> String {
+    match result {
+        Err(Error::Failed(Failure::Mismatch { description })) => description,
+        other => panic!("expected a mismatch, got {other:?}"),
+    }
+}

@@ -1,0 +1,116 @@
+//! Sets of indices for every rank, and what their reduction gives.
+
+use ripieno::Op;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What sets look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any indices, some of them more than once.
+    Random,
+    /// Small indices are much more frequent.
+    PowerLaw,
+    /// Only every third rank gives any, and others want them.
+    Sparse,
+    /// Nobody gives or wants anything.
+    Empty,
+    /// No two ranks give the same.
+    Disjoint,
+    /// All ranks give and want the same.
+    Identical,
+    /// Everybody gives one and the same.
+    Single,
+}
+
+pub const KINDS: [Kind; 7] =
+    [Kind::Random, Kind::PowerLaw, Kind::Sparse, Kind::Empty, Kind::Disjoint, Kind::Identical, Kind::Single];
+
+/// The out-indices and in-indices of all ranks.
+pub struct Sets {
+    pub kind: Kind,
+    pub out: Vec<Vec<i64>>,
+    pub wanted: Vec<Vec<i64>>,
+}
+
+impl Sets {
+    /// For `p` ranks, with indices up to about `n`; every wanted one is given by some rank.
+    pub fn new(kind: Kind, p: usize, n: u64) -> Sets {
+        let mut random = Random(p as u64 * 1000 + n);
+        let out: Vec<Vec<i64>> = (0..p).map(|rank| given(kind, rank, p, n, &mut random)).collect();
+        let all: Vec<i64> = out.iter().flatten().copied().collect::<BTreeSet<i64>>().into_iter().collect();
+        let wanted = |rank: usize| match kind {
+            _ if all.is_empty() => Vec::new(),
+            Kind::Identical | Kind::Single => out[rank].clone(),
+            _ => {
+                (0..random.below(all.len() as u64 + 3)).map(|_| all[random.below(all.len() as u64) as usize]).collect()
+            }
+        };
+        let wanted = (0..p).map(wanted).collect();
+        Sets { kind, out, wanted }
+    }
+}
+
+fn given(kind: Kind, rank: usize, p: usize, n: u64, random: &mut Random) -> Vec<i64> {
+    let count = random.below(n);
+    let any = |random: &mut Random| (0..count).map(|_| random.below(n) as i64).collect();
+    match kind {
+        Kind::Random => any(random),
+        Kind::PowerLaw => {
+            (0..count).map(|_| (n / (1 + random.below(n))) as i64 - 1).filter(|&index| index >= 0).collect()
+        }
+        Kind::Sparse if rank % 3 == 1 => any(random),
+        Kind::Sparse | Kind::Empty => Vec::new(),
+        Kind::Disjoint => (0..n / 4).map(|at| (at * p as u64 + rank as u64) as i64).rev().collect(),
+        Kind::Identical => (0..n as i64).step_by(3).collect(),
+        Kind::Single => vec![n as i64 - 1],
+    }
+}
+
+/// The rows that `rank` gives for its indices, of small numbers.
+pub fn rows(rank: usize, out: &[i64], width: usize) -> Vec<i64> {
+    let element = |position: usize, column: usize| (rank as i64 * 31 + position as i64 * 7 + column as i64) % 13 - 5;
+    (0..out.len()).flat_map(|position| (0..width).map(move |column| element(position, column))).collect()
+}
+
+/// What `rank` gets.
+pub fn combined(sets: &Sets, rank: usize, width: usize, op: Op) -> Vec<i64> {
+    let mut found: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
+    for (rank, out) in sets.out.iter().enumerate() {
+        for (index, row) in out.iter().zip(rows(rank, out, width).chunks(width)) {
+            match found.get_mut(index) {
+                None => drop(found.insert(*index, row.to_vec())),
+                Some(known) => known.iter_mut().zip(row).for_each(|(a, &b)| *a = apply(op, *a, b)),
+            }
+        }
+    }
+    sets.wanted[rank].iter().flat_map(|index| found[index].clone()).collect()
+}
+
+fn apply(op: Op, a: i64, b: i64) -> i64 {
+    match op {
+        Op::Sum => a.wrapping_add(b),
+        Op::Prod => a.wrapping_mul(b),
+        Op::Min => a.min(b),
+        Op::Max => a.max(b),
+        Op::And => a & b,
+        Op::Or => a | b,
+        Op::Xor => a ^ b,
+    }
+}
+
+/// Numbers that are the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Less than `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}

@@ -1,0 +1,267 @@
+//! Sparse reductions against what one thread computes, for every number of ranks and every factorization of it.
+
+mod common;
+
+use common::sets::{KINDS, Kind, Sets, combined, rows};
+use common::{bytes, endpoint_world, mismatch, values, world};
+use ripieno::net::Links;
+use ripieno::sparse::{Form, Options};
+use ripieno::{Communicator, Element, Error, Failure, Op};
+use ripieno_plan::sparse::Degrees;
+
+const SUM: Form = Form { element: Element::I64, width: 1, op: Op::Sum };
+
+fn given(degrees: &Degrees) -> Options {
+    Options { degrees: Some(degrees.clone()), ..Options::default() }
+}
+
+/// Configures, reduces, does both in one pass, and compares all with what is expected.
+fn check(comm: &Communicator, sets: &Sets, width: usize, op: Op, options: &Options) {
+    let rank = comm.rank();
+    let (out, wanted, form) = (&sets.out[rank], &sets.wanted[rank], Form { width, op, ..SUM });
+    let contributed = bytes(&rows(rank, out, width));
+    let expected = combined(sets, rank, width, op);
+
+    let configured = comm.sparse(out, wanted, options).unwrap();
+    let case = || format!("{:?}, p={}, {}, {op:?} × {width}", sets.kind, comm.world_size(), configured.degrees());
+    for round in 0..2 {
+        let mut into = bytes(&vec![-1; wanted.len() * width]);
+        configured.reduce(&contributed, &mut into, form).unwrap();
+        assert_eq!(values(&into), expected, "{}, round {round}", case());
+    }
+    let mut into = bytes(&vec![-1; wanted.len() * width]);
+    comm.sparse_reduce(out, &contributed, wanted, &mut into, form, options).unwrap();
+    assert_eq!(values(&into), expected, "{} in one pass", case());
+}
+
+#[test]
+fn every_factorization_gives_the_sum_for_1_to_33_ranks() {
+    for p in 1..=33 {
+        let degrees: Vec<Degrees> = Degrees::all(p).into_iter().chain([Degrees::smooth(p)]).collect();
+        let sets: Vec<Sets> = KINDS.iter().map(|&kind| Sets::new(kind, p, 60)).collect();
+        world(p, |comm| {
+            for (number, degrees) in degrees.iter().enumerate() {
+                check(comm, &sets[(p + number) % sets.len()], 1 + number % 3, Op::Sum, &given(degrees));
+            }
+        });
+    }
+}
+
+#[test]
+fn every_kind_of_sets_gives_every_operation() {
+    for p in [1, 2, 5, 6, 8] {
+        world(p, |comm| {
+            for (number, &kind) in KINDS.iter().enumerate() {
+                let sets = Sets::new(kind, p, 200);
+                for op in Op::ALL {
+                    let dense_above = [0.0, 0.4, 2.0][number % 3];
+                    let degrees = Degrees::all(p).pop();
+                    check(comm, &sets, 3, op, &Options { degrees, dense_above, ..Options::default() });
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn folded_ranks_and_dense_ranges_go_together() {
+    for degrees in [Degrees::binary(3), Degrees::smooth(11), Degrees::binary(7)] {
+        let p = degrees.world_size();
+        world(p, |comm| {
+            for (number, &kind) in KINDS.iter().enumerate() {
+                let dense_above = [0.0, 0.1, 0.3, 0.6][number % 4];
+                check(comm, &Sets::new(kind, p, 40), 2, Op::Min, &Options { dense_above, ..given(&degrees) });
+            }
+        });
+    }
+}
+
+#[test]
+fn memory_and_tcp_carry_them() {
+    for links in [Links::SharedMemory, Links::Tcp] {
+        let sets = Sets::new(Kind::Random, 4, 30_000);
+        endpoint_world(4, links, |comm| check(comm, &sets, 3, Op::Sum, &given(&"2x2".parse().unwrap())));
+    }
+}
+
+#[test]
+fn parts_of_a_world_reduce_for_themselves() {
+    world(6, |comm| {
+        let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
+        let sets = Sets::new(Kind::PowerLaw, 3, 100 + comm.rank() as u64 % 2);
+        check(&part, &sets, 2, Op::Max, &Options::default());
+        check(comm, &Sets::new(Kind::Disjoint, 6, 50), 1, Op::Sum, &Options::default());
+    });
+}
+
+/// Floats whose sum depends on the order of its terms.
+fn floats(rank: usize, count: usize) -> Vec<u8> {
+    let value =
+        |i: usize| (0.1f32 + rank as f32 * 1.7).powi(1 + i as i32 % 9) * if i.is_multiple_of(2) { 1.0 } else { -0.3 };
+    (0..count).flat_map(|i| value(i).to_ne_bytes()).collect()
+}
+
+#[test]
+fn one_pass_and_every_run_give_the_same_bits() {
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+    for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
+        let options = Options { dense_above, ..given(&degrees.parse().unwrap()) };
+        let sets = Sets::new(Kind::Random, 12, 500);
+        let once = || {
+            world(12, |comm| {
+                let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
+                let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
+                let contributed = floats(comm.rank(), out.len());
+                comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
+                comm.sparse_reduce(out, &contributed, wanted, &mut second, form, &options).unwrap();
+                assert_eq!(first, second, "{degrees}, dense above {dense_above}");
+                first
+            })
+        };
+        assert_eq!(once(), once());
+    }
+}
+
+#[test]
+fn a_thousand_rounds_give_no_wrong_value() {
+    let sets = Sets::new(Kind::PowerLaw, 4, 3000);
+    world(4, |comm| {
+        let (rank, out, wanted) = (comm.rank(), &sets.out[comm.rank()], &sets.wanted[comm.rank()]);
+        let (base, expected) = (rows(rank, out, 1), combined(&sets, rank, 1, Op::Sum));
+        let configured = comm.sparse(out, wanted, &given(&"2x2".parse().unwrap())).unwrap();
+        let mut into = vec![0; 8 * wanted.len()];
+        for round in 1..=1000 {
+            let contributed: Vec<i64> = base.iter().map(|value| value * round).collect();
+            configured.reduce(&bytes(&contributed), &mut into, SUM).unwrap();
+            assert!(values(&into).iter().zip(&expected).all(|(found, sum)| *found == sum * round), "round {round}");
+        }
+    });
+}
+
+#[test]
+fn a_wanted_index_that_nobody_gives_is_an_error_on_every_rank_or_zero() {
+    for p in [1, 2, 5] {
+        world(p, |comm| {
+            let rank = comm.rank() as i64;
+            let (out, wanted) = ([rank, 100], [100, 7000 + rank, 500, 500]);
+            let mut examples: Vec<u64> = (0..p as u64).map(|rank| 7000 + rank).collect();
+            examples.insert(0, 500);
+            let expected = Error::MissingIndices { count: p as u64 + 1, examples };
+            for size in [None, Some(1 << 40)] {
+                let options = Options { size, ..Options::default() };
+                assert_eq!(comm.sparse(&out, &wanted, &options).err(), Some(expected.clone()));
+                let (contributed, mut into) = (bytes(&[1, 2]), vec![0; 32]);
+                let refused = comm.sparse_reduce(&out, &contributed, &wanted, &mut into, SUM, &options);
+                assert_eq!(refused, Err(expected.clone()));
+                for dense_above in [0.0, 2.0].into_iter().take(if size.is_none() { 2 } else { 0 }) {
+                    let options = Options { missing_is_zero: true, dense_above, ..options.clone() };
+                    for op in [Op::Sum, Op::Min, Op::And] {
+                        let combined = if op == Op::Sum { 2 * p as i64 } else { 2 };
+                        let form = Form { op, ..SUM };
+                        comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut into, form).unwrap();
+                        assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?}");
+                        into.fill(9);
+                        comm.sparse_reduce(&out, &contributed, &wanted, &mut into, form, &options).unwrap();
+                        assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?} in one pass");
+                    }
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn other_options_are_told_to_every_rank() {
+    let told = world(3, |comm| {
+        let options = Options { missing_is_zero: comm.rank() == 2, ..Options::default() };
+        let told = comm.sparse(&[1], &[1], &options).err().unwrap().to_string();
+        comm.barrier(None).unwrap();
+        told
+    });
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0], told[2]);
+    let asked = |missing: &str| format!("size=None, degrees=None, missing={missing}, dense_above=0.9, packets #");
+    assert!(told[0].starts_with(&format!("rank 2 asked for {}", asked("zero"))), "{told:?}");
+    assert!(told[0].contains(&format!(", rank 0 for {}", asked("error"))), "{told:?}");
+    assert!(told[0].ends_with(": expected the same on every rank"), "{told:?}");
+}
+
+#[test]
+fn indices_that_cannot_be_are_named_before_anything_is_sent() {
+    world(2, |comm| {
+        let told = |out: &[i64], wanted: &[i64], size| {
+            let options = Options { size, ..Options::default() };
+            comm.sparse(out, wanted, &options).err().unwrap().to_string()
+        };
+        assert_eq!(
+            told(&[3, -1, 4, -7], &[], None),
+            "out_indices=-1 at position 1, -7 at position 3: expected 0 to 9223372036854775806"
+        );
+        assert_eq!(
+            told(&[], &[9, 10, 11, 12, 13], Some(10)),
+            "in_indices=10 at position 1, 11 at position 2, 12 at position 3 and 1 more: expected 0 to 9, for size=10"
+        );
+        comm.barrier(None).unwrap();
+    });
+}
+
+#[test]
+fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
+    type Odd = fn(Form) -> (usize, Form);
+    let odd_ones: [(Odd, &str); 4] = [
+        (|form| (1, form), "sparse-reduce(rows of float32 × 1, sum, configuration 2)"),
+        (|form| (0, Form { width: 2, ..form }), "sparse-reduce(rows of float32 × 2, sum, configuration 1)"),
+        (|form| (0, Form { element: Element::I32, ..form }), "sparse-reduce(rows of int32 × 1, sum, configuration 1)"),
+        (|form| (0, Form { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
+    ];
+    for (odd, called) in odd_ones {
+        let reduce = |comm: &mut Communicator| {
+            let configured = [0, 1].map(|_| comm.sparse(&[1, 2, 3], &[3], &Options::default()).unwrap());
+            let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+            let (which, form) = if comm.rank() == 2 { odd(form) } else { (0, form) };
+            let (contributed, mut into) = (vec![0; 12 * form.width], vec![0; 4 * form.width]);
+            mismatch(configured[which].reduce(&contributed, &mut into, form).and_then(|()| comm.barrier(None)))
+        };
+        for descriptions in [world(3, reduce), endpoint_world(3, Links::Tcp, reduce)] {
+            assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
+            assert!(descriptions[0].contains(&format!("rank 2 called {called}")), "{descriptions:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_leaves_fails_the_others() {
+    let results = world(3, |comm| {
+        let configured = comm.sparse(&[1, 2, 3], &[3, 1, 2], &Options::default()).unwrap();
+        match comm.rank() {
+            1 => Ok(()),
+            _ => configured.reduce(&[1; 24], &mut [0; 24], SUM).and_then(|()| comm.barrier(None)),
+        }
+    });
+    for rank in [0, 2] {
+        assert!(matches!(results[rank], Err(Error::Failed(Failure::RankFailed { rank: 1, .. }))), "{results:?}");
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_told() {
+    world(2, |comm| {
+        let configured = comm.sparse(&[5, 6], &[6], &Options::default()).unwrap();
+        let told = |given: usize, into: usize, form| {
+            configured.reduce(&vec![0; given], &mut vec![0; into], form).unwrap_err().to_string()
+        };
+        assert_eq!(told(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
+        assert_eq!(told(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
+        assert_eq!(told(0, 0, Form { width: 0, ..SUM }), "width=0: expected at least one element in a row");
+        let bits = Form { element: Element::F64, width: 1, op: Op::Xor };
+        assert!(told(16, 8, bits).contains("op xor has no meaning on float64"));
+        let degrees =
+            |text| Options::parse(None, Some(text), false, 2.0, 2).map(|options| comm.sparse(&[], &[], &options));
+        assert!(
+            degrees("2y1").is_err_and(|error| error.to_string().starts_with("degrees=2y1: expected direct, binary"))
+        );
+        let refused = degrees("3x2").unwrap().err().unwrap().to_string();
+        assert_eq!(refused, "degrees=3x2: expected factors whose product is 2, the number of ranks");
+        comm.barrier(None).unwrap();
+    });
+}
