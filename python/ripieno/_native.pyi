@@ -126,6 +126,44 @@ def doctor(
 ) -> dict[str, Any]: ...
 def simd_level() -> str: ...
 
+# Sparse reductions; see `Communicator.sparse`. Arrays are flat, with `width` elements to a row.
+
+DENSE_ABOVE: float
+
+class SparseReduce:
+    size: int
+    degrees: str
+    out_count: int
+    in_count: int
+    volumes: list[dict[str, int]]
+
+    def reduce(
+        self, communicator: Communicator, values: NDArray[Any], into: NDArray[Any], width: int, op: str
+    ) -> None: ...
+
+def sparse(
+    communicator: Communicator,
+    out_indices: NDArray[np.int64],
+    in_indices: NDArray[np.int64],
+    size: int | None,
+    degrees: str | None,
+    missing_is_zero: bool,
+    dense_above: float,
+) -> SparseReduce: ...
+def sparse_reduce(
+    communicator: Communicator,
+    out_indices: NDArray[np.int64],
+    values: NDArray[Any],
+    in_indices: NDArray[np.int64],
+    into: NDArray[Any],
+    width: int,
+    op: str,
+    size: int | None,
+    degrees: str | None,
+    missing_is_zero: bool,
+    dense_above: float,
+) -> None: ...
+
 # Measuring; see `ripieno.bench`. Times are seconds.
 
 def measure(

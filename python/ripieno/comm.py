@@ -40,6 +40,7 @@ from ripieno._arrays import (
 from ripieno._handles import Handle, Line, Talk, Work
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
+from ripieno.sparse import DENSE_ABOVE, SparseReduce, indices_of, options_of, reduced, rows_of
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -560,6 +561,90 @@ class Communicator:
         if out is None:
             return self._do(Talk(lambda native: _objects.receive(lambda piece: native.receive(piece, source))))
         return self._do(Work([("receive", flat(in_place(out))[0], source)], lambda: out))
+
+    # Sparse reductions
+
+    def sparse(
+        self,
+        out_indices: Any,
+        in_indices: Any,
+        *,
+        size: int | None = None,
+        degrees: str | Sequence[int] | None = None,
+        missing: Literal["error", "zero"] = "error",
+        dense_above: float = DENSE_ABOVE,
+    ) -> SparseReduce:
+        """Prepare reductions of sparse data: the indices travel once, here, and only rows of values afterwards.
+
+        Every rank calls it, with its own indices and the same options. Rows go down the layers of a nested butterfly,
+        at each of which they are combined with those of `d` ranks, and come back by the same ranks.
+
+        Parameters
+        ----------
+        out_indices : array of shape (n_out,), of whole numbers
+            The indices that this rank contributes to, in any order. Rows of a repeated one are combined.
+        in_indices : array of shape (n_in,), of whole numbers
+            The indices whose combined rows this rank gets, in any order; repeated ones get equal rows.
+        size : int, optional
+            Indices are smaller than this; by default one more than the largest that any rank gives.
+        degrees : {"direct", "binary"}, str such as "8x4x2", or sequence of int, optional
+            How many ranks meet at each layer; their product is the number of ranks. By default designed from the
+            indices of all ranks.
+        missing : {"error", "zero"}
+            What becomes of in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
+        dense_above : float
+            Where the ranks of a layer have more than this share of the indices of their range, they exchange rows of
+            the whole range, without index maps; more than 1: never.
+
+        Returns
+        -------
+        SparseReduce
+            Its ``reduce(values)`` runs the reduction.
+
+        Raises
+        ------
+        InputError
+            Indices are negative or not less than `size`, and nothing has been sent; or, on every rank, ranks gave
+            different options.
+        MissingIndicesError
+            On every rank: in-indices that no rank contributes to.
+
+        Notes
+        -----
+        Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
+        """
+        given = indices_of(out_indices, "out_indices")
+        wanted = indices_of(in_indices, "in_indices")
+        options = options_of(size, degrees, missing, dense_above)
+        return SparseReduce(self, _native.sparse(self._native, given, wanted, *options))
+
+    def sparse_reduce(
+        self,
+        out_indices: Any,
+        values: Any,
+        in_indices: Any,
+        op: str = "sum",
+        *,
+        out: np.ndarray | None = None,
+        size: int | None = None,
+        degrees: str | Sequence[int] | None = None,
+        missing: Literal["error", "zero"] = "error",
+        dense_above: float = DENSE_ABOVE,
+    ) -> np.ndarray:
+        """``sparse(out_indices, in_indices, ...).reduce(values, op)`` in one pass: indices and values travel together.
+
+        For index sets that are reduced once, such as those of a minibatch. Parameters, errors and bits of the result
+        are those of `sparse` and of `SparseReduce.reduce`.
+        """
+        given = indices_of(out_indices, "out_indices")
+        wanted = indices_of(in_indices, "in_indices")
+        rows = rows_of(values, op, len(given))
+        options = options_of(size, degrees, missing, dense_above)
+
+        def reduce(values: np.ndarray, into: np.ndarray, width: int) -> None:
+            _native.sparse_reduce(self._native, given, values, wanted, into, width, op, *options)
+
+        return reduced(reduce, rows, len(wanted), out)
 
     # The same, returning a `Handle` at once. Arrays must not be changed, `out` not even read, until it is done. Calls
     # count in the order in which they are made, these and the blocking ones together. What needs no exchange of sizes

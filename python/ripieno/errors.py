@@ -56,6 +56,31 @@ class InputError(RipienoError, ValueError):
     """An argument or an input file is wrong; the message names it and what was expected."""
 
 
+class MissingIndicesError(RipienoError, KeyError):
+    """A sparse reduction wants indices that no rank contributes; the same on every rank.
+
+    Parameters
+    ----------
+    count : int
+        How many different ones.
+    examples : list of int
+        The smallest of those that ranks named, ascending.
+    """
+
+    def __init__(self, count: int, examples: list[int]) -> None:
+        super().__init__(count, examples)
+        self.count = count
+        self.examples = examples
+
+    def __str__(self) -> str:
+        indices = "index" if self.count == 1 else "indices"
+        more = ", …" if self.count > len(self.examples) else ""
+        return (
+            f"{self.count} wanted {indices} that no rank contributes: {', '.join(map(str, self.examples))}{more}; "
+            'contribute them, do not ask for them, or take zeros for them (missing="zero")'
+        )
+
+
 class SerializationError(RipienoError, TypeError):
     """A program, an argument or a result cannot travel between processes."""
 
