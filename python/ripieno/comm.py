@@ -87,6 +87,10 @@ class Communicator:
         The rack of every rank; None where nobody said, see `ripieno.launch.racks`.
     threads : int
         How many threads this rank should compute with, so that the ranks of a host share its cores.
+    replicas : int
+        How many copies there are of each rank, see `replicate`.
+    replica : int
+        Which of the copies of its rank this process is, 0 … replicas - 1.
 
     Notes
     -----
@@ -122,6 +126,8 @@ class Communicator:
         self._line: Line = Line() if parent is None else parent._line
         self.rank: int = native.rank
         self.world_size: int = native.world_size
+        self.replicas: int = native.replicas
+        self.replica: int = native.replica
         self.hosts: list[str] = list(native.hosts)
         self.nodes: list[int] = list(native.nodes)
         self.racks: list[str | None] = list(native.racks)
@@ -717,6 +723,48 @@ class Communicator:
         return (
             None if native is None else Communicator(native, threads=self.threads, on_event=self._on_event, parent=self)
         )
+
+    def replicate(self, replicas: int) -> Communicator:
+        """The communicator of logical ranks, each of which lives as long as one of its copies does.
+
+        In a world started with ``replicas=s`` (`ripieno.launch`, ``ripieno run --replicas``, or RIPIENO_REPLICAS in the
+        environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
+        are copies of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
+        copies of its receiver, which takes each byte from the copy of the sender that brings it first. So every
+        collective ends with the same bits on every rank that lives, whoever is killed whenever, as long as one copy of
+        each logical rank is left. When the last copy of one dies all calls raise `RankFailed`; so does every call on
+        the world itself, or on what was split from it, once any rank has died. An exception in one copy ends the job,
+        as its copies would raise it too.
+
+        Parameters
+        ----------
+        replicas : int
+            As many as the world was started with.
+
+        Returns
+        -------
+        Communicator
+            Of ``m`` ranks: `rank` is the logical rank, `replica` says which copy of it this process is. It may be
+            split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
+
+        Raises
+        ------
+        InputError
+            This is not the communicator of the world, or the world was started with another number of copies.
+
+        Notes
+        -----
+        What a slower copy still has to send when a call has ended is taken from its link during the next calls. A
+        rank sends to all copies to the end, so a copy that lags holds the others back as soon as it is more than what
+        the links hold behind (1 MiB each in shared memory).
+        """
+        native = self._native.replicate(replicas)
+        return Communicator(native, threads=self.threads, on_event=self._on_event, parent=self)
+
+    @property
+    def lost_ranks(self) -> list[int]:
+        """The ranks of the world that have died while a copy of each lives, as far as this rank knows."""
+        return self._native.lost()
 
     # Life
 

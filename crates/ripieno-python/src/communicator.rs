@@ -12,7 +12,7 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Links, Ports, Token};
-use ripieno::{Algorithm, Collective, Element, Error, Memory, Op, Overrides, Task};
+use ripieno::{Algorithm, Collective, Element, Error, Failure, Memory, Op, Overrides, Task};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +32,10 @@ pub struct Communicator {
     #[pyo3(get)]
     world_size: usize,
     #[pyo3(get)]
+    replicas: usize,
+    #[pyo3(get)]
+    replica: usize,
+    #[pyo3(get)]
     world_ranks: Vec<usize>,
     #[pyo3(get)]
     hosts: Vec<String>,
@@ -45,7 +49,7 @@ pub struct Communicator {
 impl Communicator {
     /// Meets the other ranks, over `exchange`, a TCP store or a shared directory.
     #[staticmethod]
-    #[pyo3(signature = (rank, world_size, exchange=None, *, token, tcp_store=None, directory=None, bind_host=None,
+    #[pyo3(signature = (rank, world_size, exchange=None, *, token, replicas=1, tcp_store=None, directory=None, bind_host=None,
         rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto",
         flight_folder=None))]
     #[allow(clippy::too_many_arguments)]
@@ -55,6 +59,7 @@ impl Communicator {
         world_size: usize,
         exchange: Option<Py<PyAny>>,
         token: &[u8],
+        replicas: usize,
         tcp_store: Option<(String, u16)>,
         directory: Option<PathBuf>,
         bind_host: Option<String>,
@@ -66,6 +71,7 @@ impl Communicator {
         flight_folder: Option<String>,
     ) -> PyResult<Communicator> {
         let mut config = Config::new(rank, world_size, Token::from_secret(token));
+        config.replicas = replicas;
         config.host = bind_host;
         config.rack = rack;
         config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
@@ -87,7 +93,20 @@ impl Communicator {
         let world_ranks = (0..world_size).collect();
         let interruption = Interruption::default();
         inner.set_interrupt(interruption.clone().check()).map_err(errors::from_collective)?;
-        Ok(Communicator { inner, interruption, whose, rank, world_size, world_ranks, hosts, nodes, racks })
+        let (replicas, replica) = (inner.replicas(), inner.replica());
+        Ok(Communicator {
+            inner,
+            interruption,
+            whose,
+            rank,
+            world_size,
+            replicas,
+            replica,
+            world_ranks,
+            hosts,
+            nodes,
+            racks,
+        })
     }
 
     /// Every rank's array becomes the root's.
@@ -256,23 +275,22 @@ impl Communicator {
     /// The communicator of the ranks of one color, in the order of `key`; None for ranks without a color.
     #[pyo3(signature = (color, key))]
     fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Communicator>> {
-        let inner = self.call(py, |inner| inner.split(color, key))?;
-        Ok(inner.map(|inner| {
-            // Places in this communicator of the members of the new one.
-            let places: Vec<usize> =
-                inner.world_ranks().iter().filter_map(|rank| self.world_ranks.iter().position(|r| r == rank)).collect();
-            Communicator {
-                interruption: self.interruption.clone(),
-                whose: self.whose.clone(),
-                rank: inner.rank(),
-                world_size: inner.world_size(),
-                world_ranks: inner.world_ranks().to_vec(),
-                hosts: places.iter().map(|&place| self.hosts[place].clone()).collect(),
-                nodes: inner.topology().nodes(),
-                racks: places.iter().map(|&place| self.racks[place].clone()).collect(),
-                inner,
-            }
-        }))
+        Ok(self.call(py, |inner| inner.split(color, key))?.map(|inner| self.part(inner)))
+    }
+
+    /// The communicator of the logical ranks of a world that was started with so many `replicas`.
+    fn replicate(&self, py: Python<'_>, replicas: usize) -> PyResult<Communicator> {
+        Ok(self.part(self.call(py, |inner| inner.replicate(replicas))?))
+    }
+
+    /// The ranks of the world that have died of which a copy lives.
+    fn lost(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        let losses = self.call(py, ripieno::Communicator::losses)?;
+        let rank = |failure: &Failure| match failure {
+            Failure::RankFailed { rank, .. } => Some(*rank),
+            Failure::Mismatch { .. } => None,
+        };
+        Ok(losses.iter().filter_map(rank).collect())
     }
 
     /// Tells every rank that this one cannot go on, and why.
@@ -307,6 +325,26 @@ impl Communicator {
 }
 
 impl Communicator {
+    /// A communicator of some of the ranks of this one.
+    fn part(&self, inner: ripieno::Communicator) -> Communicator {
+        // Places in this communicator of the members of the new one.
+        let places: Vec<usize> =
+            inner.world_ranks().iter().filter_map(|rank| self.world_ranks.iter().position(|r| r == rank)).collect();
+        Communicator {
+            interruption: self.interruption.clone(),
+            whose: self.whose.clone(),
+            rank: inner.rank(),
+            world_size: inner.world_size(),
+            replicas: inner.replicas(),
+            replica: inner.replica(),
+            world_ranks: inner.world_ranks().to_vec(),
+            hosts: places.iter().map(|&place| self.hosts[place].clone()).collect(),
+            nodes: inner.topology().nodes(),
+            racks: places.iter().map(|&place| self.racks[place].clone()).collect(),
+            inner,
+        }
+    }
+
     /// What a signal's handler raised while this was closed; to close a part of the world takes no time.
     fn interruption_of_close(&self) -> Option<PyErr> {
         self.inner.is_world().then(|| self.interruption.take()).flatten()

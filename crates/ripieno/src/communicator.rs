@@ -7,10 +7,11 @@
 
 use crate::choice::Overrides;
 use crate::core::{Core, Held, Shared};
-use crate::error::Error;
+use crate::error::{Error, argument};
 use crate::flight::{self, Flight};
 use crate::handle::{Handle, Lasting};
 use crate::pool::BufferPool;
+use crate::replicate::{REPLICATED_MAX, Replica};
 use crate::seat::{NO_MEMORY, Seat};
 use crate::statistics::Statistics;
 use crate::task::Task;
@@ -22,15 +23,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
 pub struct Communicator {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Its number among this rank's communicators; the world has 0.
-    seat: usize,
+    pub(crate) seat: usize,
     /// Of a part of the world: whether it is closed.
-    is_closed: AtomicBool,
-    group: Group,
-    world_ranks: Arc<[usize]>,
+    pub(crate) is_closed: AtomicBool,
+    pub(crate) group: Group,
+    pub(crate) world_ranks: Arc<[usize]>,
+    /// Of logical ranks: which copy of its rank this one is.
+    pub(crate) copy: Option<Replica>,
     /// As measured, for the design of sparse reductions.
-    packets: Mutex<Option<PacketCurve>>,
+    pub(crate) packets: Mutex<Option<PacketCurve>>,
 }
 
 impl Communicator {
@@ -38,11 +41,19 @@ impl Communicator {
     pub fn new(fabric: Box<dyn Fabric>) -> Communicator {
         let group = Group::with_topology(fabric.rank(), fabric.topology());
         let world_ranks: Arc<[usize]> = group.ranks().collect();
-        let seat = Some(Box::new(Seat::new(0, group.clone(), world_ranks.clone())));
+        let seat = Some(Box::new(Seat::new(0, group.clone(), world_ranks.clone(), None)));
         let (executor, scratch, overrides) = (Executor::default(), BufferPool::default(), Overrides::default());
-        let shared = Shared::new(Core { fabric, executor, scratch, overrides, seats: vec![seat], split_count: 0 });
+        let shared = Shared::new(Core {
+            fabric,
+            executor,
+            scratch,
+            overrides,
+            seats: vec![seat],
+            split_count: 0,
+            replicated_count: 0,
+        });
         let packets = Mutex::default();
-        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks, packets }
+        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks, copy: None, packets }
     }
 
     /// Asks `interrupt`, each time a caller has slept, whether to give up waiting. For all communicators of the rank.
@@ -65,7 +76,7 @@ impl Communicator {
         self.seat == 0
     }
 
-    /// The rank in the world of every rank.
+    /// The rank in the world of every rank, of its first copy where ranks have copies.
     pub fn world_ranks(&self) -> &[usize] {
         &self.world_ranks
     }
@@ -337,13 +348,9 @@ impl Communicator {
         // Larger than the number of any split that a rank of this communicator has seen.
         let number = rows.iter().map(|row| row[2]).max().unwrap_or(0) + 1;
         let world_size = core.fabric.world_size() as u64;
-        let limit = u64::from(u32::MAX) / world_size - 1;
+        let limit = u64::from(u32::MAX - REPLICATED_MAX) / world_size - 1;
         if number > limit {
-            return Err(crate::error::argument(
-                "splits",
-                number,
-                &format!("at most {limit} in a world of {world_size} ranks"),
-            ));
+            return Err(argument("splits", number, &format!("at most {limit} in a world of {world_size} ranks")));
         }
         core.split_count = number as u32;
         if color.is_none() {
@@ -358,17 +365,17 @@ impl Communicator {
         let rank = members.iter().position(|&rank| rank == self.rank()).expect("a rank is of its own color");
         let topology = Arc::new(self.topology().of(&members));
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
-        core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone()))));
+        core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone(), self.copy))));
         let seat = core.seats.len() - 1;
         let (shared, is_closed, packets) = (self.shared.clone(), AtomicBool::new(false), Mutex::default());
-        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks, packets }))
+        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks, copy: self.copy, packets }))
     }
 
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works
     /// while another thread is in a call.
     pub fn abort(&self, host: &str, cause: &str, traceback: &str) {
         self.shared.remote().report(Failure::RankFailed {
-            rank: self.world_ranks[self.rank()],
+            rank: self.shared.rank(),
             host: host.to_string(),
             cause: cause.to_string(),
             traceback: traceback.to_string(),
@@ -387,7 +394,7 @@ impl Communicator {
     }
 
     /// The core, unless this communicator is closed.
-    fn hold(&self) -> Result<Held<'_>, Error> {
+    pub(crate) fn hold(&self) -> Result<Held<'_>, Error> {
         match self.is_closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),
             false => self.shared.hold(),

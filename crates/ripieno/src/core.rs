@@ -27,6 +27,8 @@ pub(crate) struct Core {
     pub seats: Vec<Option<Box<Seat>>>,
     /// How many splits this rank knows of: the next one's number is larger.
     pub split_count: u32,
+    /// How often the world was replicated.
+    pub replicated_count: u32,
 }
 
 /// How long a thread waits for the core before it asks whether its user still wants to.
@@ -182,6 +184,11 @@ impl Shared {
 
     fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) > 0
+    }
+
+    /// This rank of the world.
+    pub fn rank(&self) -> usize {
+        self.rank
     }
 
     /// What reaches the fabric while another thread holds the core.

@@ -11,6 +11,7 @@ mod handle;
 pub mod measuring;
 pub mod packets;
 mod pool;
+mod replicate;
 mod schedules;
 mod seat;
 pub mod sparse;

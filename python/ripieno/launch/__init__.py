@@ -7,6 +7,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
+from ripieno.launch import copies
 from ripieno.launch.environment import init
 from ripieno.launch.inline import InlineJob
 from ripieno.launch.job import EventListener, Job
@@ -24,6 +25,7 @@ def launch(
     threads: int | None = None,
     on_event: EventListener | None = None,
     *,
+    replicas: int = 1,
     prefix_output: bool = False,
     trace: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -40,6 +42,10 @@ def launch(
         Threads that each computes with; by default the usable cores divided among the workers, at least one.
     on_event : callable, optional
         Gets every dict that a rank emits, with its "rank", in the calling process while `Job.run` waits.
+    replicas : int
+        How many copies there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are copies. One of
+        each is enough for programs that communicate by ``comm.replicate(replicas)``, and `Job.run` returns one result
+        for each logical rank.
     prefix_output : bool
         Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
@@ -67,10 +73,11 @@ def launch(
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
     workers = usable_cores() if workers is None else _positive("workers", workers)
     threads = max(1, usable_cores() // workers) if threads is None else _positive("threads", threads)
+    replicas = copies.checked(replicas, workers)
     common = {"threads": threads, "on_event": on_event, "trace": None if trace is None else Trace(trace), **options}
     if workers == 1:
         return InlineJob(**common)
-    return LocalJob(workers, prefix_output=prefix_output, **common)
+    return LocalJob(workers, replicas=replicas, prefix_output=prefix_output, **common)
 
 
 def _positive(name: str, value: int) -> int:

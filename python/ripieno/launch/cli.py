@@ -32,6 +32,14 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     type=click.Path(exists=True, dir_okay=False),
     help="A TOML file that says which hosts stand in which rack.",
 )
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="COUNT",
+    help="Copies of each logical rank; one of each is enough. The script calls replicate(COUNT).",
+)
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.option(
     "--trace",
@@ -45,6 +53,7 @@ def run_command(
     module: bool,
     threads: int | None,
     racks: str | None,
+    replicas: int,
     prefix: bool,
     trace: Path | None,
     script: str,
@@ -54,6 +63,9 @@ def run_command(
 
     The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on. Where RANK
     and WORLD_SIZE are set already, by another launcher, this process just becomes the script.
+
+    With --replicas a rank may die without a word, by a signal say, as long as a copy of it lives: the exit code is 0
+    then, and a line on stderr says who died.
     """
     from ripieno import flight
     from ripieno.flight.trace import traced
@@ -63,12 +75,14 @@ def run_command(
         raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
-    what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads, racks=racks)
+    what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads, racks=racks, replicas=replicas)
     if run.under_launcher():
         if trace is not None:
             instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
             raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
         run.run_here(what)
+    if workers % replicas:
+        raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:
         with traced(trace):
             code = run.run(what, workers)

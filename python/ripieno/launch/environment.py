@@ -6,6 +6,7 @@
 | MASTER_ADDR, MASTER_PORT | where rank 0 listens while the ranks meet |
 | RIPIENO_DIRECTORY | instead of these: a new, empty directory that all ranks share |
 | RIPIENO_TOKEN | the job's secret, the same on every rank |
+| RIPIENO_REPLICAS | how many copies there are of each logical rank, see `Communicator.replicate` (optional) |
 | RIPIENO_FLIGHT | a folder in which every rank leaves the records of its collectives (optional) |
 | LOCAL_WORLD_SIZE | how many ranks share this host and its cores (optional) |
 | RACK | the name of the rack that this host stands in (optional) |
@@ -45,7 +46,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     threads : int, optional
         Threads that this rank should compute with; by default its even share of the host's cores.
     **options
-        ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``, ``heartbeat_timeout_s``.
+        ``replicas``, ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``,
+        ``heartbeat_timeout_s``.
 
     Raises
     ------
@@ -85,6 +87,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
     else:
         options["tcp_store"] = (present["MASTER_ADDR"], _number(present, "MASTER_PORT"))
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
+    options.setdefault("replicas", _number(variables, "RIPIENO_REPLICAS", 1))
     rank, world_size = _number(present, "RANK"), _number(present, "WORLD_SIZE")
     if not 0 <= rank < world_size:
         raise RendezvousError(f"RANK={rank}: expected 0 … {world_size - 1}, for WORLD_SIZE={world_size}")

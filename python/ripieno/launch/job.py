@@ -22,11 +22,14 @@ class Job(ABC):
         How many ranks there are.
     threads : int
         Threads that each should compute with.
+    lost : dict of int to str
+        Ranks that have died of which a copy lives, and why.
     """
 
     def __init__(self, workers: int, threads: int, trace: Trace | None) -> None:
         self.workers = workers
         self.threads = threads
+        self.lost: dict[int, str] = {}
         self._trace = trace
         self._over: str | None = None
         self._running = False
@@ -45,7 +48,8 @@ class Job(ABC):
         Returns
         -------
         list
-            What each rank returned, in order of rank.
+            What each rank returned, in order of rank; where ranks have copies, what the first copy of each logical rank
+            returned that lived.
 
         Raises
         ------
@@ -95,7 +99,7 @@ class Job(ABC):
     def _finish_trace(self, *, failed: bool) -> None:
         """Once no rank will leave a file any more."""
         if self._trace is not None:
-            (self._trace.rescue if failed else self._trace.finish)()
+            (self._trace.rescue if failed or self.lost else self._trace.finish)()
 
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...

@@ -18,12 +18,13 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from ripieno.errors import RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
+from ripieno.launch.copies import copies_of
 from ripieno.launch.interruption import interruptible
 from ripieno.launch.job import EventListener, Job
 from ripieno.launch.output import LinePump
@@ -47,6 +48,11 @@ class _Worker:
     channel: Channel
     pid_fd: int | None
 
+    @property
+    def sources(self) -> list[Any]:
+        """What there is to listen to."""
+        return [self.channel] if self.pid_fd is None else [self.channel, self.pid_fd]
+
 
 class LocalJob(Job):
     """Two or more worker processes."""
@@ -56,6 +62,7 @@ class LocalJob(Job):
         workers: int,
         *,
         threads: int,
+        replicas: int = 1,
         on_event: EventListener | None,
         trace: Trace | None,
         prefix_output: bool = False,
@@ -64,6 +71,7 @@ class LocalJob(Job):
         super().__init__(workers, threads, trace)
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._on_event = on_event
+        self._replicas = replicas
         self._host = socket.gethostname()
         self._pump = LinePump() if prefix_output else None
         self._workers: list[_Worker] = []
@@ -71,7 +79,13 @@ class LocalJob(Job):
         self._reports: dict[int, Report] = {}
         self._end = weakref.finalize(self, _end_workers, self._workers, self._pump, os.getpid())
         try:
-            setup = {"world_size": workers, "threads": threads, "token": secrets.token_bytes(32), **options}
+            setup = {
+                "world_size": workers,
+                "replicas": replicas,
+                "threads": threads,
+                "token": secrets.token_bytes(32),
+                **options,
+            }
             for rank in range(workers):
                 self._workers.append(self._start(rank, setup))
             if self._pump is not None:
@@ -118,7 +132,7 @@ class LocalJob(Job):
             raise SerializationError(f"{name} or its arguments cannot be sent to workers: {error}") from error
         try:
             with parcel:
-                for worker in self._workers:
+                for worker in self._living():
                     # If it has ended, that is noticed below, with the cause.
                     with suppress(HungUp):
                         worker.channel.send_parcel("run", parcel)
@@ -155,7 +169,7 @@ class LocalJob(Job):
         deadline = time.monotonic() + WITNESSES_S
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for worker in self._workers:
-                if worker.rank not in self._reports:
+                if worker.rank not in self._reports and worker.rank not in self.lost:
                     selector.register(worker.channel, selectors.EVENT_READ, worker)
             while selector.get_map() and (left_s := deadline - time.monotonic()) > 0:
                 for key, _ in ready(left_s):
@@ -175,28 +189,37 @@ class LocalJob(Job):
 
     def _replies(self, kind: str) -> list[Any]:
         """One message of `kind` from every worker; serves exchanges and events until then, and raises on failure."""
-        conversation = _Conversation(kind, self._workers, self._host, self._reports)
+        conversation = _Conversation(kind, self)
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
-            for worker in self._workers:
-                selector.register(worker.channel, selectors.EVENT_READ, worker)
-                if worker.pid_fd is not None:
-                    selector.register(worker.pid_fd, selectors.EVENT_READ, worker)
+            for worker in self._living():
+                for source in worker.sources:
+                    selector.register(source, selectors.EVENT_READ, worker)
             while not conversation.complete:
                 for key, _ in ready(conversation.patience_s()):
+                    if key.data.rank in self.lost:
+                        continue
                     event = conversation.hear(key.data)
                     if event is not None and self._on_event is not None:
                         self._on_event(event)
-        return [conversation.replies[rank] for rank in range(self.workers)]
+                    if key.data.rank in self.lost:
+                        for source in key.data.sources:
+                            selector.unregister(source)
+        return conversation.results()
+
+    def _living(self) -> list[_Worker]:
+        return [worker for worker in self._workers if worker.rank not in self.lost]
 
 
 class _Conversation:
     """What the workers have said so far."""
 
-    def __init__(self, awaited: str, workers: list[_Worker], host: str, reports: dict[int, Report]) -> None:
+    def __init__(self, awaited: str, job: LocalJob) -> None:
         self._awaited = awaited
-        self._workers = workers
-        self._host = host
-        self._reports = reports
+        self._workers = job._workers
+        self._replicas = job._replicas
+        self._host = job._host
+        self._reports = job._reports
+        self._lost = job.lost
         self._exchange: dict[int, str] = {}
         self._victim: Report | None = None
         self._culprit_by = 0.0
@@ -204,7 +227,15 @@ class _Conversation:
 
     @property
     def complete(self) -> bool:
-        return len(self.replies) == len(self._workers)
+        return all(worker.rank in self.replies or worker.rank in self._lost for worker in self._workers)
+
+    def results(self) -> list[Any]:
+        """The reply of every logical rank: of the first of its copies that has replied."""
+        by_copy = [self._copies(logical) for logical in range(len(self._workers) // self._replicas)]
+        return [next(self.replies[rank] for rank in copies if rank in self.replies) for copies in by_copy]
+
+    def _copies(self, rank: int) -> range:
+        return copies_of(rank, len(self._workers), self._replicas)
 
     def patience_s(self) -> float | None:
         """How long to wait for the next message; raises the victim's error if no culprit has come forward in time."""
@@ -220,10 +251,10 @@ class _Conversation:
         try:
             # A process that has ended may still have left messages, and must be heard before it is called dead.
             if not _readable(worker.channel):
-                self._dead(worker)
+                return self._dead(worker)
             kind, value = worker.channel.receive()
         except HungUp:
-            self._dead(worker)
+            return self._dead(worker)
         if kind == self._awaited:
             self.replies[worker.rank] = value
         elif kind == "exchange":
@@ -244,18 +275,25 @@ class _Conversation:
 
     def _reported(self, worker: _Worker, report: Report) -> None:
         self._reports[worker.rank] = report
-        if report.victim is None:
+        if report.victim is None or report.victim.rank in self._lost:
             report.throw()
         if self._victim is None:
             self._victim = report
             self._culprit_by = time.monotonic() + CULPRIT_S
 
-    def _dead(self, worker: _Worker) -> NoReturn:
+    def _dead(self, worker: _Worker) -> None:
         try:
             cause = process.ending(worker.process.wait(CULPRIT_S))
         except subprocess.TimeoutExpired:
             cause = "its process closed the connection to its launcher"
-        raise RankFailed(worker.rank, self._host, cause) from None
+        others = [rank for rank in self._copies(worker.rank) if rank != worker.rank]
+        if self._awaited == "result" and any(rank not in self._lost for rank in others):
+            self._lost[worker.rank] = cause
+            return
+        before = "".join(
+            f"; before that its copy, rank {rank}: {self._lost[rank]}" for rank in others if rank in self._lost
+        )
+        raise RankFailed(worker.rank, self._host, cause + before) from None
 
 
 def _tell(worker: _Worker, kind: str, value: Any = None) -> None:

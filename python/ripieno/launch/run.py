@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
+from ripieno.launch.copies import copies_of
 from ripieno.launch.interruption import interruptible
 from ripieno.launch.output import LinePump
 from ripieno.launch.report import Report
@@ -43,6 +44,8 @@ class Script:
         For the libraries under NumPy, and `Communicator.threads`.
     racks
         A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
+    replicas
+        How many copies there are of each logical rank, see `ripieno.launch.copies`.
     """
 
     target: str
@@ -51,12 +54,14 @@ class Script:
     prefix: bool = True
     threads: int = 1
     racks: str | None = None
+    replicas: int = 1
 
     @property
     def environment(self) -> dict[str, str]:
         """What its ranks find in the environment, whoever starts them."""
         # Without a name in RACK, which would be stronger than the file.
-        return {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
+        racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
+        return racks if self.replicas == 1 else {**racks, "RIPIENO_REPLICAS": str(self.replicas)}
 
 
 @dataclass
@@ -91,8 +96,8 @@ def run_here(script: Script) -> None:
 def run(script: Script, world_size: int) -> int:
     """Run `script` as `world_size` ranks; returns the exit code.
 
-    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). No rank
-    outlives the call, whatever ends it.
+    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With copies
+    a rank may die without a word as long as one of its copies does not. No rank outlives the call, whatever ends it.
     """
     for _ in range(PORT_ATTEMPT_COUNT):
         ranks: list[_Rank] = []
@@ -123,7 +128,7 @@ def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | No
                 ranks.append(_start(script, rank, common, pump))
             if pump is not None:
                 pump.start()
-            return _wait(ranks)
+            return _wait(ranks, script)
         finally:
             process.end([each.process for each in ranks], patience_s=0.0)
             for each in ranks:
@@ -152,8 +157,9 @@ def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | N
     return _Rank(rank, child, channel)
 
 
-def _wait(ranks: list[_Rank]) -> _Rank | None:
-    """Until all have ended, or some time after the first has failed."""
+def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
+    """Until all have ended, or some time after the first has failed; that one, unless a copy goes on in its place."""
+    lost: set[int] = set()
     first: _Rank | None = None
     deadline: float | None = None
     with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
@@ -166,12 +172,31 @@ def _wait(ranks: list[_Rank]) -> _Rank | None:
             for key, _ in ready(left_s):
                 if _hear(key.data):
                     selector.unregister(key.fileobj)
-                if key.data.failed and deadline is None:
+                if not key.data.failed or key.data.rank in lost:
+                    continue
+                if deadline is None and _goes_on_without(key.data, ranks, script):
+                    lost.add(key.data.rank)
+                    continue
+                if deadline is None:
                     deadline = time.monotonic() + LAST_WORDS_S
                 # A victim gives way to whoever failed on its own account.
-                if key.data.failed and (first is None or (first.victim and not key.data.victim)):
+                if first is None or (first.victim and not key.data.victim):
                     first = key.data
+    if first is not None and first.report is not None and first.report.victim is not None:
+        # Its copies could go on without it, but somebody could not.
+        culprit = first.report.victim.rank
+        return ranks[culprit] if culprit in lost else first
     return first
+
+
+def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
+    """Whether `rank` has ended without a word while a copy of it has not failed; says so."""
+    spares = [copy for copy in copies_of(rank.rank, len(ranks), script.replicas) if not ranks[copy].failed]
+    if not rank.status or rank.report is not None or not spares:
+        return False
+    who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"
+    print(f"{who}: {process.ending(rank.status)}; its copy, rank {spares[0]}, goes on", file=sys.stderr, flush=True)
+    return True
 
 
 def _hear(rank: _Rank) -> bool:

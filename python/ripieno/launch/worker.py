@@ -45,14 +45,16 @@ def _serve(channel: Channel, *, rank: int, threads: int, **options: Any) -> None
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return
+    # Of all ranks, whoever has died, where ranks have copies.
+    together = comm if options["replicas"] == 1 else comm.replicate(options["replicas"])
     channel.send("ready", comm.hosts[rank])
-    while _served(channel, comm):
+    while _served(channel, comm, together):
         sys.stdout.flush()
         sys.stderr.flush()
     comm.close()
 
 
-def _served(channel: Channel, comm: Communicator) -> bool:
+def _served(channel: Channel, comm: Communicator, together: Communicator) -> bool:
     """Take one message; False if it was the last."""
     try:
         kind, value = channel.receive()
@@ -61,7 +63,7 @@ def _served(channel: Channel, comm: Communicator) -> bool:
         program, args, kwargs = value
         result = program(comm, *args, **kwargs)
         # A rank that still waits for this one learns here that it has finished.
-        comm.barrier()
+        together.barrier()
         _send_result(channel, comm, result)
     except HungUp:
         raise

@@ -114,8 +114,12 @@ impl Schedule {
         schedule
     }
 
-    /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing.
+    /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing. Where ranks have
+    /// copies nothing is.
     pub fn lending(mut self) -> Schedule {
+        if self.is_replicated {
+            return self;
+        }
         for step in &mut self.steps {
             step.is_lendable = can_be_lent(&step.operation);
         }

@@ -1,0 +1,21 @@
+"""Copies of ranks: in a world of `p` ranks with ``replicas=s``, ranks ``i``, ``i + p/s``, ``i + 2p/s`` … are copies.
+
+A launcher lets a rank die of which a copy lives; see `ripieno.comm.Communicator.replicate` for what programs do.
+"""
+
+from __future__ import annotations
+
+from ripieno.errors import InputError
+
+
+def checked(replicas: int, workers: int) -> int:
+    """`replicas`, if every logical rank of so many workers can have as many copies."""
+    if isinstance(replicas, bool) or int(replicas) != replicas or replicas < 1 or workers % replicas:
+        raise InputError(f"replicas={replicas!r}: expected a divisor of the number of workers, {workers}")
+    return int(replicas)
+
+
+def copies_of(rank: int, workers: int, replicas: int) -> range:
+    """The ranks that are copies of the logical rank of `rank`, itself included."""
+    logical_count = workers // replicas
+    return range(rank % logical_count, workers, logical_count)

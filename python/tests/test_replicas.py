@@ -1,0 +1,264 @@
+"""Worlds in which ranks have copies: whoever dies, the others end with the same values, until a last copy dies."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import ripieno as rp
+from conftest import PROMPT_S, SLACK_S
+from test_run import COMMAND
+
+WORKERS = 4
+COPIES = [(0, 2), (1, 3)]
+LENGTH = 30_000
+ROUNDS = 60
+# A victim goes no further, so it is killed somewhere before.
+LAST_ROUND_OF_VICTIMS = 30
+
+
+def deaths() -> list[tuple[int, ...]]:
+    """Every set of ranks that leaves a copy of each."""
+    choices = itertools.product(*[[(), *((rank,) for rank in copies)] for copies in COPIES])
+    return [tuple(sorted(sum(choice, ()))) for choice in choices if any(choice)]
+
+
+def reduce_for_long(comm, victims):
+    """Sums in many rounds, whose first is told; whether all were right, and what comes last."""
+    world_rank = comm.rank
+    comm = comm.replicate(2)
+    values = np.arange(LENGTH, dtype=np.float64)
+    for number in range(ROUNDS):
+        total = comm.allreduce(values * (comm.rank + 1) + number)
+        assert np.array_equal(total, values * 3 + 2 * number), f"round {number}"
+        if number == 2 and world_rank in victims:
+            comm.emit({"victim": world_rank})
+        if number == LAST_ROUND_OF_VICTIMS and world_rank in victims:
+            signal.pause()
+    return comm.rank, comm.replica, float(total[-1])
+
+
+def doomed(signal_number=signal.SIGKILL, **options):
+    """A job whose workers get a signal when they say that they are victims."""
+    jobs = []
+
+    def strike(event):
+        os.kill(jobs[0].pids[event["victim"]], signal_number)
+
+    jobs.append(rp.launch(workers=WORKERS, replicas=2, threads=1, on_event=strike, **options))
+    return jobs[0]
+
+
+@pytest.mark.parametrize("links", ["shared-memory", "tcp"])
+@pytest.mark.parametrize("victims", deaths())
+def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_copy_of_each(victims, links):
+    with doomed(links=links) as job:
+        results = job.run(reduce_for_long, victims)
+
+        assert [(rank, total) for rank, _, total in results] == [
+            (rank, 3.0 * (LENGTH - 1) + 2 * (ROUNDS - 1)) for rank in range(2)
+        ]
+        assert set(job.lost) == set(victims) and all("SIGKILL" in cause for cause in job.lost.values())
+        # The job goes on without them.
+        replicas = [replica for _, replica, _ in job.run(reduce_for_long, ())]
+        assert replicas == [int(rank in victims) for rank in range(2)]
+
+
+def test_a_stopped_copy_is_found_by_its_silence_and_done_without():
+    with doomed(signal.SIGSTOP, heartbeat_timeout_s=1.0) as job:
+        assert [rank for rank, _, _ in run_until_found(job)] == [0, 1]
+
+
+def run_until_found(job):
+    """Results of a run in which rank 0 is stopped; the launcher sees it live, so it is killed once the others know."""
+    events = []
+    strike = job._on_event
+
+    def listen(event):
+        events.append(event)
+        if "victim" in event:
+            strike(event)
+        else:
+            os.kill(job.pids[0], signal.SIGKILL)
+
+    job._on_event = listen
+    results = job.run(stop_and_tell, (0,))
+    assert [event for event in events if "lost" in event] == [{"lost": [0], "rank": 2}]
+    return results
+
+
+def stop_and_tell(comm, victims):
+    replica = comm.rank // 2
+    result = reduce_for_long(comm, victims)
+    if replica == 1 and result[0] == 0:
+        comm.emit({"lost": comm.lost_ranks})
+    return result
+
+
+def test_the_last_copy_fails_the_job_in_time_and_is_named():
+    with doomed() as job, pytest.raises(rp.RankFailed) as raised:
+        job.run(reduce_for_long, (1, 3))
+    assert raised.value.rank in (1, 3) and "before that its copy, rank" in str(raised.value)
+    assert job.over
+
+
+def tell_time_of_failure(comm, victims):
+    world = comm
+    comm = comm.replicate(2)
+    comm.barrier()
+    if world.rank in victims:
+        os.kill(os.getpid(), signal.SIGKILL)
+    start = time.monotonic()
+    try:
+        while True:
+            comm.barrier()
+    except rp.RankFailed as error:
+        raise ValueError(f"{error.rank}: {time.monotonic() - start:.3f}") from None
+
+
+def test_every_rank_is_told_of_the_last_copy_within_two_seconds():
+    with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
+        with pytest.raises(rp.RankFailed) as raised:
+            job.run(tell_time_of_failure, (0, 2))
+        reports = job._reports
+    assert raised.value.rank in (0, 2)
+    for rank in (1, 3):
+        culprit, seconds = reports[rank].cause.removeprefix("ValueError: ").split(": ")
+        assert int(culprit) in (0, 2) and float(seconds) < PROMPT_S + SLACK_S
+
+
+def lose_first(comm, rounds):
+    """The logical ranks, after rank 0 of the world has died between calls of theirs."""
+    logical = comm.replicate(2)
+    for number in range(rounds):
+        if comm.rank == 0 and number == rounds // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        logical.barrier()
+    return logical
+
+
+def all_collectives(comm):
+    comm = lose_first(comm, 20)
+    rank, pair = comm.rank, np.arange(2) + 10 * comm.rank
+    handle = comm.allreduce_async(np.full(1000, rank + 1.0))
+    part = comm.split(color=rank)
+    later = comm.allgather_async({"rank": rank})
+    if rank == 0:
+        comm.send("word", 1)
+    word = comm.recv(0) if rank == 1 else None
+    return {
+        "allreduce": handle.wait().tolist() == [3.0] * 1000,
+        "split": part.allreduce(1),
+        "objects": later.wait(),
+        "recv": word,
+        "broadcast": comm.broadcast("all" if rank == 1 else None, root=1),
+        "alltoall": np.concatenate(comm.alltoall(pair)).tolist(),
+        "gather": comm.gather(rank, root=1),
+        "scan": comm.scan(rank + 1),
+        "large": float(comm.allreduce(np.ones(600_000))[-1]),
+    }
+
+
+def test_every_kind_of_call_works_after_a_death():
+    with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
+        first, second = job.run(all_collectives)
+        assert set(job.lost) == {0}
+    common = {"allreduce": True, "split": 1, "objects": [{"rank": 0}, {"rank": 1}], "broadcast": "all", "large": 2.0}
+    assert first == {**common, "recv": None, "alltoall": [0, 10], "gather": None, "scan": 1}
+    assert second == {**common, "recv": "word", "alltoall": [1, 11], "gather": [0, 1], "scan": 3}
+
+
+def call_world(comm):
+    lose_first(comm, 20)
+    deadline = time.monotonic() + PROMPT_S + SLACK_S
+    while not comm.lost_ranks and time.monotonic() < deadline:
+        os.sched_yield()
+    try:
+        comm.allreduce(1)
+    except rp.RankFailed as error:
+        return error.rank, error.cause
+    return None
+
+
+def test_calls_on_the_world_itself_name_the_dead_at_once():
+    with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
+        for rank, cause in job.run(call_world):
+            assert rank == 0 and "process ended" in cause
+
+
+def differ(comm):
+    logical = comm.replicate(2)
+    logical.allreduce(np.ones(3 if comm.rank == 3 else 4))
+
+
+def test_copies_that_make_different_calls_are_told():
+    with rp.launch(workers=WORKERS, replicas=2, threads=1) as job, pytest.raises(rp.CollectiveMismatch):
+        job.run(differ)
+
+
+def raise_in_one_copy(comm):
+    logical = comm.replicate(2)
+    if comm.rank == 2:
+        raise KeyError("culprit")
+    logical.barrier()
+
+
+def test_an_exception_in_one_copy_is_the_jobs():
+    with rp.launch(workers=WORKERS, replicas=2, threads=1) as job, pytest.raises(KeyError, match="culprit"):
+        job.run(raise_in_one_copy)
+
+
+def test_a_world_without_copies_says_how_to_start_one(world):
+    with pytest.raises(rp.InputError, match=r"replicas=2: expected 1.*ripieno run --replicas 2"):
+        world(2).run(lambda comm: comm.replicate(2) and None)
+    with pytest.raises(rp.InputError, match="replicas=3: expected a divisor of the number of workers, 4"):
+        rp.launch(workers=4, replicas=3)
+
+
+SCRIPT = """
+    import os, signal, sys
+    import numpy as np
+    import ripieno as rp
+
+    world = rp.init()
+    comm = world.replicate(2)
+    for number in range(30):
+        if number == 10 and str(world.rank) in sys.argv[1:]:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == 10 and f"raise{world.rank}" in sys.argv[1:]:
+            raise KeyError("culprit")
+        if number == 10 and f"exit{world.rank}" in sys.argv[1:]:
+            sys.exit(7)
+        total = comm.allreduce(np.full(20_000, comm.rank + number))
+    sys.stdout.write(f"rank {comm.rank} replica {comm.replica} total {total[-1]}\\n")
+"""
+
+
+def run_script(tmp_path, *arguments) -> subprocess.CompletedProcess[str]:
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT))
+    command = [*COMMAND, "-n", "4", "--replicas", "2", "--no-prefix", str(path), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_run_lets_ranks_die_of_which_a_copy_lives_and_says_who(tmp_path):
+    done = run_script(tmp_path, "0", "3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 replica 1 total 59", "rank 1 replica 0 total 59"]
+    for rank, copy in [(0, 2), (3, 1)]:
+        assert f"ripieno: rank {rank} of " in done.stderr and f"its copy, rank {copy}, goes on" in done.stderr
+
+
+def test_run_fails_with_the_last_copy_and_with_what_a_copy_raises(tmp_path):
+    last = run_script(tmp_path, "1", "3")
+    assert last.returncode == 137 and "failed: killed by SIGKILL" in last.stderr
+    raised = run_script(tmp_path, "raise2")
+    assert raised.returncode == 1 and "KeyError: 'culprit'" in raised.stderr
+    left = run_script(tmp_path, "exit1")
+    assert left.returncode == 7, left.stderr
