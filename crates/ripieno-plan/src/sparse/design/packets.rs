@@ -128,8 +128,9 @@ impl PacketCurve {
     }
 }
 
-/// Seconds to combine a byte into, or to gather it from, rows that a map names; from measurements on one core.
-pub const GAMMA_S_PER_BYTE: f64 = 0.4e-9;
+/// Seconds to combine a byte into, or to gather it from, rows that a map names: rows of 4 bytes, the dearest per byte, by the
+/// example `row_cost` of `ripieno-run`.
+pub const GAMMA_S_PER_BYTE: f64 = 0.13e-9;
 
 #[cfg(test)]
 mod tests {
