@@ -16,7 +16,10 @@ from ripieno._arrays import OPS, as_array, check_fits, empty, fill, flat, in_pla
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
     from ripieno.comm import Communicator
+    from ripieno.design import LiveExplanation
 
 #: Where a union of index sets fills more of its range than this, it takes the whole range.
 DENSE_ABOVE: float = _native.DENSE_ABOVE
@@ -85,6 +88,22 @@ class SparseReduce:
             self._configured.reduce(self._comm._native, given, into, width, op)
 
         return reduced(reduce, rows, self._configured.in_count, out)
+
+    def explain(self, width: int = 1, dtype: DTypeLike = np.float32) -> LiveExplanation:
+        """What the layers hold and a reduction takes, measured beside predicted, and what other degrees would take.
+
+        Every rank calls it and gets the same; print it.
+
+        Parameters
+        ----------
+        width : int
+            Elements of a row.
+        dtype : dtype
+            Of an element.
+        """
+        from ripieno.design import explain_live
+
+        return explain_live(self._comm, self, width, np.dtype(dtype))
 
 
 def indices_of(value: Any, what: str) -> np.ndarray:

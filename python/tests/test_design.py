@@ -56,7 +56,7 @@ def test_volumes_are_those_of_all_ranks():
     data = design.Data(64, 60_000_000, DensityCurve.power_law(60_000_000, 1.1, 0.21), 4)
     priced = design.price(data, PacketCurve.network(), "8x4x2")
 
-    expected = [60e6 * 4 * 64 * data.curve.density(k) / k for k in (1, 8, 32, 64)]
+    expected = [60e6 * 4 * 64 * data.out.density(k) / k for k in (1, 8, 32, 64)]
     assert design.volumes(priced, data) == pytest.approx(expected)
 
 
@@ -95,6 +95,41 @@ def test_all_ranks_measure_the_same_packets(world):
     first, *others = world(4).run(program)
     assert all(other == first for other in others)
     assert [point["bytes"] for point in first["points"]] == [64, 4096]
+
+
+def test_a_configured_reduction_is_explained_measured_beside_predicted(world):
+    def program(comm: rp.Communicator):
+        features, alpha, density = 20_000, 1.1, 0.2
+        lambda_0 = DensityCurve.power_law(features, alpha, density).lambda_0
+        chances = -np.expm1(-lambda_0 * np.arange(1, features + 1.0) ** -alpha)
+        own = np.flatnonzero(np.random.default_rng(comm.rank).random(features) < chances)
+        configured = comm.sparse(own, own, size=features, degrees="2x2", dense_above=2.0)
+        live = configured.explain(width=2)
+        return str(live), live.as_json(), [each["out_rows"] for each in configured.volumes]
+
+    results = world(4).run(program)
+
+    text, told, _ = results[0]
+    assert all(result[0] == text for result in results), "the same on every rank"
+    assert "2x2: 4 ranks, 20,000 indices, rows of 8 bytes" in text and "predicted" in text
+    assert told["measured"]["rows"]["down"] == pytest.approx(np.mean([held for *_, held in results], axis=0))
+    given = told["designs"]["given"]
+    levels = [*given["layers"], given["bottom"]]
+    for level, down, up in zip(levels, told["measured"]["rows"]["down"], told["measured"]["rows"]["up"], strict=True):
+        assert level["down"]["rows"] == pytest.approx(down, rel=0.05) and up == down
+    assert told["measured"]["deviation"]["down"] < 0.05 and told["measured"]["seconds"] > 0
+    assert told["alpha"] == pytest.approx(1.1, abs=0.3)
+
+
+def test_reductions_of_one_rank_of_nothing_and_of_folded_ranks_are_explained(world):
+    def program(comm: rp.Communicator):
+        none = comm.sparse([], [], size=0)
+        folded = comm.sparse(np.arange(10), np.arange(10), degrees="binary")
+        return str(none.explain()), str(folded.explain(dtype=np.float64))
+
+    assert "binary" in world(3).run(program)[0][1] and "fold" in world(3).run(program)[0][1]
+    with rp.launch(workers=1) as job:
+        assert "1 ranks" in job.run(program)[0][0]
 
 
 def test_a_measurement_is_written_drawn_and_read(tmp_path, capsys):

@@ -66,7 +66,7 @@ def sparse_command(
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
-        _show(found)
+        click.echo(str(found))
 
 
 def _features(text: str) -> int:
@@ -114,70 +114,3 @@ def _packets(name: str | None, least: float | None, rate: str) -> Any:
         case "memory":
             return PacketCurve.memory()
     return packets.read(Path(name))
-
-
-def _show(found: Any) -> None:
-    from rich.table import Table
-
-    from ripieno.bench.figures import bytes_text, duration_text
-    from ripieno.bench.table import console
-
-    target, data = console(), found.data
-    law = "" if data.curve.alpha is None else f", alpha {data.curve.alpha:g}, lambda {data.curve.lambda_0:.4g}"
-    density, row_bytes = data.curve.density(1), data.row_bytes
-    target.print(
-        f"{data.ranks} ranks, {data.features:,} features, density {density:.4g}{law}: "
-        f"{data.rows:,.0f} rows of {row_bytes} bytes a rank, {bytes_text(data.rows * row_bytes)}"
-    )
-    least, best = bytes_text(found.least_packet_bytes), bytes_text(found.packets.best_throughput)
-    target.print(f"packets: efficient from {least}, at best {best}/s")
-    for name in [name for name in ("by packet", "cheapest", "given") if name in found.designs]:
-        target.print(f"[italic]{name}: {found.designs[name]['degrees']}[/]")
-        target.print(_layers(found.designs[name], data))
-    table = Table()
-    for heading in ("", "degrees", "packets", "sent", "predicted", "of the cheapest"):
-        table.add_column(heading, justify="left" if heading in ("", "degrees") else "right")
-    least_s = found.designs["cheapest"]["seconds"]
-    for name, design in found.designs.items():
-        count = 2 * sum(layer["packet_count"] for layer in _steps(design))
-        table.add_row(
-            name,
-            design["degrees"],
-            str(count),
-            bytes_text(design["sent_bytes"]),
-            duration_text(design["seconds"]),
-            f"{design['seconds'] / least_s:.2f}" if least_s else "",
-        )
-    target.print("[italic]a rank in a reduction, down and up[/]")
-    target.print(table)
-
-
-def _steps(design: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*([design["fold"]] if design["fold"] else []), *design["layers"]]
-
-
-def _layers(design: dict[str, Any], data: Any) -> Any:
-    """Layer by layer on the way down; the way up carries the same."""
-    from rich.table import Table
-
-    from ripieno.bench.figures import bytes_text, duration_text
-
-    table = Table()
-    for heading in ("layer", "degree", "density", "rows a rank", "a rank", "in all", "packet", "down and up"):
-        table.add_column(heading, justify="right")
-    steps = [("fold", design["fold"])] if design["fold"] else []
-    steps += [(str(number), layer) for number, layer in enumerate(design["layers"], start=1)]
-    for name, layer in [*steps, ("bottom", design["bottom"])]:
-        down, is_bottom = layer["down"], layer is design["bottom"]
-        held = down["rows"] * data.row_bytes
-        table.add_row(
-            name,
-            "" if is_bottom else str(layer["degree"]),
-            f"{down['density']:.3f}",
-            f"{down['rows']:,.0f}",
-            bytes_text(held),
-            bytes_text(held * data.ranks),
-            "" if is_bottom else bytes_text(down["packet_bytes"]),
-            "" if is_bottom else duration_text(down["seconds"] + layer["up"]["seconds"]),
-        )
-    return table
