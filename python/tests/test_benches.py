@@ -69,3 +69,35 @@ def test_a_case_that_does_not_exist_is_told_with_those_that_do():
 
     assert done.returncode == 2
     assert "native-3: expected one of native-2, python-2, native-4, python-4" in done.stderr
+
+
+def sparse_bench(*words: object) -> None:
+    """Run a command of the benchmark of sparse reductions."""
+    command = [sys.executable, str(BENCHES / "sparse.py"), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_figures_that_need_no_cluster_are_drawn(tmp_path):
+    sparse_bench("charts", "--quick", "--cluster", tmp_path / "none.json", "--out", tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["density.svg", "volumes.svg"]
+    assert "4x2" in (tmp_path / "volumes.svg").read_text()
+
+
+@needs_lab
+def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_path):
+    target = tmp_path / "cluster.json"
+    sparse_bench("cluster", "--quick", "--data", "twitter", "--json", target)
+    sparse_bench("charts", "--quick", "--cluster", target, "--out", tmp_path)
+
+    (case,) = json.loads(target.read_text())["cases"]
+    ways = {result["way"]: result for result in case["results"]}
+    assert set(ways) == {"designed", "direct", "gather", "dense"}
+    assert all(result["reduce_s"] > 0 and result["sent_bytes"] > 0 for result in ways.values())
+    assert ways["direct"]["sent_bytes"] < ways["gather"]["sent_bytes"]
+    held, p = case["rows"] * case["row_bytes"], case["ranks"]
+    # Values go down and up once, to all ranks but the sender; counting costs a few bytes.
+    assert ways["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held, rel=0.1)
+    drawn = {path.name for path in tmp_path.glob("*.svg")}
+    assert drawn == {"density.svg", "volumes.svg", "packets.svg", "times-twitter.svg"}

@@ -1,0 +1,209 @@
+"""Sparse reductions of power-law data on an emulated cluster, and the charts of docs/sparse.md.
+
+benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE]
+benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]… [--quick] [--out FOLDER]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from blas import free_blas
+
+# Before anything imports NumPy.
+free_blas()
+
+import click  # noqa: E402
+import numpy as np  # noqa: E402
+from rich.table import Table  # noqa: E402
+from ripieno import _native, design, packets  # noqa: E402
+from ripieno._native import PacketCurve  # noqa: E402
+from ripieno.bench import figures, table  # noqa: E402
+from ripieno.bench.figures import bytes_text, duration_text  # noqa: E402
+from ripieno.comm import Communicator  # noqa: E402
+from ripieno.lab import Lab, why_not  # noqa: E402
+from ripieno.report import sparse as report  # noqa: E402
+from sparse_rank import DENSE, GATHER, ROW_BYTES, Case  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parent / "docs" / "sparse"
+ALPHA = 1.1
+#: The paper's two data sets, 60 and 1,400 million features on 64 hosts, and so many times fewer features.
+DENSITIES = {"twitter": (60_000_000, 0.21), "yahoo": (1_400_000_000, 0.035)}
+SCALE, QUICK_SCALE = 250, 10_000
+WAYS = ("designed", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
+QUICK_WAYS = ("designed", "direct", GATHER, DENSE)
+QUICK_HOSTS, QUICK_BUDGET_S = 3, 0.02
+VOLUME_RANKS, VOLUME_DEGREES, VOLUME_SCALE = 64, {"twitter": "8x4x2", "yahoo": "16x4"}, 500
+MEET_TIMEOUT_S = 60.0
+FIGURE_4_FEATURES, FIGURE_4_ALPHAS = 1_000_000, (0.5, 1.0, 1.5, 2.0)
+
+
+@click.group()
+def main() -> None:
+    """Measure sparse reductions, and draw what docs/sparse.md shows."""
+
+
+@main.command()
+@click.option("--hosts", type=click.IntRange(min=2, max=250), default=64, show_default=True)
+@click.option("--rate", default="100mbit", show_default=True, help="Of each host's cable.")
+@click.option("--data", "names", type=click.Choice(list(DENSITIES)), multiple=True, help="By default both.")
+@click.option("--scale", type=click.FloatRange(min=1), default=SCALE, show_default=True, help="Times fewer features.")
+@click.option(
+    "--ways", default=",".join(WAYS), show_default=True, help="Degrees of other numbers of ranks are left out."
+)
+@click.option("--budget", "budget_s", type=float, default=5.0, show_default=True, help="Seconds of each way's rounds.")
+@click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds of each data set.")
+@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
+def cluster(
+    hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, budget_s: float, timeout_s: float,
+    quick: bool, target: Path | None,
+) -> None:  # fmt: skip
+    """Reduce the same data by the designed network, others, gathering everything, and a dense allreduce."""
+    reason = why_not()
+    if reason is not None:
+        raise click.ClickException(reason)
+    if quick:
+        hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_WAYS)
+    found = []
+    with Lab(hosts=hosts, rate=rate) as lab:
+        for name in names or DENSITIES:
+            features, density = DENSITIES[name]
+            case = Case(int(features / scale), density, ALPHA, _fitting(ways.split(","), hosts), budget_s)
+            found.append({"data": name, "rate": rate, **_run(lab, case, timeout_s)})
+            _show(found[-1])
+    if target is not None:
+        target.write_text(json.dumps({"machine": figures.machine(), "quick": quick, "cases": found}, indent=2) + "\n")
+
+
+def _fitting(ways: Sequence[str], hosts: int) -> tuple[str, ...]:
+    """The ways that so many ranks can take."""
+    return tuple(way for way in ways if not way[0].isdigit() or np.prod([int(d) for d in way.split("x")]) == hosts)
+
+
+def _run(lab: Lab, case: Case, timeout_s: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "found.json"
+        words = [sys.executable, str(HERE / "sparse_rank.py"), json.dumps(asdict(case)), str(target)]
+        code = lab.run(words, timeout_s=timeout_s)
+        if code != 0:
+            raise click.ClickException(f"the ranks ended with code {code}")
+        return json.loads(target.read_text())
+
+
+def _show(found: dict[str, Any]) -> None:
+    curve = packets.from_json(found["packets"])
+    console = table.console()
+    console.print(
+        f"[italic]{found['data']}: {found['ranks']} hosts x {found['rate']}, {found['features']:,} features, density "
+        f"{found['density']}, {found['rows']:,.0f} rows a rank; packets efficient from "
+        f"{bytes_text(curve.efficient_bytes)}[/]"
+    )
+    rows = Table()
+    for heading in ("way", "degrees", "configure", "reduce", "predicted", "of designed", "sent", "busiest"):
+        rows.add_column(heading, justify="left" if heading in ("way", "degrees") else "right")
+    first_s = found["results"][0]["reduce_s"]
+    for each in found["results"]:
+        rows.add_row(
+            each["way"],
+            each["degrees"] or "",
+            duration_text(each["configure_s"]) if each["configure_s"] else "",
+            duration_text(each["reduce_s"]),
+            duration_text(each["predicted_s"]) if each["predicted_s"] else "",
+            f"{each['reduce_s'] / first_s:.2f}",
+            bytes_text(each["sent_bytes"]),
+            bytes_text(each["busiest_sent_bytes"]),
+        )
+    console.print(rows)
+
+
+@main.command()
+@click.option(
+    "--cluster",
+    "cluster_file",
+    type=click.Path(path_type=Path),
+    default=DOCS / "cluster.json",
+    help="What `cluster` wrote; without it the times are left out.",
+)
+@click.option("--packets", "packet_files", metavar="NAME=FILE", multiple=True, help="What ripieno packets wrote.")
+@click.option("--quick", is_flag=True, help="Few ranks and little data for the volumes.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
+def charts(cluster_file: Path, packet_files: Sequence[str], quick: bool, out: Path) -> None:
+    """Draw figures 2, 4, 5 and 6 of the paper from our own: those whose files are given, and those that need none."""
+    out.mkdir(parents=True, exist_ok=True)
+    drawn = {"density": report.density_chart(FIGURE_4_FEATURES, FIGURE_4_ALPHAS), "volumes": _volumes(quick=quick)}
+    curves = {name: packets.read(Path(file)) for name, _, file in (each.partition("=") for each in packet_files)}
+    found = json.loads(cluster_file.read_text())["cases"] if cluster_file.exists() else []
+    for case in found:
+        name = f"{case['ranks']} hosts x {case['rate']}"
+        curves.setdefault(name, packets.from_json(case["packets"]))
+        drawn[f"times-{case['data']}"] = report.time_chart(
+            f"{name}, {case['features']:,} features at {case['density']}",
+            [(_name(each), each["configure_s"], each["reduce_s"], each["predicted_s"]) for each in case["results"]],
+        )
+    if curves:
+        drawn["packets"] = report.throughput_chart(curves)
+    for name, svg in drawn.items():
+        (out / f"{name}.svg").write_text(svg, encoding="utf-8")
+        click.echo(out / f"{name}.svg")
+
+
+def _name(result: dict[str, Any]) -> str:
+    own = result["way"] == result["degrees"] or result["degrees"] is None
+    return result["way"] if own else f"{result['way']}, {result['degrees']}"
+
+
+def _volumes(*, quick: bool) -> str:
+    """Figure 5: what ranks that are threads of this process hold, beside Eq. 5."""
+    ranks, scale = (8, QUICK_SCALE) if quick else (VOLUME_RANKS, VOLUME_SCALE)
+    panels = {}
+    for name, (features, density) in DENSITIES.items():
+        case = Case(int(features / scale), density, ALPHA, (), 0.0)
+        degrees = "4x2" if quick else VOLUME_DEGREES[name]
+
+        def held(comm: Communicator, case: Case = case, degrees: str = degrees) -> list[int]:
+            own = case.indices(comm.rank)
+            # Never dense: a row for each key that somebody has.
+            configured = comm.sparse(own, own, size=case.features, degrees=degrees, dense_above=2.0)
+            return [each["out_rows"] for each in configured.volumes]
+
+        measured = ROW_BYTES * np.sum(_threads(ranks, held), axis=0)
+        data = design.Data(ranks, case.features, case.curve, ROW_BYTES)
+        predicted = design.volumes(design.price(data, PacketCurve.network(), degrees), data)
+        panels[f"{degrees}, {case.features:,} features at {density}"] = (predicted, measured.tolist())
+    return report.volume_chart(panels)
+
+
+def _threads(ranks: int, program: Callable[[Communicator], Any]) -> list[Any]:
+    """What a program gives on ranks that are threads of this process."""
+    met, texts = threading.Barrier(ranks, timeout=MEET_TIMEOUT_S), [""] * ranks
+
+    def run(rank: int) -> Any:
+        def exchange(text: str) -> list[str]:
+            texts[rank] = text
+            met.wait()
+            given = list(texts)
+            met.wait()
+            return given
+
+        with Communicator(_native.Communicator.connect(rank, ranks, exchange, token=b"threads")) as comm:
+            given = program(comm)
+            # Nobody leaves while others still need it.
+            comm.barrier()
+            return given
+
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(run, range(ranks)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""A rank of the benchmark of sparse reductions: makes power-law data, reduces it in several ways, and checks them.
+
+benches/sparse_rank.py CASE_JSON FILE
+
+Run as all ranks; rank 0 writes what was found to FILE.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from ripieno import design, packets
+from ripieno._native import DensityCurve, PacketCurve
+from ripieno.comm import Communicator
+from ripieno.launch.environment import init
+
+ROW_BYTES = 4
+#: Ways that are no network: all indices and values to everybody, and the whole vector.
+GATHER, DENSE = "gather", "dense"
+#: Rounds that are timed, as far as the time goes; one is made before.
+MOST_ROUNDS = 25
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is reduced, and how.
+
+    Parameters
+    ----------
+    features, density, alpha
+        Each rank has feature r with probability 1 - exp(-lambda·r^-alpha), lambda such that it has this part of them.
+    ways
+        "designed" (as measured packets say), "direct", "binary", degrees such as "8x4x2"; "gather" and "dense".
+    budget_s
+        Seconds for the rounds of each way, and for measuring packets.
+    seed
+        Of the data.
+    """
+
+    features: int
+    density: float
+    alpha: float
+    ways: tuple[str, ...]
+    budget_s: float
+    seed: int = 0
+
+    @property
+    def curve(self) -> DensityCurve:
+        """Densities of unions."""
+        return DensityCurve.power_law(self.features, self.alpha, self.density)
+
+    def indices(self, rank: int) -> NDArray[np.int64]:
+        """The features that a rank has."""
+        curve = self.curve
+        ranks = np.arange(1, self.features + 1, dtype=np.float64)
+        chances = -np.expm1(-curve.lambda_0 * ranks**-self.alpha)
+        return np.flatnonzero(np.random.default_rng([self.seed, rank]).random(self.features) < chances)
+
+
+def measured(comm: Communicator, case: Case) -> dict[str, Any]:
+    """Everything about one case; the same on every rank."""
+    own = case.indices(comm.rank)
+    # Small whole numbers: their sums are exact in any order, so all ways must agree to the last bit.
+    values = (own % 7 + comm.rank % 5 + 1).astype(np.float32)
+    whole = np.zeros(case.features, np.float32)
+    whole[own] = values
+    expected = comm.allreduce(whole)[own]
+    curve = comm.measure_packets(budget_s=case.budget_s)
+    ways = [_way(comm, case, name, own, values, expected, curve) for name in case.ways]
+    rows = comm.allreduce(len(own))
+    return {
+        **asdict(case),
+        "ranks": comm.world_size,
+        "rows": rows / comm.world_size,
+        "row_bytes": ROW_BYTES,
+        "packets": packets.as_json(curve),
+        "results": ways,
+    }
+
+
+def _way(
+    comm: Communicator, case: Case, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
+    expected: NDArray[np.float32], curve: PacketCurve,
+) -> dict[str, Any]:  # fmt: skip
+    """One way to reduce, timed and checked."""
+    found: dict[str, Any] = {"way": name, "configure_s": 0.0, "degrees": None, "volumes": None, "predicted_s": None}
+    reduce: Callable[[], NDArray[np.float32]]
+    if name == GATHER:
+        reduce = lambda: _gathered(comm, case.features, own, values)  # noqa: E731
+    elif name == DENSE:
+        reduce = lambda: _dense(comm, case.features, own, values)  # noqa: E731
+    else:
+        degrees = None if name == "designed" else name
+        # The first opens the connections, which every way would pay for but once.
+        comm.sparse(own, own, size=case.features, degrees=degrees).reduce(values)
+        seconds, configured = _timed(comm, lambda: comm.sparse(own, own, size=case.features, degrees=degrees))
+        held = comm.allreduce(np.array([[each["out_rows"], each["in_rows"]] for each in configured.volumes]))
+        data = design.Data(comm.world_size, case.features, case.curve, ROW_BYTES)
+        found |= {
+            "configure_s": seconds,
+            "degrees": configured.degrees,
+            "volumes": (held * ROW_BYTES).tolist(),
+            "predicted_s": design.price(data, curve, configured.degrees)["seconds"],
+        }
+        reduce = lambda: configured.reduce(values)  # noqa: E731
+    right = np.array_equal(reduce(), expected)
+    if not comm.allreduce(int(right), op="min"):
+        raise AssertionError(f"{name}: the sums differ from those of a dense allreduce")
+    before = comm.stats()["bytes_sent"]
+    seconds, rounds = [], 0
+    while rounds == 0 or (rounds < MOST_ROUNDS and sum(seconds) < case.budget_s):
+        seconds.append(_timed(comm, reduce)[0])
+        rounds += 1
+    # The barriers and maxima between rounds are a few bytes.
+    sent = (comm.stats()["bytes_sent"] - before) / rounds
+    sent_bytes = comm.allreduce(np.array([sent]))[0], comm.allreduce(np.array([sent]), op="max")[0]
+    return found | {
+        "reduce_s": statistics.median(seconds),
+        "rounds_s": seconds,
+        "sent_bytes": float(sent_bytes[0]),
+        "busiest_sent_bytes": float(sent_bytes[1]),
+    }
+
+
+def _timed(comm: Communicator, call: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of a call that all ranks begin together, the slowest rank's, and what it gave."""
+    comm.barrier()
+    start = time.perf_counter()
+    given = call()
+    return comm.allreduce(time.perf_counter() - start, op="max"), given
+
+
+def _gathered(
+    comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Everybody gets all indices and values, and adds up what concerns it."""
+    counts = comm.allgather(np.array([len(own)]), counts=[1] * comm.world_size).tolist()
+    # Indices of 32 bits where they suffice: half the bytes.
+    narrow = own.astype(np.uint32) if features <= 1 << 32 else own
+    indices = comm.allgather(narrow, counts=counts)
+    rows = comm.allgather(values, counts=counts)
+    return np.bincount(indices, rows, features)[own].astype(np.float32)
+
+
+def _dense(
+    comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The whole vector, whatever is in it."""
+    whole = np.zeros(features, np.float32)
+    whole[own] = values
+    return comm.allreduce(whole, out=whole)[own]
+
+
+def main() -> None:
+    """Measure the case of the command line."""
+    fields = json.loads(sys.argv[1])
+    case = Case(**fields | {"ways": tuple(fields["ways"])})
+    comm = init(threads=1)
+    found = measured(comm, case)
+    if comm.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
