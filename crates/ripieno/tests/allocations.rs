@@ -4,6 +4,7 @@
 //! would allocate a hundred times as often as is allowed.
 
 use ripieno::net::ThreadFabric;
+use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Memory, Op};
 use ripieno_plan::{Buffer, Collective, Constant, Plan, Rows, Span};
 use ripieno_run::{Call, Executor, Header, Schedule};
@@ -132,6 +133,30 @@ fn repeated_plans_of_rows_allocate_nothing() {
                         let having = if *row as usize % (p + 1) == p { p } else { p - 1 };
                         assert_eq!(f64::from_ne_bytes(sum.try_into().unwrap()), having as f64, "row {row}");
                     }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn repeated_sparse_reductions_allocate_nothing() {
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+    for (p, count, degrees) in [(2, 50, "2"), (4, 3000, "2x2"), (4, 3000, "4")] {
+        let fabrics = ThreadFabric::group(p).unwrap();
+        std::thread::scope(|scope| {
+            for (rank, fabric) in fabrics.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let comm = Communicator::new(Box::new(fabric));
+                    let options = Options { degrees: Some(degrees.parse().unwrap()), ..Options::default() };
+                    // Every second one is given twice.
+                    let out: Vec<i64> = (0..count).chain((0..count).step_by(2)).map(|i| 2 * i + rank as i64).collect();
+                    let configured = comm.sparse(&out, &out, &options).unwrap();
+                    let (values, mut into) = (vec![0; 4 * out.len()], vec![0; 4 * out.len()]);
+                    let mut round = || configured.reduce(&values, &mut into, form).unwrap();
+                    (0..20).for_each(|_| round());
+                    let allocated = counted(|| (0..ROUND_COUNT).for_each(|_| round()));
+                    assert!(allocated <= FIRST_WAITS, "p={p} count={count}: {allocated} allocations");
                 });
             }
         });

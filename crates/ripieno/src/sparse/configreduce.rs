@@ -39,7 +39,7 @@ impl Communicator {
         let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {form}"))?;
         let (pool, number) = place(self)?;
 
-        let mut held = take(&pool, prepared.out.keys.len() * row_bytes)?;
+        let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
         prepared.out.giving().fill(held.bytes_mut(), values, row_bytes, reduction);
         for step in 0..prepared.machine.step_count() {
             let machine = &mut prepared.machine;
@@ -55,11 +55,11 @@ impl Communicator {
         if !options.missing_is_zero {
             check_missing(self, &missing, &prepared.permutation)?;
         }
-        let wanting = prepared.wanted.wanting();
+        let (row_count, wanting) = (prepared.wanted.key_count(), prepared.wanted.wanting());
         if let Wanting::Identity = wanting {
             return self.up(&pool, &routes, &mut held, into, form, number);
         }
-        let mut wanted = take(&pool, prepared.wanted.keys.len() * row_bytes)?;
+        let mut wanted = take(&pool, row_count * row_bytes)?;
         self.up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
         wanting.fill(into, wanted.bytes_mut(), row_bytes);
         Ok(())

@@ -5,7 +5,7 @@
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
 use super::agree::{agree, all_words, combined};
-use super::indices::{self, Sorted};
+use super::indices::{self, Places, sorted};
 use super::parcels::Parcels;
 use super::{Options, SparseReduce, design};
 use crate::communicator::Communicator;
@@ -24,8 +24,8 @@ const EXAMPLE_COUNT: usize = 8;
 pub(super) struct Prepared {
     pub size: u64,
     pub permutation: Permutation,
-    pub out: Sorted,
-    pub wanted: Sorted,
+    pub out: Places,
+    pub wanted: Places,
     pub machine: Configuring,
     pub degrees: Degrees,
 }
@@ -70,13 +70,16 @@ pub(super) fn prepare(
     let largest = agree(comm, options.size.unwrap_or(least), longest, &wishes)?;
     let size = largest.size;
     let permutation = Permutation::new(size);
-    let (out, wanted) = (Sorted::new(out_indices, &permutation), Sorted::new(in_indices, &permutation));
+    let (out_keys, out) = sorted(out_indices, &permutation);
+    let (in_keys, wanted) = match in_indices == out_indices {
+        true => (out_keys.clone(), out.clone()),
+        false => sorted(in_indices, &permutation),
+    };
     let degrees = match &options.degrees {
         Some(degrees) => degrees.clone(),
-        None => design::degrees(comm, &out.keys, &wanted.keys, largest, row_bytes)?,
+        None => design::degrees(comm, &out_keys, &in_keys, largest, row_bytes)?,
     };
-    let machine =
-        Configuring::new(comm.rank(), &degrees, size, out.keys.clone(), wanted.keys.clone(), options.dense_above);
+    let machine = Configuring::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
     Ok(Prepared { size, permutation, out, wanted, machine, degrees })
 }
 

@@ -11,12 +11,11 @@ use ripieno_run::rows::gather_rows;
 /// So many wrong indices are named.
 const NAMED_COUNT: usize = 3;
 
-/// Which indices a rank gave.
-pub(super) struct Sorted {
-    /// Each once, as ascending keys.
-    pub keys: Vec<u64>,
-    /// The key's row of each of the caller's.
+/// Which row of a set of keys is that of each of the caller's indices.
+#[derive(Clone)]
+pub(super) struct Places {
     rows: Vec<u32>,
+    key_count: usize,
 }
 
 /// From the caller's rows to one row per key.
@@ -68,21 +67,27 @@ fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Erro
     argument(name, format!("{}{more}", named.join(", ")), &expected)
 }
 
-impl Sorted {
-    /// Sorts the keys of `indices`.
-    pub fn new(indices: &[i64], permutation: &Permutation) -> Sorted {
-        let keys: Vec<u64> = indices.iter().map(|&index| permutation.key(index as u64)).collect();
-        let (keys, rows) = sorted_unique(&keys);
-        Sorted { keys, rows }
-    }
+/// The keys of `indices`, ascending and each once, and where those of the caller are among them.
+pub(super) fn sorted(indices: &[i64], permutation: &Permutation) -> (Vec<u64>, Places) {
+    let keys: Vec<u64> = indices.iter().map(|&index| permutation.key(index as u64)).collect();
+    let (keys, rows) = sorted_unique(&keys);
+    let key_count = keys.len();
+    (keys, Places { rows, key_count })
+}
 
+impl Places {
     /// How many indices the caller gave.
     pub fn count(&self) -> usize {
         self.rows.len()
     }
 
+    /// How many different ones.
+    pub fn key_count(&self) -> usize {
+        self.key_count
+    }
+
     pub fn giving(&self) -> Giving {
-        if self.keys.len() < self.rows.len() {
+        if self.key_count < self.rows.len() {
             return Giving::Repeated(self.rows.clone());
         }
         if is_identity(&self.rows) {
@@ -93,10 +98,10 @@ impl Sorted {
         Giving::Once(positions)
     }
 
-    pub fn wanting(&self) -> Wanting {
-        match self.keys.len() == self.rows.len() && is_identity(&self.rows) {
+    pub fn wanting(self) -> Wanting {
+        match self.key_count == self.rows.len() && is_identity(&self.rows) {
             true => Wanting::Identity,
-            false => Wanting::Rows(self.rows.clone()),
+            false => Wanting::Rows(self.rows),
         }
     }
 }
@@ -140,10 +145,10 @@ mod tests {
         let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
         let (row_bytes, given) = (2, [1, 2, 10, 20, 100, 200]);
         for (indices, expected) in [([4, 8, 4], [101, 202, 10, 20, 101, 202]), ([4, 8, 5], [1, 2, 10, 20, 100, 200])] {
-            let sorted = Sorted::new(&indices, &permutation);
-            let (mut rows, mut back) = (vec![9; row_bytes * sorted.keys.len()], [0; 6]);
-            sorted.giving().fill(&mut rows, &given, row_bytes, reduction);
-            sorted.wanting().fill(&mut back, &rows, row_bytes);
+            let (keys, places) = sorted(&indices, &permutation);
+            let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
+            places.giving().fill(&mut rows, &given, row_bytes, reduction);
+            places.wanting().fill(&mut back, &rows, row_bytes);
             assert_eq!(back, expected);
         }
     }
@@ -152,10 +157,10 @@ mod tests {
     fn rows_that_stand_where_they_belong_are_left_there() {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
-        let sorted = Sorted::new(&in_order, &permutation);
-        assert!(matches!((sorted.giving(), sorted.wanting()), (Giving::Identity, Wanting::Identity)));
+        let (_, places) = sorted(&in_order, &permutation);
+        assert!(matches!((places.giving(), places.wanting()), (Giving::Identity, Wanting::Identity)));
         let more = [&in_order[..], &in_order[3..]].concat();
-        let sorted = Sorted::new(&more, &permutation);
-        assert!(matches!((sorted.giving(), sorted.wanting()), (Giving::Repeated(_), Wanting::Rows(_))));
+        let (_, places) = sorted(&more, &permutation);
+        assert!(matches!((places.giving(), places.wanting()), (Giving::Repeated(_), Wanting::Rows(_))));
     }
 }
