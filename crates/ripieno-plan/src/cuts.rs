@@ -15,7 +15,8 @@ impl Cuts {
     pub(crate) fn at(spans: impl Iterator<Item = Span>) -> Cuts {
         let ends = |span: Span| [(span.buffer, span.start_bytes), (span.buffer, span.end_bytes())];
         let mut points: Vec<_> = spans.filter(|span| span.length_bytes > 0).flat_map(ends).collect();
-        points.sort_unstable();
+        // Spans mostly come in ascending order: a stable sort merges such runs.
+        points.sort();
         points.dedup();
         Cuts { points }
     }
@@ -57,7 +58,7 @@ impl Cuts {
             return false;
         }
         self.points.extend(points);
-        self.points.sort_unstable();
+        self.points.sort();
         self.points.dedup();
         true
     }
