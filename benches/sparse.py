@@ -38,7 +38,7 @@ DOCS = HERE.parent / "docs" / "sparse"
 ALPHA = 1.1
 #: The paper's two data sets, 60 and 1,400 million features on 64 hosts, and so many times fewer features.
 DENSITIES = {"twitter": (60_000_000, 0.21), "yahoo": (1_400_000_000, 0.035)}
-SCALE, QUICK_SCALE = 250, 10_000
+SCALE, QUICK_SCALE = 1000, 10_000
 WAYS = ("designed", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
 QUICK_WAYS = ("designed", "direct", GATHER, DENSE)
 QUICK_HOSTS, QUICK_BUDGET_S = 3, 0.02

@@ -148,7 +148,11 @@ def _gathered(
     narrow = own.astype(np.uint32) if features <= 1 << 32 else own
     indices = comm.allgather(narrow, counts=counts)
     rows = comm.allgather(values, counts=counts)
-    return np.bincount(indices, rows, features)[own].astype(np.float32)
+    whole, ends = np.zeros(features, np.float32), np.cumsum(counts)
+    for start, end in zip(ends - counts, ends, strict=True):
+        # A rank names an index once.
+        whole[indices[start:end]] += rows[start:end]
+    return whole[own]
 
 
 def _dense(
