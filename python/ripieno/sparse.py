@@ -50,7 +50,7 @@ class SparseReduce:
 
     def __repr__(self) -> str:
         rows = f"{self._configured.out_count} rows out, {self._configured.in_count} in"
-        return f"<SparseReduce {self.degrees or 1}, {rows}, indices below {self.size}>"
+        return f"<SparseReduce {self.degrees}, {rows}, indices below {self.size}>"
 
     def reduce(self, values: Any, op: str = "sum", *, out: np.ndarray | None = None) -> np.ndarray:
         """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.

@@ -28,7 +28,7 @@ DEGREES = {
     1: [None, "direct"],
     2: [None, "direct"],
     3: ["direct"],
-    4: ["direct", "binary", "4", (2, 2)],
+    4: [None, "binary", "4", (2, 2)],
     6: ["3x2", [2, 3]],
 }
 
