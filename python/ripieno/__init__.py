@@ -31,7 +31,7 @@ from ripieno.errors import (
 from ripieno.launch import Job, init, launch
 
 if TYPE_CHECKING:
-    from ripieno.algorithms import KMeans
+    from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter, KMeans, SpectralEmbedding
     from ripieno.graph import Graph
 
 # What a source tree that was never installed calls itself.
@@ -43,9 +43,12 @@ except PackageNotFoundError:
     __version__ = UNKNOWN_VERSION
 
 __all__ = [
+    "BFS",
     "CollectiveMismatch",
     "Communicator",
     "CommunicatorClosed",
+    "ConnectedComponents",
+    "EffectiveDiameter",
     "Graph",
     "InputError",
     "Job",
@@ -55,13 +58,17 @@ __all__ = [
     "RendezvousError",
     "RipienoError",
     "SerializationError",
+    "SpectralEmbedding",
     "empty",
     "init",
     "launch",
 ]
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
-_LATE = {"Graph": "ripieno.graph", "KMeans": "ripieno.algorithms"}
+_LATE = {"Graph": "ripieno.graph"} | dict.fromkeys(
+    ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "SpectralEmbedding"),
+    "ripieno.algorithms",
+)
 
 
 def __getattr__(name: str) -> Any:

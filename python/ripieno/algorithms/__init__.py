@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ripieno.algorithms.bfs import BFS
+    from ripieno.algorithms.components import ConnectedComponents
+    from ripieno.algorithms.diameter import EffectiveDiameter
     from ripieno.algorithms.kmeans import KMeans
+    from ripieno.algorithms.spectral import SpectralEmbedding
 
-__all__ = ["KMeans"]
+__all__ = ["BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "SpectralEmbedding"]
+
+# Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
+_MODULES = {
+    "BFS": "bfs",
+    "ConnectedComponents": "components",
+    "EffectiveDiameter": "diameter",
+    "KMeans": "kmeans",
+    "SpectralEmbedding": "spectral",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
-    if name == "KMeans":
-        from ripieno.algorithms.kmeans import KMeans
-
-        return KMeans
+    if name in _MODULES:
+        return getattr(import_module(f"ripieno.algorithms.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,7 +20,10 @@ SIGNAL_BASE = 128
 #: Where each command lives. Commands are imported when they are called for: some bring large libraries with them.
 COMMANDS = {
     "bench": "ripieno.cli.bench:bench_command",
+    "bfs": "ripieno.cli.vertices:bfs_command",
+    "components": "ripieno.cli.vertices:components_command",
     "demo": "ripieno.cli.demo:demo_command",
+    "diameter": "ripieno.cli.vertices:diameter_command",
     "doctor": "ripieno.launch.cli:doctor_command",
     "explain": "ripieno.cli.explain:explain_command",
     "features": "ripieno.cli.features:features_command",

@@ -62,6 +62,16 @@ class Edges:
             self.lone,
         )
 
+    def without_loops(self) -> Edges:
+        """Without the edges from a vertex to itself; the vertex is there still."""
+        kept = self.sources != self.targets
+        return Edges(
+            self.sources[kept],
+            self.targets[kept],
+            None if self.weights is None else self.weights[kept],
+            np.concatenate([self.lone, np.unique(self.sources[~kept])]),
+        )
+
     def dealt(self, comm: Communicator, *, directed: bool) -> Edges:
         """The edges whose turn is this rank's: at random, by a hash of their ends, so that equal edges meet.
 

@@ -90,7 +90,7 @@ class LocalGraph:
         return out
 
 
-def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None) -> LocalGraph:
+def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loops: bool = True) -> LocalGraph:
     """Read this rank's share, deal the edges over the ranks at random, and sort those that come.
 
     Parameters
@@ -99,6 +99,8 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None) -> 
         The same on every rank.
     both_ways : bool, optional
         Whether each edge leads both ways; by default where the graph is not directed.
+    loops
+        Whether edges from a vertex to itself count.
 
     Raises
     ------
@@ -109,6 +111,8 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None) -> 
     with agreement(comm):
         edges = graph.read_share(comm.rank, comm.world_size)
     edges = edges.dealt(comm, directed=not both_ways)
+    if not loops:
+        edges = edges.without_loops()
     if both_ways:
         edges = edges.both_ways()
     with agreement(comm):

@@ -1,0 +1,244 @@
+"""Components, distances, diameters and embeddings: those of networkx, SciPy and scikit-learn, on any workers."""
+
+from __future__ import annotations
+
+import doctest
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import ripieno as rp
+import scipy.sparse as sp
+from numpy.testing import assert_array_equal
+from ripieno.algorithms import bfs, components, diameter, spectral
+from ripieno.algorithms.components_program import _unmixed
+from ripieno.algorithms.diameter_program import effective_diameter
+from ripieno.graph.edges import mixed
+from scipy.sparse.csgraph import connected_components, laplacian
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.manifold import spectral_embedding
+
+
+def rmat(scale: int, edge_count: int, seed: int) -> np.ndarray:
+    """Edges, (edge_count, 2), of a recursive matrix with the probabilities of Graph500."""
+    random = np.random.default_rng(seed)
+    edges = np.zeros((edge_count, 2), np.int64)
+    for _ in range(scale):
+        quarter = random.choice(4, edge_count, p=[0.57, 0.19, 0.19, 0.05])
+        edges = 2 * edges + np.stack([quarter // 2, quarter % 2], axis=1)
+    return edges
+
+
+def with_islands(directed: bool) -> nx.Graph:
+    """Some components of several sizes, vertices without edges, an edge from a vertex to itself."""
+    graph = nx.gnm_random_graph(120, 110, seed=3, directed=directed)
+    graph.add_edge(7, 7)
+    return graph
+
+
+GRAPHS = {
+    "karate": nx.karate_club_graph(),
+    "islands": with_islands(directed=False),
+    "directed islands": with_islands(directed=True),
+    "path": nx.path_graph(40),
+    "no edges": nx.empty_graph(5),
+    "words": nx.relabel_nodes(nx.path_graph(4), dict(enumerate("dbca"))),
+}
+
+
+def fit(comm, model, graph):
+    return model.fit(graph, comm=comm)
+
+
+@pytest.fixture(params=[1, 2, 3], ids=lambda workers: f"{workers} workers")
+def fitted(request, world) -> Callable[[BaseEstimator, object], Any]:
+    """Fits a model by so many ranks, which all get the same."""
+    return lambda model, graph: world(request.param).run(fit, model, graph)[-1]
+
+
+every_graph = pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+
+
+@every_graph
+def test_components_are_those_of_networkx(graph, fitted):
+    model = fitted(rp.ConnectedComponents(), graph)
+
+    expected = list(nx.connected_components(graph.to_undirected()))
+    assert list(model.vertices_) == list(graph.nodes)
+    assert model.n_components_ == len(expected)
+    assert list(model.sizes_) == sorted(map(len, expected), reverse=True)
+    labels = dict(zip(model.vertices_, model.labels_, strict=True))
+    for part in expected:
+        first = next(node for node in graph.nodes if node in part)
+        assert {labels[node] for node in part} == {first}
+
+
+def test_components_of_a_skewed_graph_are_those_of_scipy(fitted):
+    edges = rmat(11, 3000, seed=5)
+    model = fitted(rp.ConnectedComponents(), rp.Graph(edges, vertex_count=1 << 11))
+
+    matrix = sp.coo_array((np.ones(len(edges)), tuple(edges.T)), shape=(1 << 11,) * 2)
+    count, labels = connected_components(matrix, directed=False)
+    first = np.array([np.flatnonzero(labels == label)[0] for label in range(count)])
+    assert_array_equal(model.labels_, first[labels])
+
+
+def test_a_long_path_is_one_component_after_few_rounds(world):
+    ends = np.random.default_rng(0).permutation(1 << 14)
+    far = ends.astype(np.int64) << 26
+    model = world(3).run(fit, rp.ConnectedComponents(), (far[:-1], far[1:]))[0]
+
+    assert model.n_components_ == 1 and (model.labels_ == 0).all()
+    assert model.n_iter_ < 3 * np.log2(len(far))
+
+
+def test_shuffled_numbers_are_found_again():
+    numbers = np.array([0, 1, 2, 12345, (1 << 62) - 1, *np.random.default_rng(0).integers(0, 1 << 62, 100)])
+    assert_array_equal(_unmixed(mixed(numbers)), numbers)
+
+
+@every_graph
+def test_distances_are_those_of_networkx(graph, fitted):
+    source = next(iter(graph.nodes))
+    model = fitted(rp.BFS(source), graph)
+
+    expected = nx.single_source_shortest_path_length(graph, source)
+    assert list(model.vertices_) == list(graph.nodes)
+    assert_array_equal(model.distances_, [expected.get(node, -1) for node in graph.nodes])
+    assert model.n_iter_ == max(expected.values())
+    places = {node: place for place, node in enumerate(graph.nodes)}
+    into = graph.predecessors if graph.is_directed() else graph.neighbors
+    for node, parent in zip(graph.nodes, model.parents_, strict=True):
+        before = [places[other] for other in into(node) if expected.get(other, -2) == expected.get(node, -2) - 1]
+        assert parent == (min(before) if expected.get(node, 0) > 0 else -1)
+
+
+def test_distances_are_the_same_bits_on_any_workers(world):
+    edges = rmat(9, 3000, seed=2) * 10**15
+    models = [world(workers).run(fit, rp.BFS(0), edges)[0] for workers in (1, 2, 3)]
+
+    for model in models[1:]:
+        assert_array_equal(model.distances_, models[0].distances_)
+        assert_array_equal(model.parents_, models[0].parents_)
+
+
+def pairs_within(graph: nx.Graph) -> list[int]:
+    """Ordered pairs with a path of at most 0, 1, … edges."""
+    counts: Counter[int] = Counter()
+    for _, found in nx.all_pairs_shortest_path_length(graph):
+        counts.update(found.values())
+    return np.cumsum([counts[distance] for distance in range(max(counts) + 1)]).tolist()
+
+
+@pytest.mark.parametrize("name", ["karate", "path", "directed islands"])
+def test_the_effective_diameter_is_found_within_the_error_of_the_strings(name):
+    graph, n_strings = GRAPHS[name], 256
+    exact = pairs_within(graph)
+    models = [rp.EffectiveDiameter(n_strings=n_strings, random_state=seed).fit(graph) for seed in range(4)]
+
+    # Of each count, and of the mean of four of them less.
+    error = 0.78 / np.sqrt(n_strings)
+    mean = np.mean([model.pairs_[-1] for model in models])
+    assert abs(mean / exact[-1] - 1) < 3 * error
+    wanted = effective_diameter(exact, 0.9)
+    assert abs(np.mean([model.effective_diameter_ for model in models]) - wanted) < max(0.25, 3 * error * wanted)
+    assert all(model.n_iter_ <= len(exact) - 1 for model in models)
+
+
+def test_the_effective_diameter_lies_between_steps_on_a_straight_line():
+    assert effective_diameter([10.0, 60.0, 100.0], 0.9) == 1.75
+    assert effective_diameter([10.0], 0.9) == 0.0
+
+
+def test_the_estimate_is_the_same_bits_on_any_workers(world):
+    edges = rmat(9, 2000, seed=4)
+    models = [world(workers).run(fit, rp.EffectiveDiameter(random_state=1), edges)[0] for workers in (1, 2, 3)]
+
+    for model in models:
+        assert_array_equal(model.pairs_, models[0].pairs_)
+        assert model.effective_diameter_ == models[0].effective_diameter_
+
+
+def test_a_path_longer_than_the_steps_is_told():
+    with pytest.warns(ConvergenceWarning, match="longer than max_iter=5"):
+        model = rp.EffectiveDiameter(max_iter=5, random_state=0).fit(GRAPHS["path"])
+    assert model.n_iter_ == 5
+
+
+def test_embeddings_are_those_of_scikit_learn(fitted):
+    graph = nx.karate_club_graph()
+    model = fitted(rp.SpectralEmbedding(3, tol=1e-9, random_state=0), graph)
+
+    matrix = nx.to_numpy_array(graph)
+    expected = spectral_embedding(matrix, n_components=3, random_state=0, eigen_solver="arpack")
+    assert_array_equal(np.sign(model.embedding_.max(axis=0) + model.embedding_.min(axis=0)), 1)
+    for ours, theirs in zip(model.embedding_.T, expected.T, strict=True):
+        np.testing.assert_allclose(ours, theirs * np.sign(theirs @ ours), atol=1e-7)
+    assert_array_equal(fitted(model, graph).embedding_, model.embedding_)
+
+
+@pytest.mark.parametrize("name", ["islands", "directed islands", "path"])
+def test_eigenvalues_are_those_of_the_laplacian_however_often_they_repeat(name, fitted):
+    graph = GRAPHS[name]
+    model = fitted(rp.SpectralEmbedding(6, drop_first=False, tol=1e-9, random_state=0), graph)
+
+    matrix = nx.to_scipy_sparse_array(graph, weight=None).astype(float)
+    both_ways = ((matrix + matrix.T) > 0).astype(float)
+    operator, roots = laplacian(both_ways, normed=True, return_diag=True)
+    np.testing.assert_allclose(model.eigenvalues_, np.linalg.eigvalsh(operator.toarray())[:6], atol=1e-8)
+    vectors = model.embedding_ * roots[:, None]
+    np.testing.assert_allclose(operator @ vectors, vectors * model.eigenvalues_, atol=1e-7)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-8)
+
+
+def test_an_embedding_that_is_not_finished_is_told():
+    with pytest.warns(ConvergenceWarning, match="after max_iter=2 products"):
+        model = rp.SpectralEmbedding(1, max_iter=2, random_state=0).fit(nx.path_graph(500))
+    assert model.n_iter_ == 2 and model.residual_ > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (lambda: rp.BFS(99).fit(nx.path_graph(3)), "source=99: the graph has no such vertex"),
+        (lambda: rp.BFS(5).fit(np.array([[0, 1]])), "source=5: the graph has no such vertex"),
+        (lambda: rp.BFS("a").fit(np.array([[0, 1]])), "source='a': expected the id of a vertex"),
+        (lambda: rp.ConnectedComponents(workers=0).fit(nx.path_graph(3)), "workers=0"),
+        (lambda: rp.EffectiveDiameter(n_strings=3).fit(nx.path_graph(3)), "n_strings=3: expected an even number"),
+        (lambda: rp.EffectiveDiameter(share=0).fit(nx.path_graph(3)), "share=0: expected a number above 0"),
+        (lambda: rp.SpectralEmbedding(3).fit(nx.path_graph(3)), "4 eigenvectors of 3 vertices"),
+        (
+            lambda: rp.SpectralEmbedding(1).fit((np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]))),
+            "an edge of weight -1",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_by_name_and_value(fit, message):
+    with pytest.raises(rp.InputError, match=message):
+        fit()
+
+
+MODELS = {
+    "labels_": rp.ConnectedComponents(workers=2),
+    "distances_": rp.BFS(0, workers=2),
+    "pairs_": rp.EffectiveDiameter(random_state=0, workers=2),
+    "embedding_": rp.SpectralEmbedding(1, random_state=0, workers=2),
+}
+
+
+@pytest.mark.parametrize(("attribute", "model"), MODELS.items(), ids=MODELS)
+def test_workers_that_are_started_find_what_ranks_do_that_are_there_already(world, attribute, model):
+    edges = rmat(7, 400, seed=1)
+    everyone = world(2).run(fit, model, edges)
+    found = getattr(model.fit(edges), attribute)
+    for each in everyone:
+        assert_array_equal(getattr(each, attribute), found)
+
+
+@pytest.mark.parametrize("module", [bfs, components, diameter, spectral], ids=lambda module: module.__name__)
+def test_the_examples_of_the_documentation_run(module):
+    assert doctest.testmod(module).failed == 0

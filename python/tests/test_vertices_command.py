@@ -1,0 +1,84 @@
+"""``ripieno components``, ``bfs`` and ``diameter``: files in, a line and a file out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from ripieno.cli import main
+
+EDGES = "# a graph\n3 5\n5 8\n8 13\n20 21 0.5\n21 20 0.5\n"
+
+
+@pytest.fixture
+def edges(tmp_path) -> Path:
+    path = tmp_path / "edges.txt"
+    path.write_text(EDGES)
+    return path
+
+
+def test_components_go_into_a_table(edges, tmp_path, capsys):
+    out = tmp_path / "components.parquet"
+    assert main(["components", str(edges), "--workers", "2", "--out", str(out)]) == 0
+
+    assert capsys.readouterr().out == "6 vertices, 2 components; the largest has 4 vertices\n"
+    table = pq.read_table(out).to_pydict()
+    assert table == {"vertex": [3, 5, 8, 13, 20, 21], "component": [3, 3, 3, 3, 20, 20]}
+
+
+def test_distances_go_into_lines_along_edges_or_both_ways(edges, tmp_path, capsys):
+    directed, undirected = tmp_path / "directed.csv", tmp_path / "undirected.csv"
+    assert main(["bfs", str(edges), "--source", "5", "--out", str(directed)]) == 0
+    assert main(["bfs", str(edges), "--source", "5", "--undirected", "-w", "2", "-o", str(undirected)]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "3 of 6 vertices are reached, in 2 steps at most",
+        "4 of 6 vertices are reached, in 2 steps at most",
+    ]
+    table = pyarrow.csv.read_csv(directed).to_pydict()
+    assert table["vertex"] == [3, 5, 8, 13, 20, 21]
+    assert table["distance"] == [-1, 0, 1, 2, -1, -1]
+    assert table["parent"] == [-1, -1, 5, 8, -1, -1]
+    assert pyarrow.csv.read_csv(undirected).to_pydict()["distance"] == [1, 0, 1, 2, -1, -1]
+
+
+def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, capsys):
+    out = tmp_path / "pairs.npz"
+    assert main(["diameter", str(edges), "--undirected", "--strings", "512", "--share", "0.8", "--out", str(out)]) == 0
+
+    assert capsys.readouterr().out.startswith("effective diameter ")
+    with np.load(out) as columns:
+        assert columns["steps"].tolist() == [0, 1, 2, 3]
+        # Of 6 vertices, and 16 + 4 pairs in all.
+        assert abs(columns["pairs"][-1] - 20) < 2
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["components", "EDGES", "--out", "x.json"], "unknown kind of file"),
+        (["bfs", "EDGES", "--source", "4"], "source=4: the graph has no such vertex"),
+        (["diameter", "EDGES", "--strings", "5"], "n_strings=5: expected an even number"),
+        (["components", "nowhere.txt"], "nowhere.txt"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(edges, capsys, words, says):
+    assert main([str(edges) if word == "EDGES" else word for word in words]) == 2
+
+    told = capsys.readouterr().err
+    assert told.startswith("ripieno: ") and says in told
+
+
+def test_ranks_of_a_launcher_do_the_work_together(edges, tmp_path, capfd):
+    from ripieno.launch.cli import run_command
+
+    out = tmp_path / "components.csv"
+    words = ["-n", "2", "-m", "ripieno.cli", "components", str(edges), "--out", str(out)]
+    with pytest.raises(SystemExit) as end:
+        run_command(words)
+    assert not end.value.code
+    assert "6 vertices, 2 components" in capfd.readouterr().out
+    assert pyarrow.csv.read_csv(out).num_rows == 6
