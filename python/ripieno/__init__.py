@@ -31,7 +31,7 @@ from ripieno.errors import (
 from ripieno.launch import Job, init, launch
 
 if TYPE_CHECKING:
-    from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter, KMeans, SpectralEmbedding
+    from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter, KMeans, SparseSGD, SpectralEmbedding
     from ripieno.graph import Graph
 
 # What a source tree that was never installed calls itself.
@@ -58,6 +58,7 @@ __all__ = [
     "RendezvousError",
     "RipienoError",
     "SerializationError",
+    "SparseSGD",
     "SpectralEmbedding",
     "empty",
     "init",
@@ -66,7 +67,7 @@ __all__ = [
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
 _LATE = {"Graph": "ripieno.graph"} | dict.fromkeys(
-    ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "SpectralEmbedding"),
+    ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "SparseSGD", "SpectralEmbedding"),
     "ripieno.algorithms",
 )
 

@@ -1,0 +1,235 @@
+"""SparseSGD: the steps of a plain computation, scikit-learn's accuracy and contract, and rows wherever they are."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms import sgd
+from ripieno.algorithms.sgd_rows import hashed
+from ripieno.data.libsvm import InMemoryRows, LibsvmFiles
+from scipy.sparse import csr_matrix, random_array, vstack
+from sklearn.datasets import dump_svmlight_file, load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+SEED = 7
+
+
+def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matrix, np.ndarray]:
+    """Rows of few entries, and which of two classes a noisy plane says."""
+    random = np.random.default_rng(SEED)
+    X = csr_matrix(random_array((row_count, column_count), density=0.2, rng=random, data_sampler=random.normal))
+    scores = X @ random.normal(size=column_count) + 0.1 * random.normal(size=row_count)
+    return X, (scores > 0.2).astype(int)
+
+
+def descended(X, labels, weight_count, *, alpha, eta0, batch_size, epochs, seed):
+    """AdaGrad with dense arrays, one step after the other; the order of the rows is that of a single worker."""
+    rows, X = len(labels), np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
+    count = -(-rows // batch_size)
+    present = X != 0
+    penalties = np.append(alpha * rows / np.maximum(present.sum(axis=0), 1)[:-1], 0.0)[:, None]
+    W = np.zeros((X.shape[1], weight_count))
+    squares = np.zeros_like(W)
+    for epoch in range(epochs):
+        order = np.random.default_rng([seed, epoch, 0]).permutation(rows)
+        for step in range(count):
+            chosen = order[rows * step // count : rows * (step + 1) // count]
+            scores = X[chosen] @ W
+            if weight_count == 1:
+                errors = 1 / (1 + np.exp(-scores)) - labels[chosen, None]
+            else:
+                chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+                errors = chances - np.eye(weight_count)[labels[chosen]]
+            gradient = X[chosen].T @ errors + penalties * present[chosen].sum(axis=0)[:, None] * W
+            gradient *= count / rows
+            squares += gradient**2
+            W -= eta0 * gradient / np.sqrt(squares + 1e-10)
+    return W
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_steps_are_those_of_a_dense_computation(classes):
+    X, labels = sparse_rows()
+    if classes > 2:
+        labels = np.random.default_rng(1).integers(0, classes, len(labels))
+    parameters = {"alpha": 1e-3, "eta0": 0.3, "batch_size": 32}
+    model = rp.SparseSGD(**parameters, max_iter=3, tol=0.0, random_state=SEED).fit(X, labels)
+    assert model.n_iter_ == 3
+
+    seed = np.random.RandomState(SEED).randint(sgd.SEED_LIMIT)
+    W = descended(X, labels, 1 if classes == 2 else classes, **parameters, epochs=3, seed=seed)
+    np.testing.assert_allclose(model.coef_, W[:-1].T, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.intercept_, W[-1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[csr_matrix, np.ndarray, csr_matrix, np.ndarray, float]:
+    """Rows and names to learn from, others to try, and how many of these logistic regression tells."""
+    X, y = load_digits(return_X_y=True)
+    X, names = csr_matrix(X / 16), np.array([f"digit {digit}" for digit in y])
+    known = np.arange(len(y)) % 4 > 0
+    theirs = LogisticRegression(max_iter=100).fit(X[known], names[known])
+    return X[known], names[known], X[~known], names[~known], theirs.score(X[~known], names[~known])
+
+
+@everywhere
+def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers):
+    X, names, other_X, other_names, theirs = digits
+    model = rp.SparseSGD(eta0=0.3, random_state=SEED, workers=workers).fit(X, names)
+
+    assert model.score(other_X, other_names) > theirs - 0.02
+    assert list(model.classes_) == sorted(set(names))
+
+
+@everywhere
+def test_the_penalty_is_that_of_the_mean_loss(workers):
+    X, y = sparse_rows(400, 12)
+    alpha = 0.02
+    theirs = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-8).fit(X, y)
+    parameters = {"alpha": alpha, "eta0": 0.1, "max_iter": 40, "tol": 0.0, "batch_size": 40}
+    model = rp.SparseSGD(**parameters, random_state=SEED, workers=workers).fit(X, y)
+
+    assert np.abs(model.coef_ - theirs.coef_).max() < 0.05 * np.abs(theirs.coef_).max()
+    np.testing.assert_allclose(model.predict_proba(X), theirs.predict_proba(X), atol=0.05)
+
+
+@everywhere
+def test_files_give_the_same_bits_as_their_rows(workers, tmp_path):
+    X, y = sparse_rows()
+    # What a text holds without rounding.
+    X.data = np.round(64 * X.data) / 64
+    paths = [tmp_path / name for name in ("a", "b")]
+    for path, part in zip(paths, (slice(0, 100), slice(100, None)), strict=True):
+        dump_svmlight_file(X[part], y[part], str(path), zero_based=False)
+    from_files = rp.SparseSGD(random_state=SEED).fit(paths)
+    from_rows = rp.SparseSGD(random_state=SEED).fit(X, y)
+
+    np.testing.assert_array_equal(from_files.coef_, from_rows.coef_)
+    assert from_files.score(paths) == from_rows.score(X, y)
+    if workers > 1:
+        several = [rp.SparseSGD(random_state=SEED, max_iter=5, workers=workers).fit(paths) for _ in range(2)]
+        np.testing.assert_array_equal(several[0].coef_, several[1].coef_)
+        assert several[0].score(paths) > from_rows.score(X, y) - 0.1
+
+
+def test_every_line_of_a_file_is_read_once_however_it_is_cut(tmp_path):
+    lines = [f"{number % 2} {number + 1}:{number}.5 900:2 # a note\n" for number in range(9)]
+    (tmp_path / "a").write_text("".join(lines[:5]))
+    (tmp_path / "b").write_text("".join(lines[5:]).rstrip("\n"))
+    files = LibsvmFiles.open([tmp_path / "a", tmp_path / "b"])
+    everything = files.read_share(0, 1)
+    assert everything.matrix.shape[0] == len(lines)
+
+    for world_size in (2, 3, 20, 100):
+        shares = [files.read_share(rank, world_size) for rank in range(world_size)]
+        assert (vstack([share.matrix for share in shares]) != everything.matrix).nnz == 0
+        np.testing.assert_array_equal(np.concatenate([share.labels for share in shares]), everything.labels)
+
+
+def test_rows_in_memory_are_divided_evenly():
+    X, y = sparse_rows(10)
+    shares = [InMemoryRows.of(X, y).read_share(rank, 3) for rank in range(3)]
+
+    assert [len(share.labels) for share in shares] == [3, 3, 4]
+    assert (vstack([share.matrix for share in shares]) != X).nnz == 0
+
+
+@everywhere
+def test_hashed_columns_tell_rows_apart_in_little_space(workers):
+    X, y = sparse_rows(400, 3000)
+    wide = csr_matrix((X.data, X.indices.astype(np.int64) * 10**6, X.indptr), shape=(400, 3 * 10**9))
+    model = rp.SparseSGD(n_features=1 << 12, random_state=SEED, workers=workers).fit(wide, y)
+
+    assert model.coef_.shape == (1, 1 << 12)
+    assert model.score(wide, y) > 0.95
+
+
+def test_hashing_keeps_inner_products_in_the_mean():
+    one, other = (csr_matrix(np.random.default_rng(seed).normal(size=(1, 2000))) for seed in range(2))
+    wide = hashed(one, 1 << 20)
+
+    assert wide.nnz > 1990 and (wide.data < 0).sum() > 800
+    errors = [(hashed(one, n) @ hashed(other, n).T).sum() - (one @ other.T).sum() for n in range(400, 500)]
+    assert abs(np.mean(errors)) < 3 * np.std(errors) / 10
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_partial_fit_goes_on_where_the_last_one_ended(workers):
+    X, y = sparse_rows()
+    whole = rp.SparseSGD(random_state=SEED, workers=workers, max_iter=1).fit(X, y)
+    model = rp.SparseSGD(random_state=SEED, workers=workers)
+
+    np.testing.assert_array_equal(model.partial_fit(X, y).coef_, whole.coef_)
+    losses = [model.partial_fit(X, y).loss_ for _ in range(2)]
+    assert losses[1] < losses[0] < whole.loss_
+    assert model.partial_fit(X[:3], y[:3]).coef_.shape == whole.coef_.shape
+
+
+def test_what_no_row_had_when_it_was_fitted_has_no_weight(tmp_path):
+    (tmp_path / "train").write_text("0 1:1\n1 2:1\n" * 20)
+    (tmp_path / "test").write_text("0 1:1 77:5\n1 2:1\n")
+    model = rp.SparseSGD(random_state=SEED).fit(tmp_path / "train")
+
+    assert model.n_features_in_ == 2
+    assert model.score(tmp_path / "test") == 1.0
+    with pytest.raises(rp.InputError, match="index 77: expected 1 … 2"):
+        model.partial_fit(tmp_path / "test")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([rp.SparseSGD()])
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+def test_epochs_are_told_as_they_end_and_models_are_pickled():
+    X, y = sparse_rows()
+    events: list[dict] = []
+    model = rp.SparseSGD(random_state=SEED, max_iter=3, tol=0.0, on_iteration=events.append).fit(X, y)
+
+    assert [event["epoch"] for event in events] == [0, 1, 2]
+    assert events[-1]["loss"] == model.loss_
+    model.on_iteration = None
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_features": 0}, "n_features=0: expected a whole number >= 1"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"eta0": 0}, "eta0=0: expected a number > 0"),
+        ({"alpha": -1}, "alpha=-1: expected a number >= 0"),
+    ],
+)
+def test_a_wrong_parameter_is_named(parameters, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.SparseSGD(**parameters).fit(*sparse_rows())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 1:2\n0 two:3\n", "expected lines of 'label index:value …'"),
+        ("1 1:2\n1 2:3\n", "y has 1 class: expected at least 2"),
+        ("1 1:2\n0 2:nan\n", "row 1 of a share of 2 rows: nan"),
+    ],
+)
+def test_wrong_files_are_told(tmp_path, text, message):
+    (tmp_path / "rows").write_text(text)
+    with pytest.raises(rp.InputError, match=message):
+        rp.SparseSGD().fit(tmp_path / "rows")
+    with pytest.raises(rp.InputError, match="does not exist"):
+        rp.SparseSGD().fit(tmp_path / "nothing")
+    with pytest.raises(rp.InputError, match="unpack it first"):
+        rp.SparseSGD().fit(tmp_path / "rows.gz")
+
+
+def test_the_example_of_the_documentation_runs():
+    assert doctest.testmod(sgd, optionflags=doctest.ELLIPSIS).failed == 0
