@@ -78,7 +78,7 @@ impl<T: Number, O: Operator> Compiled<T, O> {
     const REDUCTION: &'static Reduction = &Reduction {
         element_bytes: size_of::<T>(),
         combine: widest::<T, O>,
-        combine_rows: widest_rows::<T, O>,
+        combine_rows: rows::<T, O>,
         fill: fill::<T, O>,
     };
 }
@@ -108,43 +108,26 @@ fn each<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
     }
 }
 
-/// As [`widest`], for rows.
-fn widest_rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
+/// Rows, one after the other. Short ones wait for memory, whatever the vectors.
+fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
     assert!(row_bytes.is_multiple_of(size_of::<T>()), "a row has whole elements");
-    #[cfg(target_arch = "x86_64")]
-    if from.len() >= 64 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-        // SAFETY: the processor has the features that the function is compiled for.
-        return unsafe { rows_with_avx2::<T, O>(into, from, numbers, row_bytes) };
-    }
-    each_row::<T, O>(into, from, numbers, row_bytes);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,f16c")]
-fn rows_with_avx2<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
-    each_row::<T, O>(into, from, numbers, row_bytes);
-}
-
-#[inline(always)]
-fn each_row<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     match row_bytes {
-        4 => each_short_row::<T, O, 4>(into, from, numbers),
-        8 => each_short_row::<T, O, 8>(into, from, numbers),
-        16 => each_short_row::<T, O, 16>(into, from, numbers),
-        32 => each_short_row::<T, O, 32>(into, from, numbers),
-        64 => each_short_row::<T, O, 64>(into, from, numbers),
+        4 => short_rows::<T, O, 4>(into, from, numbers),
+        8 => short_rows::<T, O, 8>(into, from, numbers),
+        16 => short_rows::<T, O, 16>(into, from, numbers),
+        32 => short_rows::<T, O, 32>(into, from, numbers),
+        64 => short_rows::<T, O, 64>(into, from, numbers),
         _ => {
             for (row, &number) in from.chunks_exact(row_bytes).zip(numbers) {
-                each::<T, O>(&mut into[number as usize * row_bytes..][..row_bytes], row);
+                widest::<T, O>(&mut into[number as usize * row_bytes..][..row_bytes], row);
             }
         }
     }
 }
 
 /// Rows whose length the compiler knows take a few times less than those with a loop of their own.
-#[inline(always)]
-fn each_short_row<T: Number, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
+fn short_rows<T: Number, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
     let (rows, _) = from.as_chunks::<ROW_BYTES>();
     let (places, _) = into.as_chunks_mut::<ROW_BYTES>();
     for (row, &number) in rows.iter().zip(numbers) {
