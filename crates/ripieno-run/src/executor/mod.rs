@@ -2,7 +2,8 @@
 //!
 //! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has passed
 //! it, so every plan is pipelined and cut through. A relay sends on in units of [`RELAY_UNIT_BYTES`] while more is to come,
-//! because one that forwards every few bytes is unsteady. Rows are gathered for a link a segment at a time. Waiting spins for a bounded time, then parks.
+//! because one that forwards every few bytes is unsteady. Rows are gathered for a link a segment at a time. Waiting spins
+//! for a bounded time, then parks.
 //!
 //! Several runs may be in flight: on each direction of each link the lanes follow each other in the order in which the
 //! runs began, everything else overlaps. A run that is alone is served on the caller's stack.
