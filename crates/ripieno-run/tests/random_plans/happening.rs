@@ -22,6 +22,8 @@ pub struct Part {
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub rank_count: usize,
+    /// How many copies of each rank there are.
+    pub replicas: usize,
     pub element_count: usize,
     pub happening_count: usize,
     pub link_bytes: usize,

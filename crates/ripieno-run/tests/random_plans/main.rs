@@ -7,21 +7,22 @@ mod happening;
 use common::worlds;
 use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
 use ripieno_plan::{Collective, Plan, Promise, checker::check};
-use ripieno_run::{Call, Element, Executor, Header, Memory, Schedule};
+use ripieno_run::{Call, Copies, Element, Executor, Header, Memory, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in the
-/// last one. The values of each run.
+/// last one. The values of each run, at each copy of each rank.
 fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
     let call = Call { collective, algorithm: 0, element, op, root: 0, element_count, counts_hash: 0 };
-    let worlds = worlds(scale.rank_count, scale.link_bytes, scale.at_once_bytes);
+    let copies = Copies::new(scale.rank_count * scale.replicas, scale.replicas);
+    let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.at_once_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {
         let rank = |mut world: common::World| {
             scope.spawn(move || {
-                let rank = world.rank;
+                let rank = copies.logical(world.rank);
                 let mut executor = Executor::default();
                 let mut memory: Vec<Vec<&'static mut [u8]>> =
                     states.iter().map(|state| state[rank].iter().map(|buffer| leaked(buffer)).collect()).collect();
@@ -32,7 +33,11 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
                     .map(|buffers| buffers.iter_mut().map(|bytes| (bytes.as_mut_ptr(), bytes.len())).collect())
                     .collect();
                 for (number, mut buffers) in memory.into_iter().enumerate() {
-                    let schedule = Arc::new(Schedule::new(&runs[number][rank]));
+                    let plan = &runs[number][rank];
+                    let schedule = Arc::new(match scale.replicas {
+                        1 => Schedule::new(plan),
+                        _ => Schedule::replicated(plan, copies, world.rank),
+                    });
                     let header = Header { communicator: 0, sequence: number as u64, call };
                     let buffers: Vec<Memory<'static>> = buffers.drain(..).map(Memory::Write).collect();
                     if number < last {
@@ -91,7 +96,9 @@ fn holds(seed: u64, scale: Scale, run_count: usize) {
     let found = executed(&plans, scale, &states);
 
     for ((happenings, state), found) in runs.iter().zip(states).zip(found) {
-        assert!(found == serially(happenings, scale.op, state), "seed {seed}, {scale:?}: {happenings:?}");
+        let expected = serially(happenings, scale.op, state);
+        let is_found = found.chunks(scale.rank_count).all(|ranks| ranks == expected);
+        assert!(is_found, "seed {seed}, {scale:?}: {happenings:?}");
     }
 }
 
@@ -101,6 +108,7 @@ fn overlapping_operations_end_as_if_one_came_after_the_other() {
         let mut draws = seed;
         let scale = Scale {
             rank_count: 2 + random(&mut draws, 3),
+            replicas: 1,
             element_count: 1 + random(&mut draws, 24),
             happening_count: 1 + random(&mut draws, 16),
             link_bytes: 40 + random(&mut draws, 80),
@@ -117,6 +125,7 @@ fn runs_in_flight_end_as_if_one_came_after_the_other() {
         let mut draws = seed;
         let scale = Scale {
             rank_count: 2 + random(&mut draws, 3),
+            replicas: 1,
             element_count: 1 + random(&mut draws, 24),
             happening_count: 1 + random(&mut draws, 8),
             link_bytes: 40 + random(&mut draws, 80),
@@ -128,10 +137,28 @@ fn runs_in_flight_end_as_if_one_came_after_the_other() {
 }
 
 #[test]
+fn copies_that_race_end_as_if_one_happening_came_after_the_other() {
+    for seed in 2000..2100 {
+        let mut draws = seed;
+        let scale = Scale {
+            rank_count: 2 + random(&mut draws, 2),
+            replicas: 2,
+            element_count: 1 + random(&mut draws, 24),
+            happening_count: 1 + random(&mut draws, 12),
+            link_bytes: 40 + random(&mut draws, 80),
+            at_once_bytes: 1 + random(&mut draws, 12),
+            op: OPS[random(&mut draws, OPS.len())],
+        };
+        holds(seed, scale, 1 + random(&mut draws, 2));
+    }
+}
+
+#[test]
 fn they_do_so_in_segments_and_relay_units() {
     for seed in 0..8 {
         let scale = Scale {
             rank_count: 3,
+            replicas: 1 + seed as usize / OPS.len(),
             element_count: 25_000,
             happening_count: 8,
             link_bytes: 40_000,
