@@ -223,12 +223,13 @@ class PacketCurve:
 
     points: list[tuple[float, float]]
     latency_s: float
+    crowd_s: float
     alpha_s: float
     beta_s_per_byte: float
     best_throughput: float
     efficient_bytes: float
 
-    def __init__(self, points: Sequence[tuple[float, float]], latency_s: float) -> None: ...
+    def __init__(self, points: Sequence[tuple[float, float]], latency_s: float, crowd_s: float = 0.0) -> None: ...
     @staticmethod
     def memory() -> PacketCurve: ...
     @staticmethod

@@ -691,9 +691,9 @@ class Communicator:
         Returns
         -------
         PacketCurve
-            The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet is there, and, from
-            these, "alpha_s", "beta_s_per_byte", "best_throughput" in bytes per second and "efficient_bytes", the
-            smallest packet that reaches 80 % of it.
+            The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet is there, "crowd_s"
+            that each peer beyond 8 adds to every packet, and, from the points, "alpha_s", "beta_s_per_byte",
+            "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that reaches 80 % of it.
         """
         sizes = _native.PACKET_SIZES_BYTES if sizes_bytes is None else [int(size) for size in sizes_bytes]
         return _native.measure_packets(self._native, sizes, budget_s)

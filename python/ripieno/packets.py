@@ -30,6 +30,7 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
     return {
         "points": [{"bytes": size, "seconds": seconds} for size, seconds in curve.points],
         "latency_s": curve.latency_s,
+        "crowd_s": curve.crowd_s,
         "alpha_s": curve.alpha_s,
         "beta_s_per_byte": curve.beta_s_per_byte,
         "best_bytes_per_s": curve.best_throughput,
@@ -39,7 +40,9 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
 
 def from_json(found: Mapping[str, Any]) -> PacketCurve:
     """The curve that `as_json` told; what was derived is derived anew."""
-    return PacketCurve([(point["bytes"], point["seconds"]) for point in found["points"]], found["latency_s"])
+    return PacketCurve(
+        [(point["bytes"], point["seconds"]) for point in found["points"]], found["latency_s"], found["crowd_s"]
+    )
 
 
 def read(path: Path) -> PacketCurve:

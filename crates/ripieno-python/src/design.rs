@@ -27,10 +27,13 @@ pub struct PacketCurve(design::PacketCurve);
 #[pymethods]
 impl PacketCurve {
     #[new]
-    fn new(points: Vec<(f64, f64)>, latency_s: f64) -> PyResult<PacketCurve> {
-        let expected = "expected points (bytes, seconds) of ascending bytes, all positive, and a latency of 0 or more";
-        let told = format!("points={points:?}, latency_s={latency_s}: {expected}");
-        let curve = design::PacketCurve::through(points, latency_s);
+    #[pyo3(signature = (points, latency_s, crowd_s=0.0))]
+    fn new(points: Vec<(f64, f64)>, latency_s: f64, crowd_s: f64) -> PyResult<PacketCurve> {
+        let expected = "expected points (bytes, seconds) of ascending bytes, all positive, and seconds of 0 or more";
+        let told = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
+        let sound = crowd_s >= 0.0 && crowd_s.is_finite();
+        let curve = design::PacketCurve::through(points, latency_s).filter(|_| sound);
+        let curve = curve.map(|curve| curve.crowded(crowd_s));
         curve.map(PacketCurve).ok_or_else(|| errors::input(told))
     }
 
@@ -54,6 +57,11 @@ impl PacketCurve {
     #[getter]
     fn latency_s(&self) -> f64 {
         self.0.latency_s()
+    }
+
+    #[getter]
+    fn crowd_s(&self) -> f64 {
+        self.0.crowd_s()
     }
 
     #[getter]

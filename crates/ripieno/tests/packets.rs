@@ -16,7 +16,7 @@ fn world<R: Send>(p: usize, program: impl Fn(&Communicator) -> R + Sync) -> Vec<
 
 #[test]
 fn all_ranks_hold_the_same_curve() {
-    for p in [2, 5] {
+    for p in [2, 5, 11] {
         let sizes = [64, 1024, 16 << 10];
         let curves = world(p, |comm| packets::measure(comm, &sizes, Duration::from_millis(50)).unwrap());
         let measured: Vec<f64> = curves[0].points().iter().map(|point| point.0).collect();

@@ -5,7 +5,7 @@
 //! A rank spends in a layer of degree `d`, on the way down and again on the way up,
 //!
 //! ```text
-//! latency + (d-1)·T(P/d) + gamma·P
+//! latency + (d-1)·(T(P/d) + crowd) + gamma·P
 //! ```
 //!
 //! where `P` are the bytes that it holds before the layer, by the density curve (eq. 5), and `T` the packet curve.
@@ -17,7 +17,7 @@ use super::Degrees;
 use super::density::Curve;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-pub use packets::{EFFICIENT_SHARE, GAMMA_S_PER_BYTE, PacketCurve};
+pub use packets::{EFFICIENT_SHARE, FEW_PEERS, GAMMA_S_PER_BYTE, PacketCurve};
 
 /// The sets of all ranks that travel in one direction: out-indices down, in-indices up.
 #[derive(Clone, Copy, Debug)]

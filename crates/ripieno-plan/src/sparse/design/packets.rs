@@ -4,6 +4,9 @@
 use crate::cost::Model;
 use alloc::vec::Vec;
 
+/// To so many peers at once packets cost what the curve says; see [`PacketCurve::crowded`].
+pub const FEW_PEERS: usize = 8;
+
 /// Part of the best throughput from which on a packet counts as efficient.
 pub const EFFICIENT_SHARE: f64 = 0.8;
 
@@ -13,6 +16,7 @@ pub struct PacketCurve {
     /// `(bytes, seconds)`, the bytes ascending, the seconds not descending; at least one.
     points: Vec<(f64, f64)>,
     latency_s: f64,
+    crowd_s: f64,
 }
 
 impl PacketCurve {
@@ -30,7 +34,7 @@ impl PacketCurve {
     pub fn line(alpha_s: f64, beta_s_per_byte: f64, latency_s: f64) -> PacketCurve {
         // From a size whose time is alpha to one with the best throughput.
         let point = |bytes: f64| (bytes, alpha_s + bytes * beta_s_per_byte);
-        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s }
+        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s, crowd_s: 0.0 }
     }
 
     /// The curve through `(bytes, seconds)`. A larger packet never takes less: seconds below those before are lifted to
@@ -49,7 +53,19 @@ impl PacketCurve {
         for index in 1..points.len() {
             points[index].1 = points[index].1.max(points[index - 1].1);
         }
-        Some(PacketCurve { points, latency_s })
+        Some(PacketCurve { points, latency_s, crowd_s: 0.0 })
+    }
+
+    /// The same, but each peer beyond [`FEW_PEERS`] of a layer adds `crowd_s` seconds, not negative, to every packet: who
+    /// combines what many send, each in its turn, waits for some of them.
+    pub fn crowded(self, crowd_s: f64) -> PacketCurve {
+        assert!(crowd_s >= 0.0 && crowd_s.is_finite(), "a crowd takes time");
+        PacketCurve { crowd_s, ..self }
+    }
+
+    /// Seconds that each peer of a layer beyond [`FEW_PEERS`] adds to every packet.
+    pub fn crowd_s(&self) -> f64 {
+        self.crowd_s
     }
 
     /// `(bytes, seconds)` of the points.
@@ -66,7 +82,10 @@ impl PacketCurve {
     pub fn layer_s(&self, packet_count: usize, packet_bytes: f64) -> f64 {
         match packet_count {
             0 => 0.0,
-            count => self.latency_s + count as f64 * self.seconds(packet_bytes),
+            count => {
+                let crowd_s = count.saturating_sub(FEW_PEERS) as f64 * self.crowd_s;
+                self.latency_s + count as f64 * (self.seconds(packet_bytes) + crowd_s)
+            }
         }
     }
 
@@ -183,6 +202,13 @@ mod tests {
         let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0);
         assert_eq!(curve.layer_s(0, 1e6), 0.0);
         assert!((curve.layer_s(3, 1e4) - (7.0 + 3.0 * 2e-4)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn each_packet_of_a_crowd_waits_for_all_beyond_a_few() {
+        let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0).crowded(0.5);
+        assert!((curve.layer_s(8, 1e4) - (7.0 + 8.0 * 2e-4)).abs() < 1e-12);
+        assert!((curve.layer_s(10, 1e4) - (7.0 + 10.0 * (2e-4 + 1.0))).abs() < 1e-12);
     }
 
     #[test]
