@@ -10,6 +10,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms import sgd
 from ripieno.algorithms.sgd_rows import hashed
+from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.data.libsvm import InMemoryRows, LibsvmFiles
 from scipy.sparse import csr_matrix, random_array, vstack
 from sklearn.datasets import dump_svmlight_file, load_digits
@@ -62,7 +63,7 @@ def test_steps_are_those_of_a_dense_computation(classes):
     model = rp.SparseSGD(**parameters, max_iter=3, tol=0.0, random_state=SEED).fit(X, labels)
     assert model.n_iter_ == 3
 
-    seed = np.random.RandomState(SEED).randint(sgd.SEED_LIMIT)
+    seed = np.random.RandomState(SEED).randint(SEED_LIMIT)
     W = descended(X, labels, 1 if classes == 2 else classes, **parameters, epochs=3, seed=seed)
     np.testing.assert_allclose(model.coef_, W[:-1].T, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.intercept_, W[-1], rtol=1e-9, atol=1e-12)
@@ -116,6 +117,21 @@ def test_files_give_the_same_bits_as_their_rows(workers, tmp_path):
         several = [rp.SparseSGD(random_state=SEED, max_iter=5, workers=workers).fit(paths) for _ in range(2)]
         np.testing.assert_array_equal(several[0].coef_, several[1].coef_)
         assert several[0].score(paths) > from_rows.score(X, y) - 0.1
+
+
+def fit_and_go_on(comm, X, y):
+    model = rp.SparseSGD(random_state=SEED, max_iter=3).fit(X, y, comm=comm)
+    return model.coef_, model.partial_fit(X, y, comm=comm).coef_
+
+
+def test_ranks_that_are_there_already_find_what_started_workers_do(world):
+    X, y = sparse_rows()
+    model = rp.SparseSGD(random_state=SEED, max_iter=3, workers=2).fit(X, y)
+
+    fitted, gone_on = zip(*world(2).run(fit_and_go_on, X, y), strict=True)
+    for coefficients in fitted:
+        np.testing.assert_array_equal(coefficients, model.coef_)
+    np.testing.assert_array_equal(gone_on[0], gone_on[1])
 
 
 def test_every_line_of_a_file_is_read_once_however_it_is_cut(tmp_path):

@@ -239,6 +239,17 @@ def test_workers_that_are_started_find_what_ranks_do_that_are_there_already(worl
         assert_array_equal(getattr(each, attribute), found)
 
 
+def test_without_a_seed_ranks_take_one_together(world):
+    graph = nx.karate_club_graph()
+    counted = world(2).run(fit, rp.EffectiveDiameter(n_strings=256), graph)[0]
+    embedded = world(2).run(fit, rp.SpectralEmbedding(1, tol=1e-9), graph)[0]
+
+    # A vertex with strings of two seeds would count as two, and vectors of two would be none of the matrix.
+    assert abs(counted.pairs_[-1] / 34**2 - 1) < 0.3
+    expected = rp.SpectralEmbedding(1, tol=1e-9, random_state=0).fit(graph)
+    np.testing.assert_allclose(embedded.embedding_, expected.embedding_, atol=1e-7)
+
+
 @pytest.mark.parametrize("module", [bfs, components, diameter, spectral], ids=lambda module: module.__name__)
 def test_the_examples_of_the_documentation_run(module):
     assert doctest.testmod(module).failed == 0

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno.algorithms import bfs_program as program
-from ripieno.algorithms.vertex_estimator import VertexEstimator, Vertices, vertex_id
+from ripieno.algorithms.vertex_order import Vertices, vertex_id
+from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
 
-class BFS(VertexEstimator):
+class BFS(WorkerEstimator):
     """How many edges lead from a vertex to each other one, along the direction of edges.
 
     Parameters

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno.algorithms import components_program as program
-from ripieno.algorithms.vertex_estimator import VertexEstimator, Vertices
+from ripieno.algorithms.vertex_order import Vertices
+from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
 
-class ConnectedComponents(VertexEstimator):
+class ConnectedComponents(WorkerEstimator):
     """Which vertices are connected, whatever the direction of edges.
 
     Parameters

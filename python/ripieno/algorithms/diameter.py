@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from ripieno.algorithms import diameter_program as program
 from ripieno.algorithms.checks import check_count
-from ripieno.algorithms.vertex_estimator import VertexEstimator
+from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
-SEED_LIMIT = 2**31 - 1
 
-
-class EffectiveDiameter(VertexEstimator):
+class EffectiveDiameter(WorkerEstimator):
     """In how many steps along edges most connected pairs of vertices reach each other, estimated by bit strings (HADI).
 
     Parameters
@@ -118,7 +115,7 @@ class EffectiveDiameter(VertexEstimator):
             raise InputError(f"n_strings={self.n_strings}: expected an even number")
         if not isinstance(self.share, Real) or not 0 < self.share <= 1:
             raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
-        seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
+        seed = self._seed(comm)
         # All ranks know what one does.
         pairs, complete = self._run(program.fit, open_graph(graph), self.n_strings, seed, self.max_iter, comm=comm)[0]
         self.pairs_ = np.array(pairs)

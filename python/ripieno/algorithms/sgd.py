@@ -4,32 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno.algorithms import sgd_program as program
 from ripieno.algorithms.checks import check_count
 from ripieno.algorithms.sgd_rows import hashed
+from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.data import is_path_like
 from ripieno.data.dataset import PathLike
 from ripieno.data.libsvm import InMemoryRows, LibsvmFiles, SparseRows
 from ripieno.errors import InputError
 
-SEED_LIMIT = 2**31 - 1
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
 
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
 
 
-class SparseSGD(ClassifierMixin, BaseEstimator):
+class SparseSGD(ClassifierMixin, WorkerEstimator):
     """Logistic regression by stochastic gradient descent, on sparse rows divided among workers.
 
     A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
@@ -126,7 +128,7 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
         self.engine = engine
         self.on_iteration = on_iteration
 
-    def fit(self, X: Input, y: ArrayLike | None = None) -> SparseSGD:
+    def fit(self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None) -> SparseSGD:
         """Descend from zero.
 
         Parameters
@@ -136,6 +138,8 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
             first column has the index 1.
         y : array-like of shape (n_samples,)
             The class of each row, two at least; None for files, which have them.
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
 
         Returns
         -------
@@ -150,14 +154,21 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
             A worker died.
         """
         self._check_parameters()
-        return self._descend(X, y, None, start=None, epochs=self.max_iter)
+        return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm)
 
-    def partial_fit(self, X: Input, y: ArrayLike | None = None, classes: ArrayLike | None = None) -> SparseSGD:
+    def partial_fit(
+        self,
+        X: Input,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> SparseSGD:
         """Go on for one epoch, over other rows if you like.
 
         Parameters
         ----------
-        X, y
+        X, y, comm
             As for `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes there are, for the first call; by default those of y. Later ones know them.
@@ -176,10 +187,10 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
         """
         self._check_parameters()
         if not hasattr(self, "classes_"):
-            return self._descend(X, y, classes, start=None, epochs=1)
+            return self._descend(X, y, classes, start=None, epochs=1, comm=comm)
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise InputError(f"classes={classes!r}: the first call had {self.classes_}")
-        return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1)
+        return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm)
 
     def decision_function(self, X: Input) -> NDArray[np.float64]:
         """Scores of the rows: (n_samples,) of the second of two classes, else (n_samples, n_classes)."""
@@ -213,7 +224,16 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
         tags.input_tags.sparse = True
         return tags
 
-    def _descend(self, X: Input, y: ArrayLike | None, classes: ArrayLike | None, *, start: Any, epochs: int) -> Any:
+    def _descend(
+        self,
+        X: Input,
+        y: ArrayLike | None,
+        classes: ArrayLike | None,
+        *,
+        start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+        epochs: int,
+        comm: Communicator | None,
+    ) -> SparseSGD:
         """Run the workers over X, from `start` on, and keep what they find; `classes` are all there are, if known."""
         options = program.Options(
             n_features=self.n_features,
@@ -223,14 +243,15 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
             batch_size=self.batch_size,
             max_iter=epochs,
             tol=self.tol,
-            seed=int(check_random_state(self.random_state).randint(SEED_LIMIT)),
+            seed=self._seed(comm),
         )
+        run = partial(self._run, program.fit, comm=comm, on_event=self.on_iteration)
         known = None if classes is None else np.unique(classes)
         if is_path_like(X):
             if y is not None:
                 raise InputError("y: expected None, for files have the class of each row")
             columns = None if start is None else self._columns
-            parts = self._launch(LibsvmFiles.open(X), columns, known, start, options)
+            parts = run(LibsvmFiles.open(X), columns, known, start, options)
             known, self._columns = parts[0].classes, parts[0].columns
             self.n_features_in_ = len(self._columns)
         else:
@@ -242,7 +263,7 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
                 raise InputError(f"y has {unknown[0]!r}, which is none of the classes {known}")
             self._columns = range(matrix.shape[1])
             source = InMemoryRows.of(_canonical(matrix), np.searchsorted(known, y))
-            parts = self._launch(source, self._columns, np.arange(len(known)), start, options)
+            parts = run(source, self._columns, np.arange(len(known)), start, options)
         self._keep(parts, known, start)
         return self
 
@@ -256,13 +277,6 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         self.coef_, self.intercept_ = self._weights[:-1].T, self._weights[-1]
         self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
-
-    def _launch(self, *arguments: Any) -> list[program.Part]:
-        # Imported late: algorithms and launchers know of each other only here.
-        from ripieno.launch import launch
-
-        with launch(self.workers, self.engine, self.threads, self.on_iteration) as job:
-            return job.run(program.fit, *arguments)
 
     def _scores(self, X: Input) -> NDArray[np.float64]:
         check_is_fitted(self)
@@ -281,11 +295,10 @@ class SparseSGD(ClassifierMixin, BaseEstimator):
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
 
     def _check_parameters(self) -> None:
-        for name in ("batch_size", "max_iter", "workers"):
+        for name in ("batch_size", "max_iter"):
             check_count(name, getattr(self, name))
-        for name in ("n_features", "threads"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
+        if self.n_features is not None:
+            check_count("n_features", self.n_features)
         for name in ("alpha", "tol", "eta0"):
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 <= value < np.inf or (name == "eta0" and not value):

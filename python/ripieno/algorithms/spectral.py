@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from ripieno.algorithms import spectral_program as program
 from ripieno.algorithms.checks import check_count
-from ripieno.algorithms.vertex_estimator import VertexEstimator, Vertices
+from ripieno.algorithms.vertex_order import Vertices
+from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
-SEED_LIMIT = 2**31 - 1
 
-
-class SpectralEmbedding(VertexEstimator):
+class SpectralEmbedding(WorkerEstimator):
     """Coordinates that keep neighbours together: eigenvectors of the normalized Laplacian, by block Lanczos iteration.
 
     Parameters
@@ -134,7 +132,7 @@ class SpectralEmbedding(VertexEstimator):
             count=self.n_components + bool(self.drop_first),
             tol=float(self.tol),
             max_iter=self.max_iter,
-            seed=int(check_random_state(self.random_state).randint(SEED_LIMIT)),
+            seed=self._seed(comm),
         )
         parts = self._run(program.fit, graph, options, comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)

@@ -1,21 +1,16 @@
-"""What the estimators of values per vertex share: starting workers, and putting their vertices in order."""
+"""What the estimators of values per vertex share: which vertices these are, in which order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 
-from ripieno.algorithms.checks import check_count
 from ripieno.errors import InputError
 from ripieno.graph import Graph
-
-if TYPE_CHECKING:
-    from ripieno.comm import Communicator
 
 
 @dataclass(frozen=True)
@@ -43,23 +38,6 @@ class Vertices:
     def put(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Rows of each part as rows of all vertices."""
         return np.concatenate(parts)[self.order]
-
-
-class VertexEstimator(BaseEstimator):
-    """An estimator with parameters `workers`, `threads` and `engine`."""
-
-    def _run(self, program: Callable[..., Any], graph: Graph, *arguments: Any, comm: Communicator | None) -> list[Any]:
-        """What `program(comm, graph, *arguments)` returns on each worker, or on each rank of `comm`, if given."""
-        check_count("workers", self.workers)
-        if self.threads is not None:
-            check_count("threads", self.threads)
-        if comm is not None:
-            return comm.allgather(program(comm, graph, *arguments))
-        # Imported late: algorithms and launchers know of each other only here.
-        from ripieno.launch import launch
-
-        with launch(self.workers, self.engine, self.threads) as job:
-            return job.run(program, graph, *arguments)
 
 
 def vertex_id(name: str, vertex: Any, graph: Graph) -> int:

@@ -1,0 +1,44 @@
+"""What estimators share whose work is done by workers, or by ranks that are there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from ripieno.algorithms.checks import check_count
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+SEED_LIMIT = 2**31 - 1
+
+
+class WorkerEstimator(BaseEstimator):
+    """An estimator with parameters `workers`, `threads` and `engine`."""
+
+    def _run(
+        self,
+        program: Callable[..., Any],
+        *arguments: Any,
+        comm: Communicator | None,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+    ) -> list[Any]:
+        """What `program(comm, *arguments)` returns on each worker, or on each rank of `comm`, if given."""
+        check_count("workers", self.workers)
+        if self.threads is not None:
+            check_count("threads", self.threads)
+        if comm is not None:
+            return comm.allgather(program(comm, *arguments))
+        # Imported late: algorithms and launchers know of each other only here.
+        from ripieno.launch import launch
+
+        with launch(self.workers, self.engine, self.threads, on_event) as job:
+            return job.run(program, *arguments)
+
+    def _seed(self, comm: Communicator | None) -> int:
+        """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""
+        seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
+        return seed if comm is None else comm.broadcast(seed)
