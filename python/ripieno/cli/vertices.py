@@ -51,7 +51,6 @@ _OPTIONS = (
         metavar="COUNT",
         help="Threads of each worker; by default all cores are used.",
     ),
-    click.option("--undirected", is_flag=True, help="Every edge leads both ways."),
     click.option(
         "--vertices",
         type=click.IntRange(min=1),
@@ -66,11 +65,21 @@ _OPTIONS = (
 )
 
 
+_INPUTS = """
+    INPUTS are files, globs or folders: text with a line "source target" per edge or "source<TAB>target,target,…", .csv
+    (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own share.
+"""
+
+
 def _graph_options(command: Callable[..., None]) -> Callable[..., None]:
     """The argument and options of every command here."""
+    command.__doc__ = f"{command.__doc__}{_INPUTS}"
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+_undirected_option = click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
 
 
 def _fit(
@@ -82,9 +91,9 @@ def _fit(
     out: Path | None,
     workers: int | None,
     threads: int | None,
-    undirected: bool,
     vertices: int | None,
     trace: Path | None,
+    undirected: bool = False,
 ) -> None:
     """Fit `model` to the graph in files, print what `tell` says of it, and write `columns`."""
     if out is not None:
@@ -112,8 +121,7 @@ def _fit(
 def components_command(**options: Any) -> None:
     """Find the connected components of the graph whose edges are in INPUTS, whatever their direction.
 
-    INPUTS are as for "ripieno pagerank". The result has the columns "vertex" and "component", which is the smallest
-    vertex of the component.
+    The result has the columns "vertex" and "component", which is the smallest vertex of the component.
 
     \b
     Example:
@@ -122,8 +130,8 @@ def components_command(**options: Any) -> None:
     _fit(
         ConnectedComponents(),
         lambda model: (
-            f"{len(model.vertices_):,} vertices, {model.n_components_:,} components; the largest has "
-            f"{model.sizes_[0]:,} vertices"
+            f"{len(model.vertices_):,} vertices, {model.n_components_:,} component{'s' * (model.n_components_ > 1)}; "
+            f"the largest has {model.sizes_[0]:,} vertices"
         ),
         lambda model: {"vertex": model.vertices_, "component": model.labels_},
         **options,
@@ -131,12 +139,13 @@ def components_command(**options: Any) -> None:
 
 
 @click.command("bfs", short_help="Count the edges from a vertex to all others.")
+@_undirected_option
 @click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Where to begin.")
 @_graph_options
 def bfs_command(source: int, **options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph whose edges are in INPUTS.
 
-    INPUTS are as for "ripieno pagerank". The result has the columns "vertex", "distance" and "parent", the vertex
+    The result has the columns "vertex", "distance" and "parent", the vertex
     before it on such a path; distance and parent are -1 where there is none.
 
     \b
@@ -156,6 +165,7 @@ def bfs_command(source: int, **options: Any) -> None:
 
 
 @click.command("diameter", short_help="Estimate the effective diameter of a graph.")
+@_undirected_option
 @click.option(
     "--share",
     type=click.FloatRange(0, 1, min_open=True),
@@ -177,7 +187,7 @@ def bfs_command(source: int, **options: Any) -> None:
 def diameter_command(share: float, strings: int, seed: int, **options: Any) -> None:
     """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
-    INPUTS are as for "ripieno pagerank". The result has the columns "steps" and "pairs", an estimate of how many pairs
+    The result has the columns "steps" and "pairs", an estimate of how many pairs
     have a path of so many edges at most.
 
     \b
