@@ -217,6 +217,7 @@ def first_non_finite(points: NDArray[Any], threads: int = 1) -> tuple[int, int] 
 # The design of sparse reductions; see `ripieno.design`.
 
 PACKET_SIZES_BYTES: list[int]
+EFFICIENT_SHARE: float
 
 class PacketCurve:
     """Seconds per packet by its bytes, where every rank sends some, back to back; and until the last one is there."""

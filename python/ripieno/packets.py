@@ -10,12 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ripieno._native import PacketCurve
+from ripieno._native import EFFICIENT_SHARE, PacketCurve
 from ripieno.errors import InputError
-
-#: Bits per second, and the part of the best throughput that an efficient packet has; see `of_rate`.
-DEFAULT_BITS_PER_S = 10e9
-EFFICIENT_SHARE = 0.8
 
 
 def of_rate(bits_per_s: float, efficient_bytes: float) -> PacketCurve:

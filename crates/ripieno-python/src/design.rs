@@ -11,6 +11,7 @@ use ripieno::{Degrees, packets};
 /// Adds the classes and functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PACKET_SIZES_BYTES", packets::SIZES_BYTES)?;
+    module.add("EFFICIENT_SHARE", design::EFFICIENT_SHARE)?;
     module.add_class::<PacketCurve>()?;
     module.add_class::<DensityCurve>()?;
     module.add_function(wrap_pyfunction!(measure_packets, module)?)?;

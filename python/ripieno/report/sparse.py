@@ -10,9 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from ripieno._native import DensityCurve, PacketCurve
+from ripieno._native import EFFICIENT_SHARE, DensityCurve, PacketCurve
 from ripieno.bench.figures import bytes_text, duration_text, size_text
-from ripieno.packets import EFFICIENT_SHARE
 from ripieno.report import charts
 
 COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
