@@ -68,20 +68,26 @@ def _first_strings(vertices: NDArray[np.int64], string_count: int, seed: int) ->
     They depend on nothing but the vertex and the seed.
     """
     streams = mixed(np.arange(string_count) + mixed(np.array([seed])).view(np.int64))
-    random = mixed((mixed(vertices)[:, None] ^ streams).view(np.int64))
-    lowest = random & -random
-    last = np.uint64(1 << (BITS - 1))
-    return np.where((lowest == 0) | (lowest > last), last, lowest).astype(np.uint32).view(np.uint64)
+    base, last = mixed(vertices), np.uint64(1 << (BITS - 1))
+    strings = np.empty((len(vertices), string_count), np.uint32)
+    # String by string, so that what is in between stays in cache.
+    for number, stream in enumerate(streams):
+        random = mixed((base ^ stream).view(np.int64))
+        lowest = random & -random
+        strings[:, number] = np.where((lowest == 0) | (lowest > last), last, lowest)
+    return strings.view(np.uint64)
 
 
 def _estimate(comm: Communicator, strings: NDArray[np.uint64]) -> float:
     """The sum over all vertices of how many vertices have set bits in their strings."""
     bits = strings.view(np.uint32)
-    lowest_zero = ~bits & (bits + np.uint32(1))
-    # Exact, of powers of two; a string without a zero counts all bits.
-    places = np.where(lowest_zero == 0, BITS, np.log2(np.maximum(lowest_zero, 1))).astype(np.int64)
     string_count = bits.shape[1]
+    places = np.zeros(len(bits), np.int64)
+    for string in bits.T:
+        lowest_zero = ~string & (string + np.uint32(1))
+        # Exact, of powers of two; a string without a zero counts all bits.
+        places += np.where(lowest_zero == 0, BITS, np.log2(np.maximum(lowest_zero, 1))).astype(np.int64)
     # Counted in whole numbers, so that the sum is the same however vertices are divided among ranks.
-    counts = comm.allreduce(np.bincount(places.sum(axis=1), minlength=BITS * string_count + 1))
+    counts = comm.allreduce(np.bincount(places, minlength=BITS * string_count + 1))
     means = np.arange(len(counts)) / string_count
     return float(counts @ (2.0**means - 2.0 ** (-FEW * means))) / CORRECTION
