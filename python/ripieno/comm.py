@@ -123,6 +123,7 @@ class Communicator:
         self._native_or_none: NativeCommunicator | None = native
         self._on_event = on_event
         self._parent = parent
+        self._replicated: Communicator | None = None
         self._line: Line = Line() if parent is None else parent._line
         self.rank: int = native.rank
         self.world_size: int = native.world_size
@@ -579,6 +580,7 @@ class Communicator:
         degrees: str | Sequence[int] | None = None,
         missing: Literal["error", "zero"] = "error",
         dense_above: float = DENSE_ABOVE,
+        replicas: int | None = None,
     ) -> SparseReduce:
         """Prepare reductions of sparse data: the indices travel once, here, and only rows of values afterwards.
 
@@ -601,6 +603,8 @@ class Communicator:
         dense_above : float
             Where the ranks of a layer have more than this share of the indices of their range, they exchange rows of
             the whole range, without index maps; more than 1: never.
+        replicas : int, optional
+            ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``, see `replicate`.
 
         Returns
         -------
@@ -619,6 +623,11 @@ class Communicator:
         -----
         Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
         """
+        if replicas is not None and replicas != self.replicas:
+            logical = self._logical(replicas)
+            return logical.sparse(
+                out_indices, in_indices, size=size, degrees=degrees, missing=missing, dense_above=dense_above
+            )
         given = indices_of(out_indices, "out_indices")
         wanted = indices_of(in_indices, "in_indices")
         options = options_of(size, degrees, missing, dense_above)
@@ -636,12 +645,16 @@ class Communicator:
         degrees: str | Sequence[int] | None = None,
         missing: Literal["error", "zero"] = "error",
         dense_above: float = DENSE_ABOVE,
+        replicas: int | None = None,
     ) -> np.ndarray:
         """``sparse(out_indices, in_indices, ...).reduce(values, op)`` in one pass: indices and values travel together.
 
         For index sets that are reduced once, such as those of a minibatch. Parameters, errors and bits of the result
         are those of `sparse` and of `SparseReduce.reduce`.
         """
+        if replicas is not None and replicas != self.replicas:
+            logical, options = self._logical(replicas), {"size": size, "degrees": degrees, "dense_above": dense_above}
+            return logical.sparse_reduce(out_indices, values, in_indices, op, out=out, missing=missing, **options)
         given = indices_of(out_indices, "out_indices")
         wanted = indices_of(in_indices, "in_indices")
         rows = rows_of(values, op, len(given))
@@ -754,6 +767,9 @@ class Communicator:
 
         Notes
         -----
+        Copies must give the same bytes. Other objects than arrays travel as pickles, so sets of strings, which every
+        process pickles in an order of its own, times and the like have no place in them.
+
         What a slower copy still has to send when a call has ended is taken from its link during the next calls. A
         rank sends to all copies to the end, so a copy that lags holds the others back as soon as it is more than what
         the links hold behind (1 MiB each in shared memory).
@@ -803,6 +819,10 @@ class Communicator:
         """
         of_world = self._native.flight(0)["seconds_waited_for"]
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
+        if all_ranks and self.replicas > 1:
+            raise InputError(
+                "all_ranks=True: copies of a rank have waited for others each; ask without it on each rank"
+            )
         if not all_ranks:
             return {**self._native.statistics(), "seconds_waited_for": seconds_waited_for}
         return Waiting(np.array(self.allgather(np.array(seconds_waited_for))))
@@ -864,6 +884,12 @@ class Communicator:
             # Calls count in the order in which they are made.
             self._line.drain()
         return self._native_or_none
+
+    def _logical(self, replicas: int) -> Communicator:
+        """The communicator for calls with ``replicas=``, always the same."""
+        if self._replicated is None or self._replicated.closed or self._replicated.replicas != replicas:
+            self._replicated = self.replicate(replicas)
+        return self._replicated
 
     def _do(self, call: Work | Talk) -> Any:
         """Carry a call out; a `_Later` begins it only."""

@@ -17,7 +17,7 @@ from test_run import COMMAND
 
 WORKERS = 4
 COPIES = [(0, 2), (1, 3)]
-LENGTH = 30_000
+LENGTH = 20_000
 ROUNDS = 60
 # A victim goes no further, so it is killed somewhere before.
 LAST_ROUND_OF_VICTIMS = 30
@@ -30,13 +30,19 @@ def deaths() -> list[tuple[int, ...]]:
 
 
 def reduce_for_long(comm, victims):
-    """Sums in many rounds, whose first is told; whether all were right, and what comes last."""
+    """Sums of dense and sparse rows in many rounds; victims tell when they have begun, and go no further than half."""
     world_rank = comm.rank
+    # Rank 0 has the first two thirds, rank 1 the last two; both want every other row.
+    rows = np.arange(2 * LENGTH) + LENGTH * (world_rank % 2)
+    wanted = np.arange(0, 3 * LENGTH, 2)
+    givers = 1.0 + ((wanted >= LENGTH) & (wanted < 2 * LENGTH))
+    sparse = comm.sparse(rows, wanted, replicas=2)
     comm = comm.replicate(2)
     values = np.arange(LENGTH, dtype=np.float64)
     for number in range(ROUNDS):
         total = comm.allreduce(values * (comm.rank + 1) + number)
         assert np.array_equal(total, values * 3 + 2 * number), f"round {number}"
+        assert np.array_equal(sparse.reduce(rows + float(number)), (wanted + number) * givers), f"round {number}"
         if number == 2 and world_rank in victims:
             comm.emit({"victim": world_rank})
         if number == LAST_ROUND_OF_VICTIMS and world_rank in victims:

@@ -1,8 +1,13 @@
 //! The law of copies: whichever copy dies at whichever byte, the others end with what nobody's death has changed.
 
+#[path = "../../ripieno-plan/tests/common/butterflies.rs"]
+#[allow(dead_code)]
+mod butterflies;
 mod common;
 
+use butterflies::{Keys, configured};
 use common::{Life, World, worlds};
+use ripieno_plan::sparse::Degrees;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
 use ripieno_run::{Call, Copies, Element, Executor, Failure, Header, Memory, RunError, Schedule};
 use std::sync::{Arc, Mutex};
@@ -16,11 +21,15 @@ const VISITS_MAX: usize = 200_000;
 type Values = Vec<i32>;
 type Ended = Arc<Mutex<Vec<Result<(), RunError>>>>;
 
-/// What all ranks do, one after the other.
-#[derive(Clone, Copy)]
+/// What all logical ranks do, what each of them has for it, and what it ends with.
 struct Deed {
-    collective: Collective,
-    algorithm: &'static Algorithm,
+    call: Call,
+    plans: Vec<Plan>,
+    given: Vec<Values>,
+    /// Results go to a buffer of their own, not in place.
+    has_output: bool,
+    expected: Vec<Values>,
+    name: String,
 }
 
 /// A rank, its run in flight and the memory of it.
@@ -29,83 +38,99 @@ struct Player {
     executor: Executor,
     ended: Ended,
     memory: Vec<*mut [u8]>,
+    /// Where the result will be.
+    result: usize,
     results: Vec<Values>,
     /// It is visited every so manieth time.
     pace: usize,
 }
 
 impl Deed {
+    /// All algorithms of three collectives for `m` ranks, and two sparse reductions.
     fn all(m: usize) -> Vec<Deed> {
-        let of = |collective| Algorithm::of(collective).map(move |algorithm| Deed { collective, algorithm });
+        let of =
+            |collective| Algorithm::of(collective).filter_map(move |algorithm| Deed::dense(collective, algorithm, m));
         let collectives = [Collective::Allreduce, Collective::Broadcast, Collective::Allgather];
-        let applies = |deed: &Deed| deed.plan(Group::new(0, m)).is_some();
-        collectives.into_iter().flat_map(of).filter(applies).collect()
+        let sparse = [0.0, 2.0].map(|dense_above| Deed::sparse(m, dense_above));
+        collectives.into_iter().flat_map(of).chain(sparse).collect()
     }
 
-    /// The plan of a logical rank, if the algorithm is for such groups.
-    fn plan(&self, group: Group) -> Option<Plan> {
+    /// The deed, if the algorithm is for such groups.
+    fn dense(collective: Collective, algorithm: &Algorithm, m: usize) -> Option<Deed> {
         let vector = Span::whole(Buffer::MAIN, ELEMENT_COUNT, ELEMENT_BYTES);
-        let chunks: Vec<Span> = (0..group.size()).map(|rank| vector.chunk(rank, group.size())).collect();
-        let request = match self.collective {
+        let chunks: Vec<Span> = (0..m).map(|rank| vector.chunk(rank, m)).collect();
+        let request = match collective {
             Collective::Allreduce => Request::Allreduce { vector, op: Op::Sum },
-            Collective::Broadcast => Request::Broadcast { root: group.size() - 1, vector },
+            Collective::Broadcast => Request::Broadcast { root: m - 1, vector },
             _ => Request::Allgather { chunks: &chunks },
         };
-        self.algorithm.plan(&group, &request).ok()
+        let plans = (0..m).map(|rank| algorithm.plan(&Group::new(rank, m), &request));
+        let plans = plans.collect::<Result<Vec<_>, _>>().ok()?;
+        let given: Vec<Values> =
+            (0..m).map(|rank| (0..ELEMENT_COUNT).map(|index| (1000 * (rank + 1) + index) as i32).collect()).collect();
+        let owner = |index: usize| chunks.iter().position(|chunk| chunk.end_bytes() > index * ELEMENT_BYTES).unwrap();
+        let value = |index: usize| match collective {
+            Collective::Allreduce => given.iter().map(|values| values[index]).sum(),
+            Collective::Broadcast => given[m - 1][index],
+            _ => given[owner(index)][index],
+        };
+        let expected = vec![(0..ELEMENT_COUNT).map(value).collect(); m];
+        let (call, name) = (call(collective, algorithm.index), algorithm.name.to_string());
+        Some(Deed { call, plans, given, has_output: false, expected, name })
+    }
+
+    /// A sparse reduction: rank `r` gives `10 (r + 1) + key` for a part of the keys and wants another part.
+    fn sparse(m: usize, dense_above: f64) -> Deed {
+        let n = 9;
+        let part = |rank: usize, step: u64| (0..n).filter(|key| (key + rank as u64) % step != 0).collect::<Vec<u64>>();
+        let outs: Vec<Vec<u64>> = (0..m).map(|rank| part(rank, 3)).collect();
+        let ins: Vec<Vec<u64>> = (0..m).map(|rank| part(rank, 2)).collect();
+        let keys = Keys { n, outs: outs.clone(), ins: ins.clone() };
+        let routes = configured(&Degrees::direct(m), &keys, dense_above).routes;
+        let value = |rank: usize, key: u64| 10 * (rank as i32 + 1) + key as i32;
+        let sum = |key: &u64| (0..m).filter(|&rank| outs[rank].contains(key)).map(|rank| value(rank, *key)).sum();
+        Deed {
+            call: call(Collective::SparseReduce, 0),
+            plans: routes.iter().map(|routes| routes.plan(ELEMENT_BYTES, ELEMENT_BYTES, Op::Sum)).collect(),
+            given: (0..m).map(|rank| outs[rank].iter().map(|&key| value(rank, key)).collect()).collect(),
+            has_output: true,
+            expected: ins.iter().map(|keys| keys.iter().map(sum).collect()).collect(),
+            name: format!("sparse above {dense_above}"),
+        }
     }
 
     /// Whether every rank needs every other one.
     fn is_symmetric(&self) -> bool {
-        self.collective != Collective::Broadcast
+        self.call.collective != Collective::Broadcast
     }
+}
 
-    fn given(&self, logical: usize) -> Values {
-        (0..ELEMENT_COUNT).map(|index| (1000 * (logical + 1) + index) as i32).collect()
-    }
-
-    fn expected(&self, m: usize) -> Values {
-        let vector = Span::whole(Buffer::MAIN, ELEMENT_COUNT, ELEMENT_BYTES);
-        let owner = |index: usize| {
-            (0..m).find(|&rank| vector.chunk(rank, m).end_bytes() > index * ELEMENT_BYTES).expect("chunks cover all")
-        };
-        let value = |index: usize| match self.collective {
-            Collective::Allreduce => (0..m).map(|rank| self.given(rank)[index]).sum(),
-            Collective::Broadcast => self.given(m - 1)[index],
-            _ => self.given(owner(index))[index],
-        };
-        (0..ELEMENT_COUNT).map(value).collect()
-    }
+fn call(collective: Collective, algorithm: u8) -> Call {
+    let element_count = ELEMENT_COUNT as u64;
+    Call { collective, algorithm, element: Element::I32, op: Some(Op::Sum), root: 0, element_count, counts_hash: 0 }
 }
 
 impl Player {
     fn new(world: World, pace: usize) -> Player {
         let (ended, memory, results) = (Ended::default(), vec![], vec![]);
-        Player { world, executor: Executor::default(), ended, memory, results, pace }
+        Player { world, executor: Executor::default(), ended, memory, result: 0, results, pace }
     }
 
     /// Begins a run; its memory is given back by [`Player::finish`].
-    fn begin(&mut self, deed: Deed, sequence: u64, copies: Copies) {
-        let (rank, m) = (self.world.rank, copies.logical_count());
+    fn begin(&mut self, deed: &Deed, sequence: u64, copies: Copies) {
+        let rank = self.world.rank;
         let logical = copies.logical(rank);
-        let plan = deed.plan(Group::new(logical, m)).expect("the algorithm is for such groups");
-        let schedule = Arc::new(Schedule::replicated(&plan, copies, rank));
-        let main: Vec<u8> = deed.given(logical).iter().flat_map(|value| value.to_ne_bytes()).collect();
-        let buffers = [main, vec![], vec![0; schedule.scratch_bytes()]];
+        let schedule = Arc::new(Schedule::replicated(&deed.plans[logical], copies, rank));
+        let main: Vec<u8> = deed.given[logical].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let output = vec![0; if deed.has_output { deed.expected[logical].len() * ELEMENT_BYTES } else { 0 }];
+        self.result = usize::from(deed.has_output);
+        let buffers = [main, output, vec![0; schedule.scratch_bytes()]];
         self.memory = buffers.into_iter().map(|buffer| Box::into_raw(buffer.into_boxed_slice())).collect();
         // SAFETY: the memory is good until `finish` or `drop` takes it back, when the run has let it go.
         let lent = self.memory.iter().map(|&memory| Memory::Write(unsafe { &mut *memory })).collect();
-        let call = Call {
-            collective: deed.collective,
-            algorithm: deed.algorithm.index,
-            element: Element::I32,
-            op: Some(Op::Sum),
-            root: 0,
-            element_count: ELEMENT_COUNT as u64,
-            counts_hash: 0,
-        };
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
-        let header = Header { communicator: 1, sequence, call };
+        let header = Header { communicator: 1, sequence, call: deed.call };
         self.executor.submit(&mut self.world, header, schedule, lent, end).unwrap();
     }
 
@@ -113,7 +138,7 @@ impl Player {
     fn finish(&mut self) -> Option<Result<(), RunError>> {
         let ended = self.ended.lock().unwrap().pop()?;
         let mut buffers = self.take_memory();
-        let values = buffers.swap_remove(0);
+        let values = buffers.swap_remove(self.result);
         let value = |bytes: &[u8]| i32::from_ne_bytes(bytes.try_into().unwrap());
         self.results.push(values.chunks_exact(ELEMENT_BYTES).map(value).collect());
         Some(ended)
@@ -135,7 +160,7 @@ impl Drop for Player {
 
 /// Plays all `deeds` in a world of `copies` whose victims die when they have sent so many bytes; checks what every rank
 /// that lives ends with. Returns how many bytes each rank sent, or how the job failed.
-fn play(copies: Copies, deeds: &[Deed], victims: &[(usize, usize)], pace: usize) -> Result<Vec<usize>, Failure> {
+fn play(copies: Copies, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize) -> Result<Vec<usize>, Failure> {
     let p = copies.replicas() * copies.logical_count();
     // The copies of a rank are visited unequally often, so that the fastest is another one for different ranks.
     let pace_of = |rank: usize| 1 + (rank * 7 + pace) % 3 * pace;
@@ -162,10 +187,11 @@ fn play(copies: Copies, deeds: &[Deed], victims: &[(usize, usize)], pace: usize)
         players.retain(|player| !player.world.life.is_over());
         // What slower copies send to the end is let go, so nothing is in flight at last.
         if players.iter().all(|player| player.results.len() == deeds.len() && player.executor.is_idle()) {
-            let expected: Vec<Values> = deeds.iter().map(|deed| deed.expected(copies.logical_count())).collect();
             for player in &players {
-                let (rank, results) = (player.world.rank, &player.results);
-                assert_eq!(results, &expected, "rank {rank} of {copies:?}, {victims:?}, pace {pace}");
+                let (rank, names) = (player.world.rank, deeds.iter().map(|deed| &deed.name).collect::<Vec<_>>());
+                let expected = deeds.iter().map(|deed| &deed.expected[copies.logical(rank)]);
+                let said = format!("{names:?}: rank {rank} of {copies:?}, {victims:?}, pace {pace}");
+                assert!(player.results.iter().eq(expected.clone()), "{said}: {:?}", player.results);
             }
             return Ok(lives.iter().map(|life| usize::MAX - life.left_bytes()).collect());
         }
@@ -176,7 +202,8 @@ fn play(copies: Copies, deeds: &[Deed], victims: &[(usize, usize)], pace: usize)
 #[test]
 fn copies_end_with_the_same_values_however_they_race() {
     for (m, s) in [(1, 2), (2, 2), (3, 2), (2, 3), (4, 2), (3, 3)] {
-        let deeds: Vec<Deed> = Deed::all(m).into_iter().flat_map(|deed| [deed, deed]).collect();
+        let all = Deed::all(m);
+        let deeds: Vec<&Deed> = all.iter().flat_map(|deed| [deed, deed]).collect();
         for pace in 0..8 {
             play(Copies::new(m * s, s), &deeds, &[], pace).unwrap();
         }
@@ -188,7 +215,7 @@ fn a_copy_may_die_at_every_byte_of_every_algorithm() {
     for m in 2..=3 {
         let copies = Copies::new(2 * m, 2);
         for (number, deed) in Deed::all(m).into_iter().enumerate() {
-            let deeds = [deed, deed];
+            let deeds = [&deed, &deed];
             let sent = play(copies, &deeds, &[], number).unwrap();
             for bytes in 0..*sent.iter().max().unwrap() {
                 let victim = (bytes + number) % (2 * m);
@@ -203,7 +230,7 @@ fn whichever_copies_die_together_one_of_each_is_enough() {
     let (m, s) = (2, 3);
     let copies = Copies::new(m * s, s);
     for (number, deed) in Deed::all(m).into_iter().enumerate() {
-        let sent = play(copies, &[deed, deed], &[], number).unwrap();
+        let sent = play(copies, &[&deed, &deed], &[], number).unwrap();
         for round in 0..40 {
             // All copies but one of each logical rank, another one each time.
             let is_spared = |rank: usize| rank / m == (round + rank % m * (1 + round / s)) % s;
@@ -211,7 +238,7 @@ fn whichever_copies_die_together_one_of_each_is_enough() {
             let victims: Vec<(usize, usize)> =
                 (0..m * s).filter(|&rank| !is_spared(rank)).map(|rank| (rank, bytes(rank))).collect();
             assert_eq!(victims.len(), m * (s - 1));
-            play(copies, &[deed, deed], &victims, round % 5).unwrap();
+            play(copies, &[&deed, &deed], &victims, round % 5).unwrap();
         }
     }
 }
@@ -222,8 +249,8 @@ fn the_death_of_the_last_copy_fails_the_run_of_whoever_needs_it() {
     for (number, deed) in Deed::all(2).into_iter().enumerate().filter(|(_, deed)| deed.is_symmetric()) {
         for round in 0..20 {
             let victims = [(0, (round * 7 + number) % 40), (2, (round * 3 + number) % 40)];
-            let Err(Failure::RankFailed { rank, cause, .. }) = play(copies, &[deed], &victims, round % 5) else {
-                panic!("{} ended though both copies of rank 0 sent half a preamble", deed.algorithm.name)
+            let Err(Failure::RankFailed { rank, cause, .. }) = play(copies, &[&deed], &victims, round % 5) else {
+                panic!("{} ended though both copies of rank 0 sent half a preamble", deed.name)
             };
             assert!((rank == 0 || rank == 2) && cause == "the peer has died", "{rank}: {cause}");
         }

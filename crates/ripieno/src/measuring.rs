@@ -3,7 +3,7 @@
 //! All ranks measure the same call at the same time; a time is the slowest rank's, so all ranks see the same figures.
 
 use crate::communicator::Communicator;
-use crate::error::Error;
+use crate::error::{Error, argument};
 use ripieno_plan::Op;
 use ripieno_run::{Element, reduction::Reduction};
 use std::hint::{black_box, spin_loop};
@@ -51,12 +51,15 @@ pub fn measure(
     (0..BATCH_COUNT).map(|_| batch(comm, call_count, &mut call)).collect()
 }
 
-/// Seconds per call after a barrier, the slowest rank's.
+/// Seconds per call after a barrier, the slowest rank's. Copies of a rank would tell different times.
 pub(crate) fn batch(
     comm: &Communicator,
     call_count: usize,
     call: &mut impl FnMut(&Communicator) -> Result<(), Error>,
 ) -> Result<f64, Error> {
+    if comm.replicas() > 1 {
+        return Err(argument("replicas", comm.replicas(), "1: measure on the communicator of the world"));
+    }
     comm.barrier(None)?;
     let start = Instant::now();
     for _ in 0..call_count {
