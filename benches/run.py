@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|kmeans|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [host|cluster|memory|replicas|kmeans|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import cluster  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
 import memory  # noqa: E402
+import replicas  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
-NAMES = ("host", "cluster", "memory", "kmeans")
+NAMES = ("host", "cluster", "memory", "replicas", "kmeans")
 
 
 @click.command()
@@ -75,7 +76,7 @@ def _cases(name: str, data: Path | None) -> tuple[dict[str, Measured], Sequence[
     """What can be measured alone, and the names of what is the whole."""
     if name == "kmeans":
         return {"kmeans": lambda report, effort: kmeans.measured(report, effort, data=data)}, ["kmeans"]
-    module = {"host": host, "cluster": cluster, "memory": memory}[name]
+    module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas}[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))
 

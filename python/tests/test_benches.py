@@ -63,6 +63,17 @@ def test_every_case_of_the_emulated_cluster_runs(tmp_path):
     assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in figures)
 
 
+@needs_lab
+def test_copies_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
+    figures = reports_of("replicas", tmp_path)["figures"]
+
+    for what in ("configure", "reduce"):
+        rows = [figure["row"] for figure in figures if figure["case"] == what]
+        assert rows[:2] == ["4 ranks without copies", "8 ranks without copies"]
+        assert rows[2:] == [f"4 × 2 copies, {dead} dead" for dead in range(4)]
+    assert all(figure["ours"]["seconds"] and figure["limit_s"] > 0 for figure in figures)
+
+
 def test_a_case_that_does_not_exist_is_told_with_those_that_do():
     command = [sys.executable, str(BENCHES / "run.py"), "host", "--case", "native-3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
