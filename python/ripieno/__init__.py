@@ -31,7 +31,15 @@ from ripieno.errors import (
 from ripieno.launch import Job, init, launch
 
 if TYPE_CHECKING:
-    from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter, KMeans, SparseSGD, SpectralEmbedding
+    from ripieno.algorithms import (
+        BFS,
+        ConnectedComponents,
+        EffectiveDiameter,
+        KMeans,
+        PageRank,
+        SparseSGD,
+        SpectralEmbedding,
+    )
     from ripieno.graph import Graph
 
 # What a source tree that was never installed calls itself.
@@ -54,6 +62,7 @@ __all__ = [
     "Job",
     "KMeans",
     "MissingIndicesError",
+    "PageRank",
     "RankFailed",
     "RendezvousError",
     "RipienoError",
@@ -67,7 +76,7 @@ __all__ = [
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
 _LATE = {"Graph": "ripieno.graph"} | dict.fromkeys(
-    ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "SparseSGD", "SpectralEmbedding"),
+    ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"),
     "ripieno.algorithms",
 )
 

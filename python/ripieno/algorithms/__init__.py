@@ -10,10 +10,11 @@ if TYPE_CHECKING:
     from ripieno.algorithms.components import ConnectedComponents
     from ripieno.algorithms.diameter import EffectiveDiameter
     from ripieno.algorithms.kmeans import KMeans
+    from ripieno.algorithms.pagerank import PageRank
     from ripieno.algorithms.sgd import SparseSGD
     from ripieno.algorithms.spectral import SpectralEmbedding
 
-__all__ = ["BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "SparseSGD", "SpectralEmbedding"]
+__all__ = ["BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"]
 
 # Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
 _MODULES = {
@@ -21,6 +22,7 @@ _MODULES = {
     "ConnectedComponents": "components",
     "EffectiveDiameter": "diameter",
     "KMeans": "kmeans",
+    "PageRank": "pagerank",
     "SparseSGD": "sgd",
     "SpectralEmbedding": "spectral",
 }

@@ -29,6 +29,7 @@ COMMANDS = {
     "features": "ripieno.cli.features:features_command",
     "kmeans": "ripieno.cli.kmeans:kmeans_command",
     "lab": "ripieno.cli.lab:lab_command",
+    "pagerank": "ripieno.cli.pagerank:pagerank_command",
     "packets": "ripieno.cli.packets:packets_command",
     "run": "ripieno.launch.cli:run_command",
     "trace": "ripieno.cli.trace:trace_command",
@@ -53,7 +54,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ripieno", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Iterative analytics by many workers: cluster vectors, describe pictures, run your own programs."""
+    """Iterative analytics by many workers: cluster vectors, rank vertices, describe pictures, run your own programs."""
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from rich.console import Console
 from ripieno import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans import INITS
-from ripieno.cli.progress import IterationProgress
+from ripieno.cli.progress import KMeansProgress
 from ripieno.data import open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
@@ -137,7 +137,7 @@ def kmeans_command(
     check_new_folder(out, replaceable)
     dataset = open_source(inputs)
     found = find_patches(dataset, patches, photos)
-    progress = IterationProgress(console, quiet=quiet)
+    progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
         clusters,
         init=init,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,11 +14,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 
 SHOWN_ITERATIONS = 10
-COLUMNS = ("iteration", "inertia", "shift²", "rows/s", "compute", "communicate")
 
 
-class IterationProgress:
+class IterationProgress(ABC):
     """Shows the events of a fit; give `on_event` to the estimator and enter it around the fit."""
+
+    columns: tuple[str, ...]
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self._console = console
@@ -39,36 +41,69 @@ class IterationProgress:
 
     def on_event(self, event: dict[str, Any]) -> None:
         """Take in an event of the estimator."""
-        if event["event"] == "seeding":
-            self._say(f"choosing first centroids among {event['row_count']:,} rows ({event['init']})")
+        row = self.row(event)
+        if row is None:
             return
-        self._rows.append(
-            (
-                f"{event['iteration'] + 1}" if event["run"] == 0 else f"{event['run'] + 1}:{event['iteration'] + 1}",
-                f"{event['inertia']:.8g}",
-                f"{event['moved']:.3g}",
-                _rate(event["points_per_s"]),
-                f"{event['compute_s']:.3f} s",
-                f"{event['communication_s']:.3f} s",
-            )
-        )
-        self._spinner.update(text=f"iterating, run {event['run'] + 1}")
+        self._rows.append((*row, f"{event['compute_s']:.3f} s", f"{event['communication_s']:.3f} s"))
         if not self._console.is_terminal and not self._quiet:
-            line = ", ".join(f"{name} {value}" for name, value in zip(COLUMNS, self._rows[-1], strict=True))
+            line = ", ".join(f"{name} {value}" for name, value in zip(self._names, self._rows[-1], strict=True))
             self._console.print(line, highlight=False, soft_wrap=True)
 
-    def _say(self, text: str) -> None:
-        self._spinner.update(text=text)
+    @abstractmethod
+    def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
+        """What to show of an iteration, by `columns`; None of another event."""
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*self.columns, "compute", "communicate")
+
+    def say(self, text: str) -> None:
+        """Show what is done beside or between iterations."""
+        self.now(text)
         if not self._console.is_terminal and not self._quiet:
             self._console.print(text, highlight=False)
 
+    def now(self, text: str) -> None:
+        """Show, on a terminal, what is going on."""
+        self._spinner.update(text=text)
+
     def _table(self) -> Group:
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
-        for name in COLUMNS:
+        for name in self._names:
             table.add_column(name, justify="right")
         for row in self._rows:
             table.add_row(*row)
         return Group(*[table] * bool(self._rows), *[self._spinner] * (not self._over))
+
+
+class KMeansProgress(IterationProgress):
+    """Of `KMeans`."""
+
+    columns = ("iteration", "inertia", "shift²", "rows/s")
+
+    def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
+        """Of an iteration of any run."""
+        if event["event"] == "seeding":
+            self.say(f"choosing first centroids among {event['row_count']:,} rows ({event['init']})")
+            return None
+        self.now(f"iterating, run {event['run'] + 1}")
+        return (
+            f"{event['iteration'] + 1}" if event["run"] == 0 else f"{event['run'] + 1}:{event['iteration'] + 1}",
+            f"{event['inertia']:.8g}",
+            f"{event['moved']:.3g}",
+            _rate(event["points_per_s"]),
+        )
+
+
+class PageRankProgress(IterationProgress):
+    """Of `PageRank`."""
+
+    columns = ("iteration", "error", "goal", "edges/s")
+
+    def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
+        """Of an iteration."""
+        self.now("iterating")
+        return f"{event['iteration']}", f"{event['error']:.3g}", f"{event['goal']:.3g}", _rate(event["edges_per_s"])
 
 
 def patch_progress(console: Console, *, quiet: bool) -> Progress:

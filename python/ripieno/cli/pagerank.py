@@ -1,0 +1,197 @@
+"""`ripieno pagerank`: rank the vertices of a graph in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+from ripieno import init
+from ripieno.algorithms import PageRank
+from ripieno.cli.progress import PageRankProgress
+from ripieno.errors import InputError
+from ripieno.flight.trace import traced
+from ripieno.graph import Graph
+from ripieno.launch.run import under_launcher
+from ripieno.output import check_new_file, new_file
+
+
+def _write_npz(model: PageRank, path: Path) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, vertices=model.vertices_, ranks=model.ranks_)
+
+
+WRITERS: dict[str, Callable[[PageRank, Path], None]] = {
+    ".parquet": lambda model, path: pq.write_table(_table(model), path),
+    ".csv": lambda model, path: pa.csv.write_csv(_table(model), path),
+    ".npz": _write_npz,
+}
+
+
+@click.command("pagerank", short_help="Rank the vertices of a graph.")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("ranks.parquet"),
+    show_default=True,
+    help="File to write: .parquet, .csv or .npz.",
+)
+@click.option(
+    "-w",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Worker processes on this machine; by default 1. Under a launcher its ranks do the work.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Threads of each worker; by default all cores are used.",
+)
+@click.option(
+    "--damping",
+    type=click.FloatRange(0, 1),
+    metavar="NUMBER",
+    default=0.85,
+    show_default=True,
+    help="Probability of going along an edge rather than jump.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    default=1e-12,
+    show_default=True,
+    help="Stop when all ranks together change by less than this times the number of vertices.",
+)
+@click.option(
+    "--max-iterations",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=1000,
+    show_default=True,
+    help="Iterations at most.",
+)
+@click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
+@click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Whether the third column is the weight of an edge; by default one named weight is.",
+)
+@click.option(
+    "--vertices", type=click.IntRange(min=1), metavar="COUNT", help="Vertices 0 … COUNT - 1 are there, edges or not."
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    default=10,
+    show_default=True,
+    help="How many vertices of the highest ranks to print.",
+)
+@click.option(
+    "--report", type=click.Path(path_type=Path), help="JSON file to write: error and seconds per iteration and rank."
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def pagerank_command(
+    inputs: tuple[str, ...],
+    out: Path,
+    workers: int | None,
+    threads: int | None,
+    damping: float,
+    tolerance: float,
+    max_iterations: int,
+    undirected: bool,
+    weighted: bool | None,
+    vertices: int | None,
+    top: int,
+    report: Path | None,
+    trace: Path | None,
+    quiet: bool,
+) -> None:
+    """Rank the vertices of the graph whose edges are in INPUTS.
+
+    INPUTS are files, globs or folders: text with a line "source target [weight]" per edge or
+    "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own
+    share. The result has a row per vertex, and appears as a whole or not at all.
+
+    \b
+    Example:
+      ripieno pagerank soc-Slashdot0902.txt.gz --workers 4 --out ranks.csv
+      ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
+    """
+    if out.suffix.lower() not in WRITERS:
+        raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(WRITERS)}")
+    files = [path for path in (out, report) if path is not None]
+    for path in files:
+        check_new_file(path)
+    launched = under_launcher()
+    if launched and (workers is not None or trace is not None):
+        raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
+
+    graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices)
+    comm = init(threads=threads) if launched else None
+    leading = comm is None or comm.rank == 0
+    console = Console(stderr=True, quiet=not leading)
+    progress = PageRankProgress(console, quiet=quiet)
+    model = PageRank(
+        damping,
+        tol=tolerance,
+        max_iter=max_iterations,
+        workers=workers or 1,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    with progress, traced(trace):
+        model.fit(graph, comm=comm)
+    if leading:
+        _write(model, out, report)
+        _print(model, console, top)
+        click.echo(out)
+
+
+def _write(model: PageRank, out: Path, report: Path | None) -> None:
+    with new_file(out) as part:
+        WRITERS[out.suffix.lower()](model, part)
+    if report is not None:
+        with new_file(report) as part:
+            part.write_text(json.dumps(asdict(model.report_), indent=2) + "\n")
+
+
+def _table(model: PageRank) -> pa.Table:
+    return pa.table({"vertex": model.vertices_, "rank": model.ranks_})
+
+
+def _print(model: PageRank, console: Console, top: int) -> None:
+    report = model.report_
+    iteration_ms = 1000 * sum(each.seconds for each in report.iterations) / model.n_iter_
+    console.print(
+        f"{report.vertex_count:,} vertices, {report.edge_count:,} edges; {model.n_iter_} iterations of "
+        f"{iteration_ms:.3g} ms, the last one changed {report.iterations[-1].error:.3g}; {report.total_s:.3g} s in all",
+        highlight=False,
+        soft_wrap=True,
+    )
+    if top:
+        table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+        for name in ("vertex", "rank"):
+            table.add_column(name, justify="right")
+        for vertex, rank in model.top(top):
+            table.add_row(str(vertex), f"{rank:.6g}")
+        console.print(table)

@@ -1,0 +1,238 @@
+"""PageRank is networkx's for any number of workers, to the same bits each time, and bad input is named."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import networkx as nx
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+from ripieno.algorithms import PageRank
+from ripieno.cli import main
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+WORKERS = (1, 2, 3, 5)
+TOL = 1e-13
+
+
+def rmat(scale, edge_count, seed):
+    """Edges of a random graph with hubs (Graph500's parameters), its ids shuffled."""
+    random = np.random.default_rng(seed)
+    draws = random.random((edge_count, scale))
+    sources = ((draws >= 0.76) @ (1 << np.arange(scale))).astype(np.int64)
+    targets = ((((draws >= 0.57) & (draws < 0.76)) | (draws >= 0.95)) @ (1 << np.arange(scale))).astype(np.int64)
+    ids = random.permutation(1 << scale)
+    return np.column_stack([ids[sources], ids[targets]])
+
+
+def odd_graph():
+    """Dangling and isolated vertices, loops, words for nodes."""
+    graph = nx.gn_graph(150, seed=1)
+    graph.add_edges_from([(3, 3), (7, 90), (0, 0), ("a", "b"), ("b", "a"), ("a", 4)])
+    graph.add_nodes_from(["alone", 1000])
+    return graph
+
+
+def weighted_graph():
+    graph = odd_graph()
+    random = np.random.default_rng(2)
+    nx.set_edge_attributes(graph, {edge: float(random.integers(0, 5)) for edge in graph.edges}, "weight")
+    return graph
+
+
+PERSONALIZATION = {3: 1, "alone": 2.5, 90: 0.5}
+DANGLING = {7: 3, "a": 1}
+CASES = {
+    "undirected": (nx.karate_club_graph(), {}),
+    "dangling": (odd_graph(), {}),
+    "weights": (weighted_graph(), {}),
+    "personal": (odd_graph(), {"personalization": PERSONALIZATION}),
+    "both": (weighted_graph(), {"personalization": PERSONALIZATION, "dangling": DANGLING}),
+    "duplicates": (nx.scale_free_graph(100, seed=3), {}),
+    "no edges": (nx.empty_graph(4, nx.DiGraph), {}),
+}
+
+
+def distance(model, want):
+    assert len(model.vertices_) == len(want)
+    return sum(abs(rank - want[vertex]) for vertex, rank in zip(model.vertices_.tolist(), model.ranks_, strict=True))
+
+
+def fit_all(comm, graphs, **parameters):
+    """Ranks of several graphs, by ranks that stand ready."""
+    models = [PageRank(**{**parameters, **more}).fit(graph, comm=comm) for graph, more in graphs]
+    return [(model.vertices_, model.ranks_, model.n_iter_) for model in models]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_ranks_are_those_of_networkx_to_the_same_bits_each_time(world, workers):
+    first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL) for _ in range(2))
+    for name, ours, repeated in zip(CASES, zip(*first, strict=True), zip(*again, strict=True), strict=True):
+        graph, parameters = CASES[name]
+        want = nx.pagerank(graph, tol=TOL, max_iter=1000, **parameters)
+        vertices, ranks, iterations = ours[0]
+        assert sum(abs(rank - want[vertex]) for vertex, rank in zip(vertices.tolist(), ranks, strict=True)) < 1e-10, (
+            name
+        )
+        assert len(vertices) == len(want) and abs(ranks.sum() - 1) < 1e-12 and iterations >= 1
+        for _, others, _ in (*ours, *repeated):
+            assert np.array_equal(ranks, others), name
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_seeded_rmat_is_ranked_as_networkx_does(world, workers):
+    pairs = rmat(10, 16 << 10, 1)
+    graph = nx.DiGraph(pairs.tolist())
+    graph.add_nodes_from(range(1 << 10))
+    want = nx.pagerank(graph, tol=TOL, max_iter=1000)
+    [(vertices, ranks, _)] = world(workers).run(fit_all, [(rp.Graph(pairs, vertex_count=1 << 10), {})], tol=TOL)[0]
+    assert np.array_equal(vertices, np.arange(1 << 10))
+    assert np.abs(ranks - [want[vertex] for vertex in range(1 << 10)]).sum() < 1e-8
+
+
+def test_edges_of_equal_ends_count_once_or_add_up():
+    pairs = np.array([[0, 1], [0, 1], [0, 2], [1, 0], [2, 0]])
+    once, each = nx.DiGraph(pairs.tolist()), nx.MultiDiGraph(pairs.tolist())
+    assert distance(PageRank(tol=TOL).fit(pairs), nx.pagerank(once, tol=TOL, max_iter=1000)) < 1e-12
+    model = PageRank(tol=TOL).fit(rp.Graph(pairs, duplicates="sum"))
+    assert distance(model, nx.pagerank(each, tol=TOL, max_iter=1000)) < 1e-12
+
+
+def test_iterations_and_their_end_are_those_of_networkx():
+    graph = odd_graph()
+    for iterations in (1, 2, 7):
+        with pytest.warns(ConvergenceWarning, match=f"max_iter={iterations}"):
+            model = PageRank(tol=0, max_iter=iterations).fit(graph)
+        # networkx raises unless it converges: it is told to after as many iterations.
+        error = model.report_.iterations[-1].error
+        want = nx.pagerank(graph, tol=1.0001 * error / len(graph), max_iter=iterations)
+        assert model.n_iter_ == iterations and distance(model, want) < 1e-14
+    model = PageRank(tol=1e-6).fit(graph)
+    assert len(model.report_.iterations) == model.n_iter_
+    errors = [each.error for each in model.report_.iterations]
+    assert errors[-1] < 1e-6 * len(graph) <= errors[-2]
+
+
+def test_progress_and_times_are_told_for_every_iteration():
+    events = []
+    model = PageRank(workers=2, threads=1, on_iteration=events.append).fit(nx.karate_club_graph())
+    assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
+    report = model.report_
+    assert [event["error"] for event in events] == [each.error for each in report.iterations]
+    assert len(report.hosts) == len(report.edge_counts) == len(report.iterations[0].compute_s) == 2
+    assert sum(report.edge_counts) == report.edge_count == 2 * 78
+    assert report.degrees == "2" and report.edges_per_s > 0
+
+
+def test_top_names_the_highest_ranks():
+    model = PageRank().fit(np.array([[0, 9], [5, 9], [9, 5], [7, 5]]))
+    assert [vertex for vertex, _ in model.top(2)] == [9, 5]
+    assert model.top(99) == sorted(model.top(99), key=lambda pair: (-pair[1], pair[0]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"damping": 1.5}, "damping=1.5"),
+        ({"tol": -1}, "tol=-1"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"workers": 0}, "workers=0"),
+        ({"personalization": {77: 1}}, "personalization: 1 of its 1 vertices are not in the graph"),
+        ({"personalization": {0: -1}}, "numbers >= 0"),
+        ({"personalization": {0: 0}}, "not all of them 0"),
+        ({"dangling": ([0, 0], [1, 2])}, "dangling: expected one number for each"),
+        ({"dangling": {"x": 1}}, "dangling: expected a number for each of some vertices"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, message):
+    with pytest.raises(rp.InputError, match=message):
+        PageRank(**parameters).fit(np.array([[0, 1]]))
+
+
+def test_bad_graphs_are_named():
+    with pytest.raises(rp.InputError, match=r"from vertex 3 has the weight -1\.0"):
+        PageRank().fit((np.array([3]), np.array([4]), np.array([-1.0])))
+    with pytest.raises(rp.InputError, match="neither an edge nor a vertex"):
+        PageRank().fit(np.empty((0, 2), np.int64))
+    with pytest.raises(rp.InputError, match="no vertex 'nobody'"):
+        PageRank(personalization={"nobody": 1}).fit(odd_graph())
+
+
+def test_it_is_an_estimator_like_others():
+    model = clone(PageRank(0.5, personalization={1: 1}, workers=3))
+    assert (model.damping, model.personalization, model.workers) == (0.5, {1: 1}, 3)
+
+
+@pytest.fixture
+def slash(tmp_path):
+    pairs = rmat(8, 2000, 5)
+    (tmp_path / "graph.txt").write_text("# made up\n" + "".join(f"{a}\t{b}\n" for a, b in pairs.tolist()))
+    return tmp_path / "graph.txt", nx.pagerank(nx.DiGraph(pairs.tolist()), tol=1e-12, max_iter=1000)
+
+
+def test_the_command_writes_what_it_was_asked_for(slash, capsys):
+    path, want = slash
+    outs = [path.parent / name for name in ("ranks.parquet", "ranks.csv", "ranks.npz")]
+    for out, workers in zip(outs, (1, 2, 2), strict=True):
+        more = ["--report", str(path.parent / "report.json"), "-q"]
+        assert main(["pagerank", str(path), "--out", str(out), "--workers", str(workers), *more]) == 0
+        captured = capsys.readouterr()
+        assert captured.out.strip() == str(out)
+        top = max(want, key=want.get)
+        assert f"{len(want)} vertices" in captured.err and f"{top}" in captured.err
+        assert len(json.loads((path.parent / "report.json").read_text())["hosts"]) == workers
+    table = pq.read_table(outs[0]).to_pydict()
+    csv = np.loadtxt(outs[1], delimiter=",", skiprows=1)
+    npz = np.load(outs[2])
+    for vertices, ranks in (
+        (table["vertex"], table["rank"]),
+        (csv[:, 0].astype(int).tolist(), csv[:, 1]),
+        (npz["vertices"].tolist(), npz["ranks"]),
+    ):
+        assert vertices == sorted(want)
+        assert math.fsum(abs(rank - want[vertex]) for vertex, rank in zip(vertices, ranks, strict=True)) < 1e-8
+
+
+def test_the_command_shows_each_iteration(slash, capsys):
+    path, _ = slash
+    assert main(["pagerank", str(path), "--out", str(path.parent / "r.npz"), "--undirected", "--top", "0"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("iteration 1, error ") and "iterations of" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.txt"], "nowhere.txt does not exist"),
+        (["{path}", "--out", "ranks.doc"], "ranks.doc: unknown kind of file"),
+        (["{path}", "--out", "/nowhere/ranks.csv"], "/nowhere is not a folder"),
+        (["{path}", "--weighted"], "line 2: expected a finite number as weight"),
+        (["{path}", "--vertices", "3"], "but vertex_count=3"),
+    ],
+)
+def test_the_command_names_what_is_wrong_and_leaves_nothing(arguments, message, slash, capsys, monkeypatch):
+    path, _ = slash
+    monkeypatch.chdir(path.parent)
+    assert main(["pagerank", *(each.format(path=path) for each in arguments)]) == 2
+    assert message in capsys.readouterr().err
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
+    import subprocess
+    import sys
+
+    path, want = slash
+    command = [sys.executable, "-m", "ripieno.cli", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]
+    run = [sys.executable, "-m", "ripieno.cli", "run", "-n", "3", "-m", *command[2:]]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("r.csv") == 1
+    ranks = np.loadtxt(tmp_path / "r.csv", delimiter=",", skiprows=1)
+    assert math.fsum(abs(rank - want[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
+    refused = subprocess.run([*run, "--workers", "2"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "--workers" in refused.stderr
