@@ -129,7 +129,7 @@ def test_progress_and_times_are_told_for_every_iteration():
 
 
 def test_top_names_the_highest_ranks():
-    model = PageRank().fit(np.array([[0, 9], [5, 9], [9, 5], [7, 5]]))
+    model = PageRank().fit(np.array([[0, 9], [1, 9], [5, 9], [9, 5], [7, 5]]))
     assert [vertex for vertex, _ in model.top(2)] == [9, 5]
     assert model.top(99) == sorted(model.top(99), key=lambda pair: (-pair[1], pair[0]))
 
@@ -191,7 +191,7 @@ def test_the_command_writes_what_it_was_asked_for(slash, capsys):
     for vertices, ranks in (
         (table["vertex"], table["rank"]),
         (csv[:, 0].astype(int).tolist(), csv[:, 1]),
-        (npz["vertices"].tolist(), npz["ranks"]),
+        (npz["vertex"].tolist(), npz["rank"]),
     ):
         assert vertices == sorted(want)
         assert math.fsum(abs(rank - want[vertex]) for vertex, rank in zip(vertices, ranks, strict=True)) < 1e-8

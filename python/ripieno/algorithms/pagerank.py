@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno.algorithms import pagerank_program as program
 from ripieno.algorithms.checks import check_count
 from ripieno.algorithms.pagerank_program import Given, Options, Part
+from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph, open_graph
 
@@ -89,7 +89,7 @@ class PageRankReport:
         return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
 
 
-class PageRank(BaseEstimator):
+class PageRank(WorkerEstimator):
     """The stationary distribution of a walk along edges that jumps now and then, by power iteration.
 
     Parameters
@@ -211,10 +211,9 @@ class PageRank(BaseEstimator):
             personalization=_given("personalization", self.personalization, graph),
             dangling=_given("dangling", self.dangling, graph),
         )
-        if comm is None:
-            parts = self._launch(graph, options)
-        else:
-            parts = comm.allgather(program.fit(comm, graph, options, self._on_event))
+        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
+        emit = None if comm is None else self._on_event
+        parts = self._run(program.fit, graph, options, emit, comm=comm, on_event=self._on_event)
         self._keep(parts, graph, time.perf_counter() - begin)
         return self
 
@@ -223,13 +222,6 @@ class PageRank(BaseEstimator):
         order = np.lexsort((np.arange(len(self.ranks_)), -self.ranks_))[:count]
         return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
 
-    def _launch(self, graph: Graph, options: Options) -> list[Part]:
-        # Imported late: algorithms and launchers know of each other only here.
-        from ripieno.launch import launch
-
-        with launch(self.workers, self.engine, self.threads, self._on_event) as job:
-            return job.run(program.fit, graph, options)
-
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:
             self.on_iteration(event)
@@ -237,10 +229,7 @@ class PageRank(BaseEstimator):
             print("iteration {iteration}: error {error:.3g}, goal {goal:.3g}".format(**event))
 
     def _check_parameters(self) -> None:
-        for name in ("max_iter", "workers"):
-            check_count(name, getattr(self, name))
-        if self.threads is not None:
-            check_count("threads", self.threads)
+        check_count("max_iter", self.max_iter)
         if not isinstance(self.damping, Real) or not 0 <= self.damping <= 1:
             raise InputError(f"damping={self.damping!r}: expected a number of 0 … 1")
         if not isinstance(self.tol, Real) or not self.tol >= 0:

@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import click
-import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
 from ripieno import init
 from ripieno.algorithms import PageRank
 from ripieno.cli.progress import PageRankProgress
+from ripieno.cli.vertices import WRITERS
 from ripieno.errors import InputError
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 from ripieno.launch.run import under_launcher
 from ripieno.output import check_new_file, new_file
-
-
-def _write_npz(model: PageRank, path: Path) -> None:
-    with open(path, "wb") as file:
-        np.savez(file, vertices=model.vertices_, ranks=model.ranks_)
-
-
-WRITERS: dict[str, Callable[[PageRank, Path], None]] = {
-    ".parquet": lambda model, path: pq.write_table(_table(model), path),
-    ".csv": lambda model, path: pa.csv.write_csv(_table(model), path),
-    ".npz": _write_npz,
-}
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
@@ -169,14 +153,10 @@ def pagerank_command(
 
 def _write(model: PageRank, out: Path, report: Path | None) -> None:
     with new_file(out) as part:
-        WRITERS[out.suffix.lower()](model, part)
+        WRITERS[out.suffix.lower()]({"vertex": model.vertices_, "rank": model.ranks_}, part)
     if report is not None:
         with new_file(report) as part:
             part.write_text(json.dumps(asdict(model.report_), indent=2) + "\n")
-
-
-def _table(model: PageRank) -> pa.Table:
-    return pa.table({"vertex": model.vertices_, "rank": model.ranks_})
 
 
 def _print(model: PageRank, console: Console, top: int) -> None:
