@@ -38,8 +38,9 @@ pub struct Configuring {
 
 /// Where the values of a step go: into which of the rank's next rows.
 ///
-/// The next values begin as identities; first those that stay are combined into them, then those of each peer, in this
-/// order: the result has the same bits as that of [`Routes::plan`].
+/// Where the rows that stay are all the next ones, the next values begin as theirs; otherwise they begin as identities, and
+/// those that stay are combined into them. Then the values of each peer are combined, in this order. So the result has the
+/// same bits as that of [`Routes::plan`].
 #[derive(Clone, Debug)]
 pub struct DownMaps<'a> {
     /// How many next rows there are.

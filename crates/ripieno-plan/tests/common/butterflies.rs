@@ -65,26 +65,24 @@ pub fn drawn(n: u64, mut is_member: impl FnMut(u64) -> bool) -> Vec<u64> {
 pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, Keys)> {
     let n = 3 * p as u64 + 5;
     let mut state = seed;
-    let mut sets = |mut set: Box<dyn FnMut(usize, &mut u64) -> Vec<u64>>| -> Vec<Vec<u64>> {
-        (0..p).map(|rank| set(rank, &mut state)).collect()
+    let mut sets = |is_member: fn(usize, usize, u64, &mut u64) -> bool| -> Vec<Vec<u64>> {
+        (0..p).map(|rank| drawn(n, |key| is_member(p, rank, key, &mut state))).collect()
     };
-    let at_random = |one_in: u64| -> Box<dyn FnMut(usize, &mut u64) -> Vec<u64>> {
-        Box::new(move |_, state| drawn(n, |_| random(state, one_in) == 0))
-    };
-    let all = (0..n).collect::<Vec<u64>>();
-    let disjoint = |rank: usize, _: &mut u64| drawn(n, |key| key as usize % p == rank);
-    let power_law = |_: usize, state: &mut u64| drawn(n, |key| random(state, (key + 5) / 4 + 1) == 0);
-    let single = |rank: usize, _: &mut u64| vec![(rank as u64 * 7 + 3) % n];
-    let some_empty = |rank: usize, state: &mut u64| drawn(n, |_| rank % 3 == 0 && random(state, 2) == 0);
+    let at_random = |_: usize, _: usize, _: u64, state: &mut u64| random(state, 3) == 0;
+    let power_law = |_: usize, _: usize, key: u64, state: &mut u64| random(state, (key + 5) / 4) == 0;
+    let disjoint = |p: usize, rank: usize, key: u64, _: &mut u64| key as usize % p == rank;
+    let single = |p: usize, rank: usize, key: u64, _: &mut u64| (rank as u64 * 7 + 3) % (3 * p as u64 + 5) == key;
+    let of_some = |_: usize, rank: usize, _: u64, state: &mut u64| rank.is_multiple_of(3) && random(state, 2) == 0;
+    let (none, all) = (vec![vec![]; p], vec![(0..n).collect(); p]);
     vec![
-        ("random", Keys { n, outs: sets(at_random(3)), ins: sets(at_random(4)) }),
-        ("power law", Keys { n, outs: sets(Box::new(power_law)), ins: sets(Box::new(power_law)) }),
-        ("disjoint", Keys { n, outs: sets(Box::new(disjoint)), ins: sets(at_random(3)) }),
-        ("identical", Keys { n, outs: vec![all.clone(); p], ins: vec![all; p] }),
-        ("single", Keys { n, outs: sets(Box::new(single)), ins: sets(Box::new(single)) }),
-        ("some empty", Keys { n, outs: sets(Box::new(some_empty)), ins: sets(at_random(6)) }),
-        ("nothing wanted", Keys { n, outs: sets(at_random(2)), ins: vec![vec![]; p] }),
-        ("nothing there", Keys { n, outs: vec![vec![]; p], ins: sets(at_random(2)) }),
-        ("no keys", Keys { n: 0, outs: vec![vec![]; p], ins: vec![vec![]; p] }),
+        ("random", Keys { n, outs: sets(at_random), ins: sets(at_random) }),
+        ("power law", Keys { n, outs: sets(power_law), ins: sets(power_law) }),
+        ("disjoint", Keys { n, outs: sets(disjoint), ins: sets(at_random) }),
+        ("identical", Keys { n, outs: all.clone(), ins: all }),
+        ("single", Keys { n, outs: sets(single), ins: sets(single) }),
+        ("some empty", Keys { n, outs: sets(of_some), ins: sets(at_random) }),
+        ("nothing wanted", Keys { n, outs: sets(at_random), ins: none.clone() }),
+        ("nothing there", Keys { n, outs: none.clone(), ins: sets(at_random) }),
+        ("no keys", Keys { n: 0, outs: none.clone(), ins: none }),
     ]
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Every test binary uses its own part.
 
 pub mod butterflies;
+pub mod interpreter;
 pub mod sparse;
 pub mod topologies;
 

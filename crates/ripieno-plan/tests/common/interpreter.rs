@@ -1,0 +1,107 @@
+//! A direct interpreter of plans: all ranks' operations on single-precision numbers, over links that hold everything.
+
+use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Buffers MAIN, OUTPUT and SCRATCH of a rank.
+pub type Memory = [Vec<f32>; 3];
+
+/// How two numbers are combined.
+pub fn combined(op: Op, a: f32, b: f32) -> f32 {
+    match op {
+        Op::Sum => a + b,
+        Op::Min => a.min(b),
+        _ => unreachable!("no test reduces so"),
+    }
+}
+
+/// What changes nothing.
+pub fn identity(op: Op) -> f32 {
+    match op {
+        Op::Sum => 0.0,
+        Op::Min => f32::INFINITY,
+        _ => unreachable!("no test reduces so"),
+    }
+}
+
+/// Runs all plans to their end; output and scratch begin as NaNs.
+pub fn interpreted(plans: &[Plan], memories: &mut [Memory]) {
+    let mut links: BTreeMap<(usize, usize), VecDeque<Vec<f32>>> = BTreeMap::new();
+    let mut next = vec![0; plans.len()];
+    while next.iter().zip(plans).any(|(&next, plan)| next < plan.operations().len()) {
+        let before = next.clone();
+        for (rank, plan) in plans.iter().enumerate() {
+            let rest = plan.operations()[next[rank]..].iter();
+            next[rank] += rest.take_while(|operation| step(rank, operation, &mut memories[rank], &mut links)).count();
+        }
+        assert_ne!(before, next, "nobody can go on");
+    }
+    assert!(links.values().all(VecDeque::is_empty), "all that was sent was taken");
+}
+
+/// Runs an operation, if what it takes is there.
+fn step(
+    rank: usize,
+    operation: &Operation,
+    memory: &mut Memory,
+    links: &mut BTreeMap<(usize, usize), VecDeque<Vec<f32>>>,
+) -> bool {
+    let mut arrived = |from: usize| links.get_mut(&(from, rank)).and_then(VecDeque::pop_front);
+    match *operation {
+        Operation::Send { to, span, ref rows } => {
+            let values = read(memory, span, rows.as_ref());
+            links.entry((rank, to)).or_default().push_back(values);
+        }
+        Operation::Receive { from, span } => {
+            let Some(values) = arrived(from) else { return false };
+            write(memory, span, None, &values, |_, value| value);
+        }
+        Operation::Reduce { from, span, ref rows, op } => {
+            let Some(values) = arrived(from) else { return false };
+            write(memory, span, rows.as_ref(), &values, |before, value| combined(op, before, value));
+        }
+        Operation::Copy { from, to, ref rows } => {
+            let values = read(memory, from, rows.as_ref());
+            write(memory, to, None, &values, |_, value| value);
+        }
+        Operation::Combine { from, to, ref rows, op } => {
+            let values = read(memory, from, None);
+            write(memory, to, rows.as_ref(), &values, |before, value| combined(op, before, value));
+        }
+        Operation::Fill { span, ref rows, with } => {
+            let value = match with {
+                Constant::Zero => 0.0,
+                Constant::Identity(op) => identity(op),
+            };
+            let values = vec![value; operation.length_bytes() / 4];
+            write(memory, span, rows.as_ref(), &values, |_, value| value);
+        }
+    }
+    true
+}
+
+/// The places of a span, or of rows of it, in its buffer.
+fn places(span: Span, rows: Option<&Rows>) -> Vec<usize> {
+    let first = span.start_bytes / 4;
+    match rows {
+        None => (first..first + span.length_bytes / 4).collect(),
+        Some(rows) => {
+            let width = rows.row_bytes() / 4;
+            let row = |&number: &u32| first + number as usize * width..first + (number as usize + 1) * width;
+            rows.numbers().iter().flat_map(row).collect()
+        }
+    }
+}
+
+fn read(memory: &Memory, span: Span, rows: Option<&Rows>) -> Vec<f32> {
+    places(span, rows).into_iter().map(|place| memory[span.buffer.0 as usize][place]).collect()
+}
+
+fn write(memory: &mut Memory, span: Span, rows: Option<&Rows>, values: &[f32], value: impl Fn(f32, f32) -> f32) {
+    let (places, buffer) = (places(span, rows), &mut memory[span.buffer.0 as usize]);
+    assert_eq!(places.len(), values.len(), "as many values come as there are places");
+    if let Some(reach) = places.last().filter(|&&last| last >= buffer.len() && span.buffer == Buffer::SCRATCH) {
+        buffer.resize(reach + 1, f32::NAN);
+    }
+    places.into_iter().zip(values).for_each(|(place, &new)| buffer[place] = value(buffer[place], new));
+}
