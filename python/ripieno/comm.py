@@ -767,8 +767,9 @@ class Communicator:
 
         Notes
         -----
-        Copies must give the same bytes. Other objects than arrays travel as pickles, so sets of strings, which every
-        process pickles in an order of its own, times and the like have no place in them.
+        Copies must give the same bytes. Other objects than arrays travel as pickles, so times, random numbers without a
+        common seed and the like have no place in them. Ripieno's launchers set PYTHONHASHSEED where ranks have copies
+        and it is not set, so that sets of strings have one order; other launchers have to.
 
         What a slower copy still has to send when a call has ended is taken from its link during the next calls. A
         rank sends to all copies to the end, so a copy that lags holds the others back as soon as it is more than what

@@ -208,6 +208,32 @@ def test_copies_that_make_different_calls_are_told():
         job.run(differ)
 
 
+def explain_without_times(comm):
+    rows = np.arange(10)
+    live = comm.sparse(rows, rows, replicas=2).explain()
+    return live.seconds, "not measured where ranks have copies" in str(live)
+
+
+def refuse_seeds_of_their_own(comm):
+    logical = comm.replicate(2)
+    try:
+        rp.EffectiveDiameter().fit([(0, 1), (1, 2)], comm=logical)
+    except rp.InputError as error:
+        return str(error)
+    return None
+
+
+def test_nothing_that_differs_between_copies_goes_into_what_they_give():
+    with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
+        assert job.run(explain_without_times) == [(None, True)] * 2
+        assert all(
+            "random_state=None: each of the 2 copies" in str(told) for told in job.run(refuse_seeds_of_their_own)
+        )
+        # Of every copy: sets of strings have the same order in all.
+        orders = job.run(lambda comm: comm.allgather(hash("order")))
+        assert len({each for order in orders for each in order}) == 1
+
+
 def raise_in_one_copy(comm):
     logical = comm.replicate(2)
     if comm.rank == 2:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ripieno.algorithms.checks import check_count
+from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
@@ -40,5 +42,11 @@ class WorkerEstimator(BaseEstimator):
 
     def _seed(self, comm: Communicator | None) -> int:
         """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""
+        has_own_seeds = self.random_state is None or self.random_state is np.random
+        if has_own_seeds and comm is not None and comm.replicas > 1:
+            raise InputError(
+                f"random_state={self.random_state!r}: each of the {comm.replicas} copies of a rank would draw its own "
+                "seed: expected a whole number"
+            )
         seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
         return seed if comm is None else comm.broadcast(seed)

@@ -37,13 +37,14 @@ class LiveExplanation:
         How far the densities of "down" and "up" are from the power law that comes nearest, as a part of them; None
         where there are not two densities between 0 and 1 to lay one through.
     seconds
-        Of a reduction, measured: the slowest rank's, in the median.
+        Of a reduction, measured: the slowest rank's, in the median. None where ranks have copies, which would tell
+        different times.
     """
 
     explanation: Explanation
     rows: dict[str, list[float]]
     deviation: dict[str, float | None]
-    seconds: float
+    seconds: float | None
 
     def __str__(self) -> str:
         from ripieno.design import text
@@ -74,7 +75,8 @@ def explain_live(comm: Communicator, reduction: SparseReduce, width: int, dtype:
     data = Data(comm.world_size, reduction.size, curves["down"], row_bytes, curves["up"])
     explanation = explain(data, packets, degrees=reduction.degrees)
     rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
-    return LiveExplanation(explanation, rows, deviation, _timed(comm, reduction, width, dtype))
+    seconds = _timed(comm, reduction, width, dtype) if comm.replicas == 1 else None
+    return LiveExplanation(explanation, rows, deviation, seconds)
 
 
 def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tuple[DensityCurve, float | None]:

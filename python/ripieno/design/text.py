@@ -60,7 +60,10 @@ def of_live(live: LiveExplanation) -> str:
         )
     target.print(table)
     predicted = duration_text(design["seconds"])
-    target.print(f"a reduction: {duration_text(live.seconds)} measured, {predicted} predicted; others, predicted:")
+    measured = (
+        "not measured where ranks have copies" if live.seconds is None else f"{duration_text(live.seconds)} measured"
+    )
+    target.print(f"a reduction: {measured}, {predicted} predicted; others, predicted:")
     target.print(_beside(explanation))
     return _text(target)
 

@@ -73,8 +73,8 @@ class LocalGraph:
         ----------
         x : (c,) or (c, width), C-contiguous; float32, float64, int32, int64 or uint64
         op : {"sum", "min", "max", "or"}
-            "or" works on the bits of integers. A sum takes the weights of the edges; of integers it is rounded to zero
-            after each of them.
+            "or" works on the bits of integers. A sum takes the weights of the edges; where there are any, `x` is of
+            floats.
         out : (r,) or (r, width), of the type of `x`, optional
         threads
             Threads to compute with; they do not change the result.

@@ -5,6 +5,9 @@ A launcher lets a rank die of which a copy lives; see `ripieno.comm.Communicator
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from ripieno.errors import InputError
 
 
@@ -19,3 +22,8 @@ def copies_of(rank: int, workers: int, replicas: int) -> range:
     """The ranks that are copies of the logical rank of `rank`, itself included."""
     logical_count = workers // replicas
     return range(rank % logical_count, workers, logical_count)
+
+
+def copies_environment(replicas: int, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables that copies need: sets of strings have one order in all of them, unless `variables` say otherwise."""
+    return {} if replicas == 1 or variables.get("PYTHONHASHSEED") else {"PYTHONHASHSEED": "0"}

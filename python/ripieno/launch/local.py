@@ -24,7 +24,7 @@ from ripieno.errors import RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
-from ripieno.launch.copies import copies_of
+from ripieno.launch.copies import copies_environment, copies_of
 from ripieno.launch.interruption import interruptible
 from ripieno.launch.job import EventListener, Job
 from ripieno.launch.output import LinePump
@@ -107,7 +107,7 @@ class LocalJob(Job):
             child = process.start(
                 "ripieno.launch.worker",
                 [str(theirs.fileno())],
-                environment=process.thread_environment(self.threads),
+                environment=process.thread_environment(self.threads) | copies_environment(self._replicas),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 **pipes,

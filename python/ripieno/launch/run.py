@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ripieno.launch import process
 from ripieno.launch.channel import Channel, HungUp, pair
-from ripieno.launch.copies import copies_of
+from ripieno.launch.copies import copies_environment, copies_of
 from ripieno.launch.interruption import interruptible
 from ripieno.launch.output import LinePump
 from ripieno.launch.report import Report
@@ -61,7 +61,8 @@ class Script:
         """What its ranks find in the environment, whoever starts them."""
         # Without a name in RACK, which would be stronger than the file.
         racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
-        return racks if self.replicas == 1 else {**racks, "RIPIENO_REPLICAS": str(self.replicas)}
+        replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
+        return {**racks, **replicas, **copies_environment(self.replicas)}
 
 
 @dataclass
