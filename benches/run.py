@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ import cluster  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
 import memory  # noqa: E402
+import pagerank_host  # noqa: E402
 import replicas  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
-NAMES = ("host", "cluster", "memory", "replicas", "kmeans")
+NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank")
 
 
 @click.command()
@@ -35,6 +36,7 @@ NAMES = ("host", "cluster", "memory", "replicas", "kmeans")
 @click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
 @click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
 @click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="kmeans: float32 .npy rows.")
+@click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
 @click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
 def main(
     name: str,
@@ -43,15 +45,16 @@ def main(
     quick: bool,
     repetitions: int | None,
     data: Path | None,
+    gap: Path | None,
     target: Path | None,
 ) -> None:
     """Measure NAME; peers that are not installed are left out, and it is said how to get them."""
     names = NAMES if name == "all" else (name,)
     if listing:
         for each in names:
-            click.echo(f"{each}: {' '.join(_cases(each, data)[0])}")
+            click.echo(f"{each}: {' '.join(_cases(each, data, gap)[0])}")
         return
-    chosen = {each: _chosen(each, only, data, quick=quick) for each in names}
+    chosen = {each: _chosen(each, only, data, gap, quick=quick) for each in names}
     console = table.console()
     machine = figures.machine()
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
@@ -72,19 +75,21 @@ def main(
         target.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def _cases(name: str, data: Path | None) -> tuple[dict[str, Measured], Sequence[str]]:
+def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Measured], Sequence[str]]:
     """What can be measured alone, and the names of what is the whole."""
     if name == "kmeans":
         return {"kmeans": lambda report, effort: kmeans.measured(report, effort, data=data)}, ["kmeans"]
+    if name == "pagerank":
+        return {"pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap)}, ["pagerank"]
     module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas}[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))
 
 
-def _chosen(name: str, only: Sequence[str], data: Path | None, *, quick: bool) -> list[Measured]:
+def _chosen(name: str, only: Sequence[str], data: Path | None, gap: Path | None, *, quick: bool) -> list[Measured]:
     if quick and name == "cluster" and not only:
         return [lambda report, effort: cluster.quick(report)]
-    found, whole = _cases(name, data)
+    found, whole = _cases(name, data, gap)
     for case in only:
         if case not in found:
             raise click.UsageError(f"--case {case}: expected one of {', '.join(found)}")

@@ -82,15 +82,15 @@ def test_a_case_that_does_not_exist_is_told_with_those_that_do():
     assert "native-3: expected one of native-2, python-2, native-4, python-4" in done.stderr
 
 
-def sparse_bench(*words: object) -> None:
-    """Run a command of the benchmark of sparse reductions."""
-    command = [sys.executable, str(BENCHES / "sparse.py"), *map(str, words)]
+def bench(program: str, *words: object) -> None:
+    """Run a command of a benchmark that is a program of its own."""
+    command = [sys.executable, str(BENCHES / program), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_figures_that_need_no_cluster_are_drawn(tmp_path):
-    sparse_bench("charts", "--quick", "--cluster", tmp_path / "none.json", "--out", tmp_path)
+    bench("sparse.py", "charts", "--quick", "--cluster", tmp_path / "none.json", "--out", tmp_path)
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["density.svg", "volumes.svg"]
     assert "4x2" in (tmp_path / "volumes.svg").read_text()
@@ -99,8 +99,8 @@ def test_the_figures_that_need_no_cluster_are_drawn(tmp_path):
 @needs_lab
 def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_path):
     target = tmp_path / "cluster.json"
-    sparse_bench("cluster", "--quick", "--data", "twitter", "--json", target)
-    sparse_bench("charts", "--quick", "--cluster", target, "--out", tmp_path)
+    bench("sparse.py", "cluster", "--quick", "--data", "twitter", "--json", target)
+    bench("sparse.py", "charts", "--quick", "--cluster", target, "--out", tmp_path)
 
     (case,) = json.loads(target.read_text())["cases"]
     ways = {result["way"]: result for result in case["results"]}
@@ -112,3 +112,32 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
     assert ways["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held, rel=0.1)
     drawn = {path.name for path in tmp_path.glob("*.svg")}
     assert drawn == {"density.svg", "volumes.svg", "packets.svg", "times-twitter.svg"}
+
+
+def test_an_iteration_of_pagerank_is_timed_beside_scipy_and_its_ranks_are_scipys(tmp_path):
+    report = reports_of("pagerank", tmp_path)
+
+    whole = [figure for figure in report["figures"] if figure["peers"]]
+    assert [figure["row"] for figure in whole] == ["1 × 1", "1 × 2", "2 × 1"]
+    assert all("SciPy" in figure["peers"] and figure["limit_s"] > 0 for figure in whole)
+    parts = {figure["row"]: figure["ours"]["median_s"] for figure in report["figures"]}
+    assert 0 < parts["2 × 1, computing"] < parts["2 × 1"]
+    assert len(report["counts"]) == 3 and all(count["reached"] for count in report["counts"])
+
+
+@needs_lab
+def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
+    target = tmp_path / "cluster.json"
+    bench("pagerank.py", "cluster", "--quick", "--json", target)
+    bench("pagerank.py", "charts", "--cluster", target, "--out", tmp_path)
+
+    found = json.loads(target.read_text())
+    assert [each["hosts"] for each in found["scales"]] == [1, 2]
+    alone, together = found["scales"]
+    assert alone["most_edges"] == found["edges"]
+    assert alone["busiest_sent_bytes"] == 0
+    # Edges are dealt at random, so shares are nearly equal; half of the rows at most go to the other, and come back.
+    assert found["edges"] / 2 <= together["most_edges"] < 1.1 * found["edges"] / 2
+    assert 0 < together["busiest_sent_bytes"] < 8 * 1.1 * found["vertices"]
+    assert all(0 < each["computing_s"] < each["iteration_s"] for each in found["scales"])
+    assert "2 hosts" in (tmp_path / "scaling.svg").read_text()
