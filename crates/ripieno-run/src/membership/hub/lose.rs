@@ -1,9 +1,10 @@
 //! Deaths that the job survives, because a copy of the rank lives, and what a hub says that takes another's place.
 
-use super::{Hub, Standing};
+use super::{Hub, Member, Standing};
 use crate::copies::Loss;
 use crate::fabric::Failure;
 use crate::membership::{Message, Output};
+use std::time::Duration;
 
 impl Hub {
     /// A rank has died: that is the job's failure, unless a copy of it lives.
@@ -12,6 +13,7 @@ impl Hub {
             return vec![];
         }
         if self.awaited_count > 0 || rank == self.own {
+            self.early_death = (self.awaited_count > 0).then_some(rank);
             return self.fail(failure);
         }
         match self.losses.note(rank, failure.clone()) {
@@ -30,6 +32,28 @@ impl Hub {
                 outputs
             }
         }
+    }
+
+    /// A hub that has admitted everybody says so: who is still on the way to this one takes part already, and who was taken
+    /// to have died too early has not.
+    pub(super) fn all_have_come(&mut self, now: Duration) -> Vec<Output> {
+        for member in self.members.iter_mut().filter(|member| member.standing == Standing::Awaited) {
+            *member = Member { standing: Standing::Present, heard: now };
+            self.present_count += 1;
+        }
+        self.awaited_count = 0;
+        match (self.early_death.take(), self.failure.take()) {
+            (Some(rank), Some(failure)) => self.lose(rank, failure),
+            (_, failure) => {
+                self.failure = failure;
+                vec![]
+            }
+        }
+    }
+
+    /// What a rank must know that has heard nothing of this hub yet.
+    pub(super) fn news(&self) -> impl Iterator<Item = Message> {
+        self.losses.failures().cloned().map(Message::Lost).chain(self.failure.clone().map(Message::Failed))
     }
 
     /// What the others must know when this machine takes the place of one that is gone.

@@ -55,6 +55,8 @@ pub struct Hub {
     inquiries: BTreeMap<Turn, Inquiry>,
     waits: Waits,
     failure: Option<Failure>,
+    /// Whose death that is, if it died before all had come.
+    early_death: Option<usize>,
 }
 
 impl Hub {
@@ -78,6 +80,7 @@ impl Hub {
             inquiries: BTreeMap::new(),
             waits: Waits::default(),
             failure: None,
+            early_death: None,
         }
     }
 
@@ -110,8 +113,14 @@ impl Hub {
     }
 
     fn admit(&mut self, now: Duration, peer: usize) -> Vec<Output> {
-        if self.members[peer].standing != Standing::Awaited {
-            return vec![];
+        match self.members[peer].standing {
+            Standing::Awaited => {}
+            // Another hub has admitted it before.
+            Standing::Present => {
+                self.members[peer].heard = now;
+                return self.news().map(|message| Output::Send { to: peer, message }).collect();
+            }
+            Standing::Left(_) | Standing::Lost => return vec![],
         }
         self.members[peer] = Member { standing: Standing::Present, heard: now };
         self.present_count += 1;
@@ -138,6 +147,7 @@ impl Hub {
             Message::Answer { communicator, sequence, header } => {
                 self.answer(now, from, Turn { communicator, sequence }, header.map(|header| header.0))
             }
+            Message::Complete if self.copies.logical(from) == 0 => self.all_have_come(now),
             Message::Goodbye { lasts, has_forgotten } => {
                 let headers = lasts.into_iter().map(|last| last.0).collect();
                 self.part_with(from, Lasts { headers, has_forgotten })

@@ -107,6 +107,28 @@ fn a_death_before_all_have_come_ends_the_job() {
 }
 
 #[test]
+fn a_hub_that_has_not_seen_all_come_believes_the_first() {
+    for sees_the_death_first in [false, true] {
+        let mut world = World::with_replicas(4, 2);
+        // Rank 3 is on its way to hub 2.
+        [0, 1].iter().for_each(|&peer| world.event(2, Event::Connected { peer }));
+        [1, 2, 3].iter().for_each(|&peer| world.event(0, Event::Connected { peer }));
+        if sees_the_death_first {
+            world.event(2, Event::Closed { peer: 1, cause: "its process ended".into() });
+        }
+        world.deliver();
+        assert_eq!(world.completed, [true; 4]);
+        world.dies(1);
+        world.event(2, Event::Connected { peer: 3 });
+        world.deliver();
+        world.dies(0);
+        assert!([2, 3].iter().all(|&rank| world.failures[rank].is_none() && world.losses[rank] == [1, 0]));
+        world.dies(3);
+        assert!(matches!(world.failures[2], Some(Failure::RankFailed { rank: 3, .. })));
+    }
+}
+
+#[test]
 fn a_rank_that_was_taken_for_dead_learns_that_the_others_go_on_without_it() {
     for silent in 0..4 {
         let mut world = World::replicated(4, 2);
