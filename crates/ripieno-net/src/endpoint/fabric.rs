@@ -71,18 +71,19 @@ impl Fabric for Endpoint {
         self.shared.request(Request::Suspect { peer, cause: cause.to_string() });
         let is_known = |status: &Status| status.failure.is_some() || status.losses.contains_key(&peer) || status.over;
         let mut status = self.shared.wait(VERDICT_TIMEOUT, is_known);
-        if let (None, Some(loss)) = (&status.failure, status.losses.remove(&peer)) {
+        let failure = match (status.failure, status.losses.remove(&peer)) {
+            (Some(verdict), _) => return verdict,
             // A copy lives, but it is this very rank that is needed.
-            report(&self.shared, loss);
-            status = self.shared.status();
-        }
-        status.failure.unwrap_or_else(|| {
-            let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
-            let host = self.host(peer).to_string();
-            let failure = Failure::RankFailed { rank: peer, host, cause, traceback: String::new() };
-            self.shared.fail(failure.clone());
-            failure
-        })
+            (None, Some(loss)) => loss,
+            // It has left, say, while a copy is at work; the others must hear that this rank cannot go on.
+            (None, None) => {
+                let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
+                let host = self.host(peer).to_string();
+                Failure::RankFailed { rank: peer, host, cause, traceback: String::new() }
+            }
+        };
+        report(&self.shared, failure.clone());
+        self.shared.status().failure.unwrap_or(failure)
     }
 
     fn now(&self) -> Duration {
