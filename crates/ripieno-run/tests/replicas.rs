@@ -82,7 +82,9 @@ impl Deed {
     /// A sparse reduction: rank `r` gives `10 (r + 1) + key` for a part of the keys and wants another part.
     fn sparse(m: usize, dense_above: f64) -> Deed {
         let n = 9;
-        let part = |rank: usize, step: u64| (0..n).filter(|key| (key + rank as u64) % step != 0).collect::<Vec<u64>>();
+        let part = |rank: usize, step: u64| {
+            (0..n).filter(|key| !(key + rank as u64).is_multiple_of(step)).collect::<Vec<u64>>()
+        };
         let outs: Vec<Vec<u64>> = (0..m).map(|rank| part(rank, 3)).collect();
         let ins: Vec<Vec<u64>> = (0..m).map(|rank| part(rank, 2)).collect();
         let keys = Keys { n, outs: outs.clone(), ins: ins.clone() };

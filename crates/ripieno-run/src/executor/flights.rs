@@ -53,6 +53,11 @@ impl Flights {
         self.flights.is_empty()
     }
 
+    /// Whether something is still to come, but only of runs that are over.
+    pub fn has_only_rests(&self) -> bool {
+        !self.is_empty() && self.flights.values().all(|flight| flight.end.is_none())
+    }
+
     /// Adds a run behind all others.
     pub fn add(
         &mut self,
@@ -212,11 +217,12 @@ impl Work for Everyone<'_> {
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
-        for flight in self.flights.flights.values_mut() {
+        for flight in self.flights.at_work() {
             if !flight.run(self.fabric, self.recorder).waits_on_memory()? {
                 return Ok(false);
             }
         }
+        // Nobody waits for what is still to come of runs that are over.
         Ok(true)
     }
 

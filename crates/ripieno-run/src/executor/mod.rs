@@ -99,6 +99,10 @@ impl Executor {
         schedule: &Arc<Schedule>,
         buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
+        // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it failed.
+        if self.flights.has_only_rests() {
+            self.advance(fabric);
+        }
         let (reduction, ticket) = begin(&mut self.recorder, fabric, header, schedule, buffers)?;
         if !self.flights.is_empty() {
             return self.run_among_others(fabric, header, schedule, buffers, reduction, ticket);
