@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from ripieno.algorithms import bfs, components, diameter, spectral
 from ripieno.algorithms.components_program import _unmixed
 from ripieno.algorithms.diameter_program import effective_diameter
@@ -149,6 +150,17 @@ def test_the_effective_diameter_is_found_within_the_error_of_the_strings(name):
     assert all(model.n_iter_ <= len(exact) - 1 for model in models)
 
 
+@pytest.mark.parametrize("size", [2, 3, 5, 12])
+def test_few_vertices_are_counted_without_bias(size):
+    cliques = np.arange(size * 500).reshape(-1, size)
+    ends = np.triu_indices(size, 1)
+    edges = tuple(cliques[:, end].ravel() for end in ends)
+    model = rp.EffectiveDiameter(random_state=0).fit(rp.Graph(edges, directed=False))
+
+    # The error of a count is 0.78 / sqrt(64), that of the sum of five hundred less than a hundredth.
+    assert_allclose(model.pairs_, [cliques.size, cliques.size * size], rtol=0.02)
+
+
 def test_the_effective_diameter_lies_between_steps_on_a_straight_line():
     assert effective_diameter([10.0, 60.0, 100.0], 0.9) == 1.75
     assert effective_diameter([10.0], 0.9) == 0.0
@@ -167,6 +179,16 @@ def test_a_path_longer_than_the_steps_is_told():
     with pytest.warns(ConvergenceWarning, match="longer than max_iter=5"):
         model = rp.EffectiveDiameter(max_iter=5, random_state=0).fit(GRAPHS["path"])
     assert model.n_iter_ == 5
+
+
+def test_the_longest_path_may_have_all_the_steps_there_are():
+    whole = rp.EffectiveDiameter(random_state=0).fit(GRAPHS["path"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = rp.EffectiveDiameter(max_iter=whole.n_iter_, random_state=0).fit(GRAPHS["path"])
+    assert_array_equal(model.pairs_, whole.pairs_)
+    with pytest.warns(ConvergenceWarning):
+        rp.EffectiveDiameter(max_iter=whole.n_iter_ - 1, random_state=0).fit(GRAPHS["path"])
 
 
 def test_embeddings_are_those_of_scikit_learn(fitted):

@@ -6,12 +6,12 @@ tells how many these are.
 
 Source: Kang et al., "HADI: fast diameter estimation and mining in massive graphs with Hadoop", CMU-ML-08-117, 2008,
 sections 3.1 and 3.2; Flajolet and Martin, "Probabilistic counting algorithms for data base applications", JCSS 31,
-1985, section 3; for small numbers Scheuermann and Mauve, "Near-optimal compression of probabilistic counting sketches
-for networking applications", DIALM-POMC 2007.
+1985, section 3.
 """
 
 from __future__ import annotations
 
+from math import comb
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,17 +24,18 @@ from ripieno.graph.edges import mixed
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
-# The expectation of the lowest zero of a string that n set bits in is the logarithm, to the base of 2, of this times n.
+# The expectation of the lowest zero of a string in which n vertices set a bit each is the logarithm, to the base of 2, of
+# this times n + 1/2 …
 CORRECTION = 0.77351
-# Of few set bits the lowest zero tells too many, by a share that falls with this power of them.
-FEW = 1.75
+# … from so many vertices on, and exactly what `_lowest_zeros` says of fewer.
+MANY = 64
 BITS = 32
 
 
 def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int) -> tuple[list[float], bool]:
     """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
 
-    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are made. All ranks get the same.
+    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the same.
 
     Raises
     ------
@@ -44,13 +45,15 @@ def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter
     values = VertexValues(comm, load(comm, graph))
     strings = _first_strings(values.vertices, string_count, seed)
     pairs = [_estimate(comm, strings[values.home])]
-    for _ in range(max_iter):
+    while True:
         joined = values.step(strings, "or", own=strings)
         if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
             return pairs, True
+        # One step more than are counted tells whether there are longer paths.
+        if len(pairs) > max_iter:
+            return pairs, False
         strings = joined
         pairs.append(_estimate(comm, strings[values.home]))
-    return pairs, False
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:
@@ -89,5 +92,23 @@ def _estimate(comm: Communicator, strings: NDArray[np.uint64]) -> float:
         places += np.where(lowest_zero == 0, BITS, np.log2(np.maximum(lowest_zero, 1))).astype(np.int64)
     # Counted in whole numbers, so that the sum is the same however vertices are divided among ranks.
     counts = comm.allreduce(np.bincount(places, minlength=BITS * string_count + 1))
-    means = np.arange(len(counts)) / string_count
-    return float(counts @ (2.0**means - 2.0 ** (-FEW * means))) / CORRECTION
+    return float(counts @ _numbers(np.arange(len(counts)) / string_count))
+
+
+def _numbers(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many vertices set bits, given the mean lowest zero of the strings."""
+    expected = _lowest_zeros(MANY)
+    few = np.interp(means, expected, np.arange(MANY + 1))
+    return np.where(means < expected[-1], few, 2.0**means / CORRECTION - 0.5)
+
+
+def _lowest_zeros(largest: int) -> list[float]:
+    """The expectation of the lowest zero of a string in which 0, 1, … `largest` vertices set a bit each.
+
+    Bit 0 is set unless all of them set a higher one; those that do, j with the probability (n over j) / 2**n, are to
+    the bits above what all are to the string.
+    """
+    expected = [0.0]
+    for n in range(1, largest + 1):
+        expected.append(sum(comb(n, j) * (1 + expected[j]) for j in range(n)) / 2**n)
+    return expected
