@@ -51,6 +51,7 @@ PLAIN = {
     "adjacency.txt": text(adjacency(PAIRS)),
     "adjacency": text(adjacency(PAIRS)),
     "bare.csv": text(lines(PAIRS, ",")),
+    "halves.csv": text("follower,dst\n" + lines(PAIRS, ",")),
     "named.csv": text("name;dst;src\n" + "".join(f"x y;{b};{a}\n" for a, b in PAIRS.tolist())),
     "named.csv.gz": packed("src,dst\n" + lines(PAIRS, ",")),
     "pairs.npy": lambda path: np.save(path, PAIRS),
@@ -63,7 +64,8 @@ WEIGHTED = {
     "third.csv": text(lines(PAIRS, ",", WEIGHTS)),
     "named.csv": text("weight,from,to\n" + "".join(f"{w},{a},{b}\n" for (a, b), w in zip(PAIRS, WEIGHTS, strict=True))),
     "named.parquet": parquet(u=SOURCES, v=TARGETS, weight=WEIGHTS),
-    "arrays.npz": lambda path: np.savez_compressed(path, src=SOURCES, dst=TARGETS, weight=WEIGHTS),
+    "named ids.parquet": parquet(edge_id=WEIGHTS, to_id=TARGETS, FromNodeId=SOURCES, weights=WEIGHTS),
+    "arrays.npz": lambda path: np.savez_compressed(path, src=SOURCES, tgt=TARGETS, weights=WEIGHTS),
 }
 
 
@@ -152,6 +154,21 @@ BAD = {
     "third.txt": ("1 2 3\n", "weighted=False"),
     "words.txt": ("from to\n1 2\n", "line 1: expected a vertex id"),
 }
+
+
+def test_a_line_of_numbers_is_no_header(tmp_path):
+    (tmp_path / "dates.csv").write_text("1,2,2020-01-01\n3,4,2020-01-02\n")
+    assert rows(Graph(tmp_path / "dates.csv", weighted=False), 1) == [(1, 2, 1.0), (3, 4, 1.0)]
+
+
+@pytest.mark.parametrize("names", [("id", "source", "end"), ("a", "b", "c"), ("weight", "source", "b")])
+def test_ends_are_not_guessed_among_several_names(names, tmp_path):
+    (tmp_path / "named.csv").write_text(f"{','.join(names)}\n1,2,3\n")
+    parquet(**dict.fromkeys(names, SOURCES))(tmp_path / "named.parquet")
+    np.savez(tmp_path / "named.npz", **dict.fromkeys(names, SOURCES))
+    for path in tmp_path.iterdir():
+        with pytest.raises(rp.InputError, match=f"the columns '{names[0]}', '{names[1]}', '{names[2]}'"):
+            Graph(path)
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -10,9 +10,10 @@ from typing import NamedTuple, Protocol, TypeVar
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 
-SOURCE_NAMES = ("source", "src", "from", "fromnodeid", "u", "row")
-TARGET_NAMES = ("target", "dst", "dest", "destination", "to", "tonodeid", "v", "col")
-WEIGHT_NAMES = ("weight", "w")
+# In small letters, without "_", "id" and "node": FromNodeId and from_id are names of `from`.
+SOURCE_NAMES = ("source", "src", "from", "u", "row")
+TARGET_NAMES = ("target", "tgt", "dst", "dest", "destination", "to", "v", "col")
+WEIGHT_NAMES = ("weight", "weights", "w")
 
 
 @dataclass(frozen=True)
@@ -80,25 +81,33 @@ class Columns(NamedTuple):
 
 
 def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Columns:
-    """Columns by name, or the first ones where no name tells.
+    """Columns by name; the first ones where there are no names, or just two columns.
 
     Raises
     ------
     InputError
-        There are fewer than two, a weight is asked for that is not there, or one of no name may be a weight or not.
+        There are fewer than two, no name says which of several are the ends, a weight is asked for that is not there,
+        or one of no name may be a weight or not.
     """
     if len(names) < 2:
         raise InputError(f"{path}: one column, expected a source and a target")
-    lower = [name.strip().lower() for name in names]
+    short = [_short(name) for name in names]
     source, target, weight = (
-        next((lower.index(name) for name in known if name in lower), None)
+        next((short.index(name) for name in known if name in short), None)
         for known in (SOURCE_NAMES, TARGET_NAMES, WEIGHT_NAMES)
     )
+    has_names = any(name.strip() for name in names)
     if source is None or target is None:
-        source, target = (at for at in range(3) if at != weight) if weight in (0, 1) else (0, 1)
+        if has_names and (len(names) > 2 or weight is not None):
+            raise InputError(
+                f"{path} has the columns {', '.join(map(repr, names))}: nothing says which are the ends of an edge, "
+                f"expected names such as {SOURCE_NAMES[0]!r} and {TARGET_NAMES[0]!r}"
+            )
+        # Of two columns, the one without a known name is the other end.
+        source, target = (1, 0) if source == 1 or target == 0 else (0, 1)
     if weighted is False:
         return Columns(source, target, None)
-    if weight is None and not any(lower) and len(names) > 2:
+    if weight is None and not has_names and len(names) > 2:
         if weighted is None:
             raise InputError(
                 f"{path} has {len(names)} columns without names: say whether the third one is a weight (weighted=True) "
@@ -108,3 +117,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Co
     if weighted and weight is None:
         raise InputError(f"{path} has no column of weights: expected one named {WEIGHT_NAMES[0]!r}, or a third one")
     return Columns(source, target, weight)
+
+
+def _short(name: str) -> str:
+    return name.strip().lower().replace("_", "").removesuffix("id").removesuffix("node")

@@ -60,7 +60,7 @@ class TextEdges:
         if delimiter is None:
             return cls(path, begin, None, None, third)
         fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        has_names = not all(_is_number(field) for field in fields)
+        has_names = not any(_is_number(field) for field in fields[:2])
         names: Sequence[str] = fields if has_names else [""] * len(fields)
         return cls(path, end if has_names else begin, delimiter, choose_columns(path, names, weighted), third)
 
