@@ -97,7 +97,7 @@ class PageRank(WorkerEstimator):
     damping : float, default=0.85
         The probability that the walk goes along an edge rather than jump.
     tol : float, default=1e-12
-        It ends when the ranks of all vertices together change by less than `tol` times their number.
+        It ends when the ranks of all vertices together change by less than `tol` times their number, or not at all.
     max_iter : int, default=1000
         Iterations, at most.
     personalization : dict or (vertices, values), default=None
@@ -146,7 +146,7 @@ class PageRank(WorkerEstimator):
     >>> model.vertices_
     array([0, 1, 2])
     >>> model.ranks_.round(3)
-    array([0.463, 0.05 , 0.487])
+    array([0.464, 0.05 , 0.486])
     """
 
     def __init__(
@@ -271,22 +271,26 @@ def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Give
     """Ids and values of what the user gave by vertex."""
     if probabilities is None:
         return None
-    if isinstance(probabilities, Mapping):
-        vertices, values = list(probabilities), list(probabilities.values())
-    else:
-        vertices, values = (np.asarray(column).tolist() for column in probabilities)
-    if graph.labels is not None:
-        numbers = {label: number for number, label in enumerate(graph.labels.tolist())}
-        unknown = next((vertex for vertex in vertices if vertex not in numbers), None)
-        if unknown is not None:
-            raise InputError(f"{name}: the graph has no vertex {unknown!r}")
-        vertices = [numbers[vertex] for vertex in vertices]
     try:
-        ids, values = np.array(vertices, np.int64), np.array(values, np.float64)
+        if isinstance(probabilities, Mapping):
+            vertices, values = list(probabilities), list(probabilities.values())
+        else:
+            vertices, values = (np.asarray(column).tolist() for column in probabilities)
+        if graph.labels is not None:
+            numbers = {label: number for number, label in enumerate(graph.labels.tolist())}
+            unknown = next((vertex for vertex in vertices if vertex not in numbers), None)
+            if unknown is not None:
+                raise InputError(f"{name}: the graph has no vertex {unknown!r}")
+            vertices = [numbers[vertex] for vertex in vertices]
+        ids, values = np.array(vertices), np.array(values, np.float64)
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
-        raise InputError(f"{name}: expected a number for each of some vertices: {error}") from error
-    if ids.shape != values.shape or len(np.unique(ids)) < len(ids):
+        raise InputError(f"{name}: expected a dict, or vertices and a number for each: {error}") from error
+    if ids.size and ids.dtype.kind not in "iu":
+        raise InputError(f"{name}: vertices of type {ids.dtype}, expected whole numbers")
+    if ids.ndim != 1 or ids.shape != values.shape or len(np.unique(ids)) < len(ids):
         raise InputError(f"{name}: expected one number for each of some vertices")
     if not np.isfinite(values).all() or values.min(initial=0) < 0 or not values.any():
         raise InputError(f"{name}: expected numbers >= 0, not all of them 0")
-    return ids, values
+    return ids.astype(np.int64), values

@@ -132,7 +132,7 @@ def _iterate(
     options: Options,
     on_iteration: Callable[[float, tuple[float, float]], None],
 ) -> bool:
-    """Walk until the ranks change by less than wanted; whether they did."""
+    """Walk until the ranks change by less than wanted, or not at all; whether they did."""
     clock = Clock()
     for done in count():
         with clock.computing():
@@ -141,7 +141,7 @@ def _iterate(
             sums, error, dangling = exchange.reduce(walk.error, walk.dangling)
         if done > 0:
             on_iteration(error, clock.lap())
-            if error < local.vertices.total * options.tol:
+            if error == 0 or error < local.vertices.total * options.tol:
                 return True
             if done == options.max_iter:
                 return False
