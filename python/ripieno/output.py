@@ -76,6 +76,12 @@ def check_new_file(path: Path) -> None:
     _check_place(path)
 
 
+def check_different(options: str, paths: Collection[Path]) -> None:
+    """Raise InputError if one of these results would replace another."""
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise InputError(f"{options} name the same file twice: expected one for each result")
+
+
 def check_new_folder(path: Path, replaceable: Collection[str] = ()) -> None:
     """Raise InputError, before any work is done, if `new_folder` would."""
     if path.exists() and not path.is_dir():

@@ -47,9 +47,11 @@ def read(path: Path) -> PacketCurve:
     Raises
     ------
     InputError
-        If it is no such file.
+        If there is no such file, or it holds something else.
     """
     try:
         return from_json(json.loads(path.read_text()))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected what ripieno packets --json writes, but {error!r}") from error

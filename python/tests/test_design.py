@@ -148,6 +148,25 @@ def test_a_file_that_holds_no_packets_is_told(tmp_path, capsys):
     target.write_text("{}")
     assert main([*TWITTER, "--packets", str(target)]) == 2
     assert "expected what ripieno packets --json writes" in capsys.readouterr().err
+    assert main([*TWITTER, "--packets", str(tmp_path / "none.json")]) == 2
+    assert "none.json does not exist" in capsys.readouterr().err
+    assert main([*TWITTER, "--packets", str(tmp_path)]) == 1
+    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sizes", "64B"], "expected two sizes or more"),
+        (["--json", "nowhere/packets.json"], "nowhere is not a folder"),
+        (["--json", "same", "--plot", "./same"], "name the same file twice"),
+    ],
+)
+def test_a_measurement_that_cannot_be_kept_is_not_begun(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ripieno.bench.packets.started", lambda *_: pytest.fail("it has begun"))
+    assert main(["packets", *words]) == 2
+    assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_links_of_a_rate_have_the_efficient_packet_that_was_asked_for():

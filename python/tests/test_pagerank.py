@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import math
+import subprocess
+import sys
 
 import networkx as nx
 import numpy as np
@@ -117,6 +120,15 @@ def test_iterations_and_their_end_are_those_of_networkx():
     assert errors[-1] < 1e-6 * len(graph) <= errors[-2]
 
 
+def test_ranks_that_no_longer_change_are_the_end_whatever_the_tolerance():
+    model = PageRank(tol=0, max_iter=2000).fit(np.array([[0, 1], [1, 2], [2, 0]]))
+    assert model.report_.iterations[-1].error == 0 and model.n_iter_ < 2000
+
+
+def test_the_example_is_true():
+    assert doctest.testmod(sys.modules[PageRank.__module__]).failed == 0
+
+
 def test_progress_and_times_are_told_for_every_iteration():
     events = []
     model = PageRank(workers=2, threads=1, on_iteration=events.append).fit(nx.karate_club_graph())
@@ -145,7 +157,11 @@ def test_top_names_the_highest_ranks():
         ({"personalization": {0: -1}}, "numbers >= 0"),
         ({"personalization": {0: 0}}, "not all of them 0"),
         ({"dangling": ([0, 0], [1, 2])}, "dangling: expected one number for each"),
-        ({"dangling": {"x": 1}}, "dangling: expected a number for each of some vertices"),
+        ({"dangling": {"x": 1}}, "dangling: vertices of type <U1, expected whole numbers"),
+        ({"dangling": {0.5: 1}}, "dangling: vertices of type float64, expected whole numbers"),
+        ({"dangling": {0: "x"}}, "dangling: expected a dict, or vertices and a number for each"),
+        ({"dangling": [1, 2, 3]}, "dangling: expected a dict, or vertices"),
+        ({"dangling": 5}, "dangling: expected a dict, or vertices"),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):
@@ -210,6 +226,7 @@ def test_the_command_shows_each_iteration(slash, capsys):
         (["nowhere.txt"], "nowhere.txt does not exist"),
         (["{path}", "--out", "ranks.doc"], "ranks.doc: unknown kind of file"),
         (["{path}", "--out", "/nowhere/ranks.csv"], "/nowhere is not a folder"),
+        (["{path}", "--out", "r.csv", "--report", "./r.csv"], "name the same file twice"),
         (["{path}", "--weighted"], "line 2: expected a finite number as weight"),
         (["{path}", "--vertices", "3"], "but vertex_count=3"),
     ],
@@ -223,9 +240,6 @@ def test_the_command_names_what_is_wrong_and_leaves_nothing(arguments, message, 
 
 
 def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
-    import subprocess
-    import sys
-
     path, want = slash
     command = [sys.executable, "-m", "ripieno.cli", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]
     run = [sys.executable, "-m", "ripieno.cli", "run", "-n", "3", "-m", *command[2:]]

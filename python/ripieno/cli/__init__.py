@@ -11,8 +11,8 @@ from types import FrameType
 
 import click
 
+from ripieno import output
 from ripieno.errors import InputError, RipienoError
-from ripieno.output import explain
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 SIGNAL_BASE = 128
@@ -75,7 +75,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except RipienoError as error:
         return _tell(str(error), FAILED)
     except OSError as error:
-        return _tell(explain(error), FAILED)
+        return _tell(output.explain(error), FAILED)
     except MemoryError as error:
         return _tell(f"out of memory: {error}", FAILED)
     finally:

@@ -53,8 +53,15 @@ def packets_command(
     from ripieno.bench import packets as measuring
     from ripieno.bench.cases import sizes_of
     from ripieno.launch.run import under_launcher
+    from ripieno.output import check_different, check_new_file, new_file
 
     sizes_bytes = sizes_of(sizes) if sizes else _native.PACKET_SIZES_BYTES
+    if len(sizes_bytes) < 2:
+        raise click.BadParameter(f"{sizes!r}: expected two sizes or more, such as 64B:16MiB", param_hint="--sizes")
+    files = [path for path in (plot, target) if path is not None]
+    for path in files:
+        check_new_file(path)
+    check_different("--json and --plot", files)
     if under_launcher():
         if ranks is not None:
             raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
@@ -75,10 +82,12 @@ def packets_command(
         # Brings matplotlib with it.
         from ripieno.report.sparse import throughput_chart
 
-        plot.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
+        with new_file(plot) as part:
+            part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
         click.echo(plot)
     if target is not None:
-        target.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
+        with new_file(target) as part:
+            part.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
         click.echo(target)
 
 

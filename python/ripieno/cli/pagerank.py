@@ -18,7 +18,7 @@ from ripieno.errors import InputError
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 from ripieno.launch.run import under_launcher
-from ripieno.output import check_new_file, new_file
+from ripieno.output import check_different, check_new_file, new_file
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
@@ -126,6 +126,7 @@ def pagerank_command(
     files = [path for path in (out, report) if path is not None]
     for path in files:
         check_new_file(path)
+    check_different("--out, --report and --trace", [*files, *([] if trace is None else [trace])])
     launched = under_launcher()
     if launched and (workers is not None or trace is not None):
         raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
