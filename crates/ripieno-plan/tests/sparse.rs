@@ -4,7 +4,7 @@ mod common;
 
 use common::butterflies::{Configured, Keys, configured, machines, shapes};
 use ripieno_plan::checker::{check, check_rendezvous};
-use ripieno_plan::sparse::{Butterfly, Degrees};
+use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Span};
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
             let count: u64 = configured.missing.iter().map(|missing| missing.count).sum();
             assert_eq!(count, expected.len() as u64, "{}", what());
             for missing in &configured.missing {
-                assert_eq!(missing.examples.len() as u64, missing.count.min(10), "{}", what());
+                assert_eq!(missing.examples.len() as u64, missing.count.min(EXAMPLE_COUNT as u64), "{}", what());
                 assert!(missing.examples.iter().all(|key| expected.contains(key)), "{}", what());
             }
         }
@@ -175,4 +175,17 @@ fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
     refused(&[(1, [&good[0].1[..], &[0]].concat()), good[1].clone()], 1);
     refused(&[(1, vec![]), good[1].clone()], 1);
     machine.absorb(0, &good).unwrap();
+}
+
+#[test]
+fn a_malformed_message_is_told_by_its_first_fault() {
+    let what = |message: &[u8]| {
+        let mut machine = Configuring::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
+        machine.absorb(0, &[(1, message)]).unwrap_err().what
+    };
+    // A set of all keys is a zero.
+    assert_eq!(what(&[9, 0, 0]), "no form of key sets");
+    assert_eq!(what(&[0, 9, 0]), "no form of key sets");
+    assert_eq!(what(&[0]), "too few bytes");
+    assert_eq!(what(&[0, 0, 0]), "bytes behind the last set");
 }

@@ -22,8 +22,8 @@ use core::ops::Range;
 /// alone.
 pub const DENSE_ABOVE: f64 = 0.9;
 
-/// How many of the missing keys are named.
-const EXAMPLE_COUNT: usize = 10;
+/// So many missing keys are named.
+pub const EXAMPLE_COUNT: usize = 8;
 
 /// One rank in the middle of configuring a sparse reduction.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Configuring {
 
 /// Where the values of a step go: into which of the rank's next rows.
 ///
-/// Where the rows that stay are all the next ones, the next values begin as theirs; otherwise they begin as identities, and
+/// Where the rows that stay are all the next ones ([`RowMap::covers`]), the next values begin as theirs; otherwise they begin as identities, and
 /// those that stay are combined into them. Then the values of each peer are combined, in this order. So the result has the
 /// same bits as that of [`Routes::plan`].
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ pub struct DownMaps<'a> {
 pub struct Missing {
     /// How many.
     pub count: u64,
-    /// The smallest of them.
+    /// The smallest of them, at most [`EXAMPLE_COUNT`].
     pub examples: Vec<u64>,
 }
 
@@ -81,9 +81,15 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
+/// Whether so many rows, of sets of keys below `n`, have numbers of 32 bits in any union of the sets.
+pub fn have_numbers(row_count: usize, n: u64) -> bool {
+    row_count <= u32::MAX as usize || n <= u64::from(u32::MAX)
+}
+
 impl Configuring {
     /// Before the first step: `rank` of a butterfly over the keys `0..n` contributes rows for `out_keys` and wants those of
-    /// `in_keys`; both ascend. A layer is dense above the density `dense_above`.
+    /// `in_keys`; both ascend, and they [`have_numbers`] together. A layer is dense above the density `dense_above`, unless its
+    /// sets together have less than one key in 32 of the range.
     pub fn new(
         rank: usize,
         degrees: &Degrees,
@@ -94,9 +100,9 @@ impl Configuring {
     ) -> Configuring {
         let set = |keys: Vec<u64>| {
             assert!(keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < n), "keys below n ascend");
-            assert!(keys.len() <= u32::MAX as usize, "rows have numbers of 32 bits");
             KeySet::of(0..n, keys)
         };
+        assert!(have_numbers(out_keys.len() + in_keys.len(), n), "rows have numbers of 32 bits");
         assert!(dense_above >= 0.0, "a density is not negative");
         let (out_keys, in_keys) = (set(out_keys), set(in_keys));
         let volumes = [Volume::of(&(0..n), &out_keys, &in_keys)].into();
@@ -150,17 +156,15 @@ impl Configuring {
                 return Err(malformed("not one message"));
             };
             let mut bytes = bytes.as_ref();
-            let sets = (encoding::read(&range, &mut bytes), encoding::read(&range, &mut bytes));
+            let mut set = || encoding::read(&range, &mut bytes).map_err(malformed);
+            let sets = (set()?, set()?);
             if !bytes.is_empty() {
                 return Err(malformed("bytes behind the last set"));
             }
-            parts.push((sets.0.map_err(malformed)?, sets.1.map_err(malformed)?));
+            parts.push(sets);
         }
-        let rows_fit = |set: fn(&(KeySet, KeySet)) -> &KeySet| {
-            parts.iter().map(|part| set(part).row_count()).sum::<usize>() <= u32::MAX as usize
-                || length(&range) <= u64::from(u32::MAX)
-        };
-        if !rows_fit(|part| &part.0) || !rows_fit(|part| &part.1) {
+        let row_count = parts.iter().map(|(outs, ins)| outs.row_count() + ins.row_count()).sum();
+        if !have_numbers(row_count, length(&range)) {
             return Err(Malformed { peer: layer.members[layer.position], what: "more keys than there can be rows" });
         }
         let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();

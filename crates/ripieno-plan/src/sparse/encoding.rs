@@ -29,7 +29,7 @@ pub(super) fn write(set: &KeySet, into: &mut Vec<u8>) {
 fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>) {
     let (length, count) = (length(range), keys.len() as u64);
     let offset_bytes = if length <= 1 << 32 { 4 } else { 8 };
-    if length.div_ceil(8) < 8 + offset_bytes * count {
+    if bits_are_cheaper(length, 8 + offset_bytes * count) {
         let mut bits = Bits::none(length as usize);
         keys.iter().for_each(|key| bits.insert((key - range.start) as usize));
         into.push(LISTED_BITS);
@@ -42,6 +42,11 @@ fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>) {
         4 => into.extend(offsets.flat_map(|offset| (offset as u32).to_le_bytes())),
         _ => into.extend(offsets.flat_map(u64::to_le_bytes)),
     }
+}
+
+/// Whether a bit for each of `length` keys takes less than `list_bytes`; longer ranges than rows have numbers have no such form.
+fn bits_are_cheaper(length: u64, list_bytes: u64) -> bool {
+    length <= u64::from(u32::MAX) && length.div_ceil(8) < list_bytes
 }
 
 /// Takes a set of keys of `range` from the front of `bytes`; says what is wrong where there is none.
@@ -115,6 +120,8 @@ mod tests {
         assert_eq!(form_and_size(5..3205, 2), (LISTED_BITS, 1 + 400));
         assert_eq!(form_and_size(5..3205, 100), (OFFSETS_32, 9 + 4 * 32));
         assert_eq!(form_and_size(5..5 + (1 << 40), 1 << 36), (OFFSETS_64, 9 + 8 * 16));
+        // What is written of a longer range could not be read.
+        assert!(bits_are_cheaper(u64::from(u32::MAX), 1 << 30) && !bits_are_cheaper(1 << 32, 1 << 30));
     }
 
     #[test]

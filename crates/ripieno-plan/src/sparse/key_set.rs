@@ -101,8 +101,9 @@ impl KeySet {
         }
     }
 
-    /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, or if it has more
-    /// than `dense_above` of the keys, which it always has where that is negative.
+    /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, if `dense_above` is
+    /// negative, or if it has more than `dense_above` of the keys and the sets together a key per [`BITS_PER_KEY`] of a range of
+    /// less than `2^32`: others are merged as lists.
     pub(super) fn union(range: &Range<u64>, parts: &[&KeySet], dense_above: f64) -> (KeySet, Vec<RowMap>) {
         debug_assert!(parts.iter().all(|part| part.range == *range), "sets of one range");
         let length = length(range);

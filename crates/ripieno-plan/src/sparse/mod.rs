@@ -20,7 +20,7 @@ mod row_map;
 pub mod sets;
 
 pub use butterfly::{Butterfly, Layer};
-pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, Malformed, Missing};
+pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, EXAMPLE_COUNT, Malformed, Missing, have_numbers};
 pub use degrees::{Degrees, InvalidDegrees};
 pub use permutation::Permutation;
 pub use routes::{Routes, Volume};

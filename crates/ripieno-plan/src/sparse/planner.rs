@@ -93,9 +93,9 @@ impl Planner {
         Rows::new(rows.clone(), self.row_bytes)
     }
 
-    /// `region` begins with `own` in the rows of `map`.
+    /// `region` begins with `own` in the rows of `map`, in the way that [`super::DownMaps`] tells of.
     fn begin(&mut self, own: Span, region: Span, map: &RowMap) {
-        if region.length_bytes == own.length_bytes {
+        if map.covers(region.length_bytes / self.row_bytes) {
             return self.gather(own, &RowMap::Run(0..map.len()), region);
         }
         self.plan.fill(region, Constant::Identity(self.op));

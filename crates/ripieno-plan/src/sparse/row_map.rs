@@ -31,6 +31,11 @@ impl RowMap {
         }
     }
 
+    /// Whether they are all of `row_count` rows: such rows become those of a layer unchanged, others are combined into identities.
+    pub fn covers(&self, row_count: usize) -> bool {
+        self.len() == row_count
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
