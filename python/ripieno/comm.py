@@ -602,7 +602,8 @@ class Communicator:
             What becomes of in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
             Where the ranks of a layer have more than this share of the indices of their range, they exchange rows of
-            the whole range, without index maps; more than 1: never.
+            the whole range, without index maps; more than 1: never. Never either where their sets together have less
+            than one index in 32 of the range.
         replicas : int, optional
             ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``, see `replicate`.
 

@@ -8,6 +8,7 @@ use ripieno::net::Links;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Error, Failure, Op};
 use ripieno_plan::sparse::Degrees;
+use ripieno_plan::sparse::design::PacketCurve;
 
 const SUM: Form = Form { element: Element::I64, width: 1, op: Op::Sum };
 
@@ -122,6 +123,31 @@ fn one_pass_and_every_run_give_the_same_bits() {
     }
 }
 
+/// Rows that stay alone are not added to anything: a sum from zero on would have another sign, or another pattern.
+#[test]
+fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
+    let odd = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+    let kinds = [Kind::Identical, Kind::Single, Kind::Sparse];
+    for (kind, degrees) in kinds.iter().flat_map(|&kind| ["1", "2", "2x3", "6", "2x2+1"].map(|text| (kind, text))) {
+        let degrees: Degrees = degrees.parse().unwrap();
+        let (p, options) = (degrees.world_size(), given(&degrees));
+        let sets = Sets::new(kind, p, 40);
+        let results = world(p, |comm| {
+            let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
+            let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
+            let contributed: Vec<u8> = (0..out.len()).flat_map(|at| odd[at % 4].to_ne_bytes()).collect();
+            comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
+            comm.sparse_reduce(out, &contributed, wanted, &mut second, form, &options).unwrap();
+            assert_eq!(first, second, "{kind:?}, {degrees}");
+            first
+        });
+        if kind == Kind::Single {
+            assert!(results.iter().all(|bits| *bits == (-0.0f32).to_ne_bytes()), "{degrees}: {results:?}");
+        }
+    }
+}
+
 #[test]
 fn a_thousand_rounds_give_no_wrong_value() {
     let sets = Sets::new(Kind::PowerLaw, 4, 3000);
@@ -184,6 +210,15 @@ fn other_options_are_told_to_every_rank() {
     assert!(told[0].starts_with(&format!("rank 2 asked for {}", asked("zero"))), "{told:?}");
     assert!(told[0].contains(&format!(", rank 0 for {}", asked("error"))), "{told:?}");
     assert!(told[0].ends_with(": expected the same on every rank"), "{told:?}");
+}
+
+#[test]
+fn other_packets_are_told_to_every_rank() {
+    let told = world(2, |comm| {
+        comm.keep_packets(PacketCurve::memory().crowded(comm.rank() as f64 * 1e-6));
+        comm.sparse(&[1], &[1], &Options::default()).err().unwrap().to_string()
+    });
+    assert!(told[0].contains(", packets #") && told[0] == told[1], "{told:?}");
 }
 
 #[test]
@@ -255,13 +290,16 @@ fn arguments_that_do_not_fit_are_told() {
         assert_eq!(told(0, 0, Form { width: 0, ..SUM }), "width=0: expected at least one element in a row");
         let bits = Form { element: Element::F64, width: 1, op: Op::Xor };
         assert!(told(16, 8, bits).contains("op xor has no meaning on float64"));
-        let degrees =
-            |text| Options::parse(None, Some(text), false, 2.0, 2).map(|options| comm.sparse(&[], &[], &options));
-        assert!(
-            degrees("2y1").is_err_and(|error| error.to_string().starts_with("degrees=2y1: expected direct, binary"))
-        );
-        let refused = degrees("3x2").unwrap().err().unwrap().to_string();
-        assert_eq!(refused, "degrees=3x2: expected factors whose product is 2, the number of ranks");
+        let huge = |width| told(16, 8, Form { width, ..SUM });
+        assert_eq!(huge(1 << 61), "width=2305843009213693952: expected a row that memory can hold");
+        assert!(huge(1 << 60).starts_with("values=16 bytes: expected 2 rows of 9223372036854775808 bytes"));
+        for text in ["2y1", "3x2"] {
+            let refused = Options::parse(None, Some(text), false, 2.0, 2).unwrap_err().to_string();
+            let expected = "expected direct, binary or factors such as 8x4x2 whose product is 2, the number of ranks";
+            assert_eq!(refused, format!("degrees={text}: {expected}"));
+        }
+        let refused = comm.sparse(&[], &[], &given(&Degrees::direct(6))).err().unwrap().to_string();
+        assert_eq!(refused, "degrees=6: expected factors whose product is 2, the number of ranks");
         comm.barrier(None).unwrap();
     });
 }

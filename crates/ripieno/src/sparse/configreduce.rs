@@ -8,7 +8,7 @@ use super::configure::{check_missing, malformed, prepare};
 use super::indices::Wanting;
 use super::parcels::Parcels;
 use super::reduce::{Form, check_rows, take};
-use super::{Options, place};
+use super::{Options, ending_job, place};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::pool::{BufferPool, PooledBuffer};
@@ -22,8 +22,21 @@ const KEY_BYTES: usize = 2;
 impl Communicator {
     /// [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for sets that are
     /// reduced once: `into` becomes the combined rows of `in_indices`, `values` has a row for each of `out_indices`.
-    /// Every rank calls it, with the same `form` and `options`; errors are those of the two.
+    /// Every rank calls it, with the same `form` and `options`; errors are those of the two, and one without memory for its
+    /// rows ends the job, for the others are on their way.
     pub fn sparse_reduce(
+        &self,
+        out_indices: &[i64],
+        values: &[u8],
+        in_indices: &[i64],
+        into: &mut [u8],
+        form: Form,
+        options: &Options,
+    ) -> Result<(), Error> {
+        ending_job(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
+    }
+
+    fn in_one_pass(
         &self,
         out_indices: &[i64],
         values: &[u8],
@@ -98,9 +111,15 @@ fn next(
 ) -> Result<PooledBuffer, Error> {
     let mut next = take(pool, maps.row_count * row_bytes)?;
     let rows = next.bytes_mut();
-    (reduction.fill)(rows);
     let (own, own_map) = &maps.own;
-    combine(rows, &held.bytes_mut()[own.start * row_bytes..own.end * row_bytes], own_map, row_bytes, reduction);
+    let own = &held.bytes_mut()[own.start * row_bytes..own.end * row_bytes];
+    match own_map.covers(maps.row_count) {
+        true => rows.copy_from_slice(own),
+        false => {
+            (reduction.fill)(rows);
+            combine(rows, own, own_map, row_bytes, reduction);
+        }
+    }
     for ((peer, map), (sender, came)) in maps.arrivals.iter().zip(arrived.rows()) {
         assert_eq!(*peer, sender, "parcels lie in the order in which they are combined");
         if came.len() != map.len() * row_bytes {

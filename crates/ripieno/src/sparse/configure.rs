@@ -1,24 +1,22 @@
 //! Configuration: indices travel down the layers, and every rank learns which rows pass through it.
 //!
-//! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two messages to each of `d - 1` members of the group, the first of 8 bytes,
-//! the second with the encoded keys of its range; at the end an allreduce of 8 bytes, unless missing indices are zero.
+//! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two messages
+//! to each of `d - 1` members of the group, the first of 16 bytes, the second with the encoded keys of its range; at the end an
+//! allreduce of 8 bytes, unless missing indices are zero.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
 use super::agree::{agree, all_words, combined};
 use super::indices::{self, Places, sorted};
 use super::parcels::Parcels;
-use super::{Options, SparseReduce, design};
+use super::{Options, SparseReduce, design, ending_job};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use ripieno_plan::Op;
-use ripieno_plan::sparse::{Configuring, Degrees, Malformed, Missing, Permutation};
+use ripieno_plan::sparse::{Configuring, Degrees, EXAMPLE_COUNT, Malformed, Missing, Permutation};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Rows are designed for as if they were doubles, for their size is not known before the first reduction.
 const PRESUMED_ROW_BYTES: usize = 8;
-
-/// Each rank names so many missing indices; an error has as many in all.
-const EXAMPLE_COUNT: usize = 8;
 
 /// What all ranks know before indices travel, and what this rank has to send.
 pub(super) struct Prepared {
@@ -35,9 +33,13 @@ impl Communicator {
     /// of each of its `in_indices`. Both may be in any order and have repetitions. Every rank calls it.
     ///
     /// Fails alike on every rank with [`Error::Disagreement`] if options differ, and with [`Error::MissingIndices`] if a
-    /// rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are negative
-    /// or not less than the size.
+    /// rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are negative,
+    /// not less than the size or too many. A rank that cannot read what another sent, or has no memory for it, ends the job.
     pub fn sparse(&self, out_indices: &[i64], in_indices: &[i64], options: &Options) -> Result<SparseReduce, Error> {
+        ending_job(self, || self.configure(out_indices, in_indices, options))
+    }
+
+    fn configure(&self, out_indices: &[i64], in_indices: &[i64], options: &Options) -> Result<SparseReduce, Error> {
         let mut prepared = prepare(self, out_indices, in_indices, options, PRESUMED_ROW_BYTES, "")?;
         for step in 0..prepared.machine.step_count() {
             let mut parcels = Parcels::default();
@@ -65,6 +67,7 @@ pub(super) fn prepare(
         in_indices,
         options.size,
     )?);
+    indices::check_numbers(out_indices.len() + in_indices.len(), options.size)?;
     let longest = out_indices.len().max(in_indices.len()) as u64;
     let wishes = format!("{options}{rows}{}", packets(comm, options));
     let largest = agree(comm, options.size.unwrap_or(least), longest, &wishes)?;
@@ -89,7 +92,8 @@ fn packets(comm: &Communicator, options: &Options) -> String {
         return String::new();
     }
     let (curve, mut hasher) = (comm.packets(), DefaultHasher::new());
-    let numbers = curve.points().iter().flat_map(|&(bytes, seconds)| [bytes, seconds]).chain([curve.latency_s()]);
+    let of_all = [curve.latency_s(), curve.crowd_s()];
+    let numbers = curve.points().iter().flat_map(|&(bytes, seconds)| [bytes, seconds]).chain(of_all);
     numbers.for_each(|number| number.to_bits().hash(&mut hasher));
     format!(", packets #{:08x}", hasher.finish() as u32)
 }

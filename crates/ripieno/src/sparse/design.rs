@@ -81,10 +81,14 @@ fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Resu
     let task = Task::Allgather { counts: &counts };
     comm.run_once(&task, Element::U64, [Memory::Write(&mut all), NO_MEMORY])?;
     let words: Vec<u64> = words(&all).collect();
-    let sample = |words: &[u64]| {
-        let (out_count, in_count) = (words[0] as usize, words[1] as usize);
-        let (out, wanted) = words[2..][..out_count + in_count].split_at(out_count);
-        Sample { out: out.to_vec(), wanted: wanted.to_vec() }
+    let sample = |(rank, words): (usize, &[u64])| {
+        let (counts, keys) = words.split_at(2);
+        if counts.iter().any(|&count| count > most as u64) {
+            let cause = format!("rank {rank} told a sample of {} and {} keys, of at most {most}", counts[0], counts[1]);
+            return Err(Error::Malformed { cause });
+        }
+        let (out_count, in_count) = (counts[0] as usize, counts[1] as usize);
+        Ok(Sample { out: keys[..out_count].to_vec(), wanted: keys[out_count..][..in_count].to_vec() })
     };
-    Ok(words.chunks_exact(words_each).map(sample).collect())
+    words.chunks_exact(words_each).enumerate().map(sample).collect()
 }

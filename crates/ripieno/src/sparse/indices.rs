@@ -3,8 +3,8 @@
 //! Cost: one radix sort of the keys; per row of a reduction one move in each direction.
 
 use crate::error::{Error, argument};
-use ripieno_plan::sparse::Permutation;
 use ripieno_plan::sparse::sets::sorted_unique;
+use ripieno_plan::sparse::{Permutation, have_numbers};
 use ripieno_run::reduction::Reduction;
 use ripieno_run::rows::gather_rows;
 
@@ -46,6 +46,17 @@ pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>) -> R
     match largest.is_none_or(|largest| largest < limit) {
         true => Ok(largest.map_or(0, |largest| largest + 1)),
         false => Err(wrong_indices(name, indices, size)),
+    }
+}
+
+/// Whether rows of so many indices have numbers, together and in any union.
+pub(super) fn check_numbers(index_count: usize, size: Option<u64>) -> Result<(), Error> {
+    match have_numbers(index_count, size.unwrap_or(u64::MAX)) {
+        true => Ok(()),
+        false => {
+            let expected = format!("at most {0}, or a size of at most {0}", u32::MAX);
+            Err(argument("out_indices and in_indices together", format!("{index_count} indices"), &expected))
+        }
     }
 }
 

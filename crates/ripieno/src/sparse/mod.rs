@@ -105,6 +105,15 @@ impl SparseReduce {
     }
 }
 
+/// What `work` gives. An error that only this rank has ends the job: the others wait for what it would have sent next.
+fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let result = work();
+    if let Err(error @ (Error::Memory { .. } | Error::Malformed { .. })) = &result {
+        comm.abort("", &error.to_string(), "");
+    }
+    result
+}
+
 /// The memory that a communicator lends, and the number of its next configuration.
 fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
     let (shared, seat) = comm.place();

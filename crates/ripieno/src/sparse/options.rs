@@ -14,7 +14,8 @@ pub struct Options {
     /// Whether wanted indices that no rank contributes are zero, and not an error.
     pub missing_is_zero: bool,
     /// Where a union of sets has more than this part of the keys of its range, 0 to 1, it takes the whole range: without
-    /// maps, but with rows that nobody contributes.
+    /// maps, but with rows that nobody contributes. Not where the sets together have less than one key in 32 of the range, nor
+    /// in a range of `2^32` keys or more.
     pub dense_above: f64,
 }
 
@@ -25,7 +26,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// For `p` ranks, `degrees` by a text: `direct`, `binary` or factors such as `8x4x2`.
+    /// For `p` ranks, `degrees` by a text as in [`Degrees::named`].
     pub fn parse(
         size: Option<u64>,
         degrees: Option<&str>,
@@ -33,14 +34,8 @@ impl Options {
         dense_above: f64,
         p: usize,
     ) -> Result<Options, Error> {
-        let degrees = degrees.map(|text| match text {
-            "direct" => Ok(Degrees::direct(p)),
-            "binary" => Ok(Degrees::binary(p)),
-            _ => {
-                let expected = format!("direct, binary or factors such as 8x4x2 whose product is {p}");
-                text.parse().map_err(|_| argument("degrees", text, &expected))
-            }
-        });
+        let expected = || format!("direct, binary or factors such as 8x4x2 whose product is {p}, the number of ranks");
+        let degrees = degrees.map(|text| Degrees::named(text, p).map_err(|_| argument("degrees", text, &expected())));
         Ok(Options { size, degrees: degrees.transpose()?, missing_is_zero, dense_above })
     }
 

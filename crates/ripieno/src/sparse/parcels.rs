@@ -45,9 +45,17 @@ impl Parcels {
         for &peer in peers {
             let mut next = || lengths.next().expect("two lengths per peer");
             let (keys, rows) = (next(), next());
+            let end = keys.checked_add(rows).and_then(|length| arrived.noted_bytes().checked_add(length));
+            if end.is_none() {
+                let cause = format!("rank {peer} announced {keys} bytes of keys and {rows} of values");
+                return Err(Error::Malformed { cause });
+            }
             arrived.note(peer, keys, rows);
         }
-        arrived.bytes = vec![0; arrived.noted_bytes()];
+        let length_bytes = arrived.noted_bytes();
+        let reserved = arrived.bytes.try_reserve_exact(length_bytes);
+        reserved.map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })?;
+        arrived.bytes.resize(length_bytes, 0);
         let (out_peers, in_peers) = (self.by_peer(), arrived.by_peer());
         let task = Task::NeighbourExchange { out: &out_peers, into: &in_peers };
         comm.run_once(&task, Element::U8, [Memory::Read(&self.bytes), Memory::Write(&mut arrived.bytes)])?;

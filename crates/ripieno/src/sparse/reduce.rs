@@ -31,15 +31,17 @@ pub struct Form {
 }
 
 impl Form {
+    /// Bytes of a row, of which [`Form::reduction`] makes sure that there can be so many.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 
     /// How rows combine, if they can.
     pub(super) fn reduction(&self) -> Result<&'static Reduction, Error> {
-        match self.width {
-            0 => Err(argument("width", 0, "at least one element in a row")),
-            _ => Reduction::of(self.element, self.op).map_err(Error::Unsupported),
+        match self.width.checked_mul(self.element.size_bytes()) {
+            Some(0) => Err(argument("width", 0, "at least one element in a row")),
+            None => Err(argument("width", self.width, "a row that memory can hold")),
+            Some(_) => Reduction::of(self.element, self.op).map_err(Error::Unsupported),
         }
     }
 
@@ -125,7 +127,7 @@ pub(super) fn take(pool: &BufferPool, length_bytes: usize) -> Result<PooledBuffe
 }
 
 pub(super) fn check_rows(name: &'static str, length_bytes: usize, count: usize, row_bytes: usize) -> Result<(), Error> {
-    match length_bytes == count * row_bytes {
+    match count.checked_mul(row_bytes) == Some(length_bytes) {
         true => Ok(()),
         false => {
             let expected = format!("{count} rows of {row_bytes} bytes, one per index");

@@ -1,0 +1,104 @@
+//! What a rank cannot read, or has no memory for, ends the job: the others would wait for what it sends next.
+
+mod common;
+
+use common::{bytes, values, world};
+use ripieno::sparse::{Form, Options};
+use ripieno::{Communicator, Element, Error, Failure, Op};
+
+/// Agrees to whatever the other ranks wish, as one of sets of nothing.
+fn agree(comm: &Communicator) {
+    comm.allreduce(&mut [0; 32], Element::U64, Op::Max, None).unwrap();
+}
+
+/// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told afterwards.
+fn told(p: usize, options: &Options, liar: fn(&Communicator)) -> Vec<(Option<Error>, Option<Error>)> {
+    world(p, |comm| {
+        let configured = match comm.rank() == p - 1 {
+            true => {
+                liar(comm);
+                None
+            }
+            false => comm.sparse(&[0, 1], &[1], options).err(),
+        };
+        (configured, comm.barrier(None).err())
+    })
+}
+
+/// All ranks have the same failure, whose cause is `text`, and one of them is told more exactly.
+fn assert_all_fail(told: &[(Option<Error>, Option<Error>)], is_exact: impl Fn(&Error) -> bool, text: &str) {
+    let Some(Error::Failed(Failure::RankFailed { cause, .. })) = &told[0].1 else { panic!("{told:?}") };
+    assert!(cause.contains(text), "{told:?}");
+    assert!(told.iter().all(|(_, after)| *after == told[0].1), "{told:?}");
+    assert!(told.iter().any(|(configured, _)| configured.as_ref().is_some_and(&is_exact)), "{told:?}");
+}
+
+/// Two ranks meet in one layer.
+fn direct() -> Options {
+    Options { degrees: Some("2".parse().unwrap()), size: Some(2), ..Options::default() }
+}
+
+/// Announces so many bytes of keys and of values to rank 0; how many that one announces.
+fn announce(comm: &Communicator, lengths: [i64; 2]) -> usize {
+    agree(comm);
+    let mut theirs = [0; 16];
+    comm.neighbour_exchange(&bytes(&lengths), &[(0, 2)], &mut theirs, &[(0, 2)], Element::U64, None).unwrap();
+    values(&theirs).iter().sum::<i64>() as usize
+}
+
+/// Gives rank 0 `parcel` for its own, which has `count` bytes.
+fn give(comm: &Communicator, parcel: &[u8], count: usize) {
+    let (peers, mut theirs) = ([(0, parcel.len())], vec![0; count]);
+    comm.neighbour_exchange(parcel, &peers, &mut theirs, &[(0, count)], Element::U8, None).unwrap();
+}
+
+#[test]
+fn lengths_that_cannot_be_end_the_job() {
+    let lie = told(2, &direct(), |comm| _ = announce(comm, [-1, 5]));
+    let expected = "rank 1 announced 18446744073709551615 bytes of keys and 5 of values";
+    assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), expected);
+
+    let lie = told(2, &direct(), |comm| _ = announce(comm, [-1, 0]));
+    let expected = "no memory for 18446744073709551615 bytes";
+    assert_all_fail(&lie, |error| matches!(error, Error::Memory { .. }), expected);
+}
+
+#[test]
+fn keys_that_cannot_be_read_end_the_job() {
+    let lie = told(2, &direct(), |comm| {
+        let count = announce(comm, [3, 0]);
+        give(comm, &[9, 9, 9], count);
+    });
+    assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
+}
+
+#[test]
+fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
+    let lie = told(4, &Options::default(), |comm| {
+        agree(comm);
+        // Two counts, and room for two keys of each kind.
+        let mut all = bytes(&[3; 4 * 6]);
+        comm.allgather(&mut all, Element::U64, &[6; 4], None).unwrap();
+    });
+    let expected = "rank 3 told a sample of 3 and 3 keys, of at most 2";
+    assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), expected);
+}
+
+#[test]
+fn values_of_another_length_than_their_keys_end_the_job() {
+    let form = Form { element: Element::U8, width: 1, op: Op::Sum };
+    let ended = world(2, |comm| {
+        let reduced = match comm.rank() {
+            1 => {
+                // Two sets of all keys of a range of one, and five values.
+                let count = announce(comm, [2, 5]);
+                give(comm, &[0; 7], count);
+                None
+            }
+            _ => comm.sparse_reduce(&[0, 1], &[1, 2], &[1], &mut [0], form, &direct()).err(),
+        };
+        (reduced, comm.barrier(None).err())
+    });
+    let expected = "rank 1 sent 5 bytes of values for 1 keys";
+    assert_all_fail(&ended, |error| matches!(error, Error::Malformed { .. }), expected);
+}
