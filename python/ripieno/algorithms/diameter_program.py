@@ -24,8 +24,8 @@ from ripieno.graph.edges import mixed
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
-# The expectation of the lowest zero of a string in which n vertices set a bit each is the logarithm, to the base of 2, of
-# this times n + 1/2 …
+# The expectation of the lowest zero of a string in which n vertices set a bit each is the logarithm, to the base of 2,
+# of this times n + 1/2 …
 CORRECTION = 0.77351
 # … from so many vertices on, and exactly what `_lowest_zeros` says of fewer.
 MANY = 64
@@ -35,7 +35,8 @@ BITS = 32
 def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int) -> tuple[list[float], bool]:
     """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
 
-    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the same.
+    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the
+    same.
 
     Raises
     ------
