@@ -8,6 +8,8 @@ use ripieno_kernels::graph::{
 const PAIRS: Layout = Layout::Blanks { third: Third::Refused };
 const WEIGHTED: Layout = Layout::Blanks { third: Third::Weight };
 const CSV: Layout = Layout::Delimited { delimiter: b',', source: 2, target: 0, weight: None };
+const NAMED: Layout = Layout::Delimited { delimiter: b',', source: 1, target: 2, weight: None };
+const TABS: Layout = Layout::Delimited { delimiter: b'\t', source: 1, target: 2, weight: None };
 
 fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> Edges {
     Edges {
@@ -30,6 +32,9 @@ fn lines_of_every_layout_are_read() {
         ("1 2 0.5 x\n2 1\n", skipped, edges(&[(1, 2), (2, 1)], &[], &[])),
         ("2,x,1\n4, ,\"3\",5\r\n", CSV, edges(&[(1, 2), (3, 4)], &[], &[])),
         ("1;2.5;3\n", weighted_csv, edges(&[(1, 3)], &[2.5], &[])),
+        ("# by SNAP\n%1,2,3\n1,2,3\n", CSV, edges(&[(3, 1)], &[], &[])),
+        ("#1,2,3\n%,4,5\n \r\n\n,6,7\n", NAMED, edges(&[(2, 3), (4, 5), (6, 7)], &[], &[])),
+        ("\t1\t2\n \t3\t4\n\nx\t5\t6\n", TABS, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
         ("4611686018427387903 0\n", PAIRS, edges(&[(4611686018427387903, 0)], &[], &[])),
     ] {
         assert_eq!(parse_edges(text.as_bytes(), layout), Ok(want), "{text:?}");
@@ -58,6 +63,7 @@ fn a_line_that_is_no_edge_is_named() {
         ("1,2,x", CSV, Reason::NotAnId),
         ("1,2,3 4", CSV, Reason::NotAnId),
         ("1,2,", CSV, Reason::NotAnId),
+        ("# a comment", NAMED, Reason::TooFewFields),
     ] {
         let good = match layout {
             Layout::Delimited { .. } => "1,2,3\n",

@@ -1,7 +1,8 @@
 //! Edges from text: a byte loop over lines, without a copy and without a look back.
 //!
 //! Lines are `source target`, `source target weight`, lists `source<TAB>target,target,…`, or delimited columns. Empty
-//! lines and those that begin with `#` or `%` say nothing. Cost: a few instructions per byte.
+//! lines and those that begin with `#` or `%` say nothing; columns of which the first is not read may begin with these.
+//! Cost: a few instructions per byte.
 
 use std::fmt;
 
@@ -28,6 +29,16 @@ pub enum Layout {
         /// Which field is the weight, if one is.
         weight: Option<usize>,
     },
+}
+
+impl Layout {
+    /// Whether the first field of a line is read, so that it is a number.
+    fn reads_first(&self) -> bool {
+        match *self {
+            Layout::Blanks { .. } => true,
+            Layout::Delimited { source, target, weight, .. } => source == 0 || target == 0 || weight == Some(0),
+        }
+    }
 }
 
 /// What a third field is.
@@ -100,13 +111,18 @@ impl fmt::Display for Reason {
 pub fn parse_edges(text: &[u8], layout: Layout) -> Result<Edges, Malformed> {
     let mut edges = Edges::default();
     let mut cursor = Cursor { text, at: 0 };
+    let has_comments = layout.reads_first();
     loop {
-        cursor.skip_blanks();
+        match layout {
+            Layout::Blanks { .. } => _ = cursor.skip_blanks(),
+            // An empty first field is a field.
+            Layout::Delimited { delimiter, .. } => cursor.skip_padding(delimiter),
+        }
         let offset = cursor.at;
         match cursor.peek() {
             None => return Ok(edges),
             Some(b'\n') => cursor.at += 1,
-            Some(b'#' | b'%') => cursor.skip_line(),
+            Some(b'#' | b'%') if has_comments => cursor.skip_line(),
             Some(_) => match layout {
                 Layout::Blanks { third } => cursor.blanks(&mut edges, third),
                 Layout::Delimited { .. } => cursor.delimited(&mut edges, layout),
@@ -141,6 +157,13 @@ impl Cursor<'_> {
             self.at += 1;
         }
         tab
+    }
+
+    /// Skips blanks that do not divide fields.
+    fn skip_padding(&mut self, delimiter: u8) {
+        while self.peek().is_some_and(|byte| byte != delimiter && matches!(byte, b' ' | b'\t' | b'\r')) {
+            self.at += 1;
+        }
     }
 
     fn skip_to(&mut self, delimiter: u8) {
