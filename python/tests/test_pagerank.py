@@ -105,6 +105,27 @@ def test_edges_of_equal_ends_count_once_or_add_up():
     assert distance(model, nx.pagerank(each, tol=TOL, max_iter=1000)) < 1e-12
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_edges_with_weights_that_lead_both_ways_already_count_once(world, workers):
+    graph = nx.karate_club_graph()
+    graph.add_edge(0, 0, weight=7)
+    want = nx.pagerank(graph, tol=TOL, max_iter=1000)
+    matrix = nx.to_scipy_sparse_array(graph).tocoo()
+    upper = matrix.row <= matrix.col
+    halved = np.concatenate([matrix.row, matrix.row[~upper]]), np.concatenate([matrix.col, matrix.col[~upper]])
+    weights = np.concatenate([np.where(upper, matrix.data, matrix.data / 2), matrix.data[~upper] / 2])
+    graphs = [
+        rp.Graph(matrix, directed=False),
+        rp.Graph((*halved, weights), directed=False),
+        rp.Graph((matrix.row[upper], matrix.col[upper], matrix.data[upper]), directed=False),
+    ]
+    for _, ranks, _ in world(workers).run(fit_all, [(each, {}) for each in graphs], tol=1e-7)[0]:
+        assert np.abs(ranks - [want[vertex] for vertex in range(len(graph))]).sum() < 1e-4
+    unequal = rp.Graph((np.array([1, 4, 2]), np.array([2, 4, 1]), np.array([1.5, 1, 1])), directed=False)
+    with pytest.raises(rp.InputError, match=r"from vertex 1 to 2 weigh 1\.5, those back 1: "):
+        world(workers).run(fit_all, [(unequal, {})])
+
+
 def test_iterations_and_their_end_are_those_of_networkx():
     graph = odd_graph()
     for iterations in (1, 2, 7):

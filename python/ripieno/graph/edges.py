@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.errors import InputError
+
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+
+#: Weights of the two directions may differ by this part of them: sums of several depend on their order.
+SAME_WEIGHT = 1e-9
 
 
 def _no_ids() -> NDArray[np.int64]:
@@ -51,6 +56,36 @@ class Edges:
             np.concatenate([none, *(part.weights for part in parts)]) if weighted else None,
             np.concatenate([_no_ids(), *(part.lone for part in parts)]),
         )
+
+    def one_way(self) -> Edges:
+        """Without the ways back of pairs whose edges lead both ways and weigh as much in each.
+
+        Raises
+        ------
+        InputError
+            They weigh more in one direction: nothing says how much the edge without a direction does.
+        """
+        if self.weights is None or not len(self):
+            return self
+        low, high = np.minimum(self.sources, self.targets), np.maximum(self.sources, self.targets)
+        order = np.lexsort((self.sources, high, low))
+        ends = np.stack([low, high, self.sources])[:, order]
+        first = np.flatnonzero(np.append(True, (np.diff(ends) != 0).any(axis=0)))
+        sums = np.add.reduceat(self.weights[order], first)
+        # A run of edges with equal ends, after one of the same pair.
+        back = 1 + np.flatnonzero((np.diff(ends[:2, first]) == 0).all(axis=0))
+        unequal = back[~np.isclose(sums[back], sums[back - 1], rtol=SAME_WEIGHT, atol=0)]
+        if len(unequal):
+            at = unequal[0]
+            a, b = ends[:2, first[at]]
+            raise InputError(
+                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with directed=False "
+                "expected as much, or edges of one direction only"
+            )
+        kept = np.ones(len(first), np.bool_)
+        kept[back] = False
+        chosen = np.sort(order[np.repeat(kept, np.diff(np.append(first, len(self))))])
+        return Edges(self.sources[chosen], self.targets[chosen], self.weights[chosen], self.lone)
 
     def both_ways(self) -> Edges:
         """With each edge the one that leads back; an edge from a vertex to itself stands once."""

@@ -63,7 +63,9 @@ class Graph:
         (``.gz``). An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). In a
         matrix, row i, column j is the edge from i to j.
     directed : bool, optional
-        With False each edge leads both ways. By default what a networkx graph says of itself, otherwise True.
+        With False each edge leads both ways; of weighted edges that do so already, as in a symmetric matrix, each pair
+        counts once, and weights that differ by direction are an error. By default what a networkx graph says of itself,
+        otherwise True.
     weighted : bool, optional
         True: edges have weights, in the third column or one named weight. False: they count alike. By default weights
         count where something says that they are some; a third column without a name is an error.

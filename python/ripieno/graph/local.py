@@ -105,7 +105,8 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
     Raises
     ------
     InputError
-        On every rank, with the same message: a line or row is no edge, or there are none at all.
+        On every rank, with the same message: a line or row is no edge, there are none at all, or the two directions of
+        edges without a direction weigh differently.
     """
     both_ways = not graph.directed if both_ways is None else both_ways
     with agreement(comm):
@@ -113,6 +114,9 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
     edges = edges.dealt(comm, directed=not both_ways)
     if not loops:
         edges = edges.without_loops()
+    if graph.weighted and not graph.directed:
+        with agreement(comm):
+            edges = edges.one_way()
     if both_ways:
         edges = edges.both_ways()
     with agreement(comm):
