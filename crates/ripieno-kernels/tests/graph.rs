@@ -138,6 +138,29 @@ fn products_are_those_of_the_edges_one_by_one() {
 }
 
 #[test]
+fn what_is_not_a_number_is_the_least_and_the_greatest_wherever_it_stands() {
+    let (sources, targets): (Vec<i64>, Vec<i64>) = (0..7).flat_map(|row| (0..=row).map(move |at| (at, row))).unzip();
+    let local = LocalGraph::new(&sources, &targets, None, true, &Threads::new(1)).unwrap();
+    for nan_at in 0..7 {
+        let x: Vec<f64> = local.columns.iter().map(|&id| if id == nan_at { f64::NAN } else { id as f64 }).collect();
+        let (mut least, mut greatest) = (vec![0.0; local.rows.len()], vec![0.0; local.rows.len()]);
+        local.matrix.product::<Min, f64>(&x, &mut least, 1, &Threads::new(1));
+        local.matrix.product::<Max, f64>(&x, &mut greatest, 1, &Threads::new(1));
+        for (at, &row) in local.rows.iter().enumerate() {
+            let has_nan = row >= nan_at;
+            assert_eq!((least[at].is_nan(), greatest[at].is_nan()), (has_nan, has_nan), "row {row}, {nan_at}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "sums of whole numbers take no weights")]
+fn sums_of_whole_numbers_take_no_weights() {
+    let local = LocalGraph::new(&[0], &[0], Some(&[0.5]), false, &Threads::new(1)).unwrap();
+    local.matrix.product::<Sum, i64>(&[3], &mut [0], 1, &Threads::new(1));
+}
+
+#[test]
 fn vertices_are_numbered_by_falling_frequency_then_rising_id() {
     let local = LocalGraph::new(&[5, 9, 5, 2, 7], &[1, 1, 3, 1, 3], None, false, &Threads::new(1)).unwrap();
     assert_eq!(local.columns, [5, 2, 7, 9]);

@@ -191,6 +191,12 @@ impl Product<'_> {
                 "x has shape {x:?} and out {out:?}: expected {columns} and {rows} rows of equal width"
             )));
         }
+        if !F::MAY_WEIGH && self.matrix.weights().is_some() {
+            return Err(errors::input(format!(
+                "x has dtype {} and the edges have weights: expected float64 or float32 for sums",
+                x.dtype()
+            )));
+        }
         let (x, out) = (x.as_slice()?, out.as_slice_mut()?);
         py.detach(|| self.matrix.product::<F, T>(x, out, width, &Threads::new(self.threads.get())));
         Ok(())
@@ -227,6 +233,30 @@ fn step_of_pagerank(
         dangling,
     };
     let (ranks, contributions) = (ranks.as_slice_mut()?, contributions.as_slice_mut()?);
+    check_step(&step, ranks.len(), contributions.len())?;
     let progress = py.detach(|| pagerank_step(step, ranks, contributions, &Threads::new(threads.get())));
     Ok((progress.error, progress.dangling))
+}
+
+/// Every array must have an entry per rank, and places must lie among the sums.
+fn check_step(step: &PageRankStep<'_>, count: usize, contribution_count: usize) -> PyResult<()> {
+    let by_vertex = step.places.map_or(("sums", step.sums.len()), |places| ("places", places.len()));
+    let lengths = [
+        Some(by_vertex),
+        Some(("inverse_out", step.inverse_out.len())),
+        step.counted.map(|counted| ("counted", counted.len())),
+        step.teleport.map(|teleport| ("teleport", teleport.len())),
+        step.share.map(|share| ("share", share.len())),
+        Some(("contributions", contribution_count)),
+    ];
+    if let Some((name, length)) = lengths.into_iter().flatten().find(|&(_, length)| length != count) {
+        return Err(errors::input(format!("{name} has {length} entries: expected {count}, one per rank")));
+    }
+    // One more, so that the number of those without a sum becomes 0.
+    let end = step.places.unwrap_or_default().iter().map(|place| place.wrapping_add(1)).max().unwrap_or(0);
+    if end as usize > step.sums.len() {
+        let (place, count) = (end - 1, step.sums.len());
+        return Err(errors::input(format!("places has {place}: expected the number of one of {count} sums")));
+    }
+    Ok(())
 }

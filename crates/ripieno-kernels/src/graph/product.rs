@@ -11,6 +11,8 @@ use crate::Threads;
 pub trait Fold<T: Copy>: Sync {
     /// Of no values.
     const NONE: T;
+    /// Whether a matrix may have weights: they are no whole numbers, so sums of such cannot take them.
+    const MAY_WEIGH: bool = true;
     /// Of two.
     fn fold(a: T, b: T) -> T;
     /// A value times the weight of its entry; what does not add takes no weights.
@@ -22,23 +24,23 @@ pub trait Fold<T: Copy>: Sync {
 /// The sum, of integers modulo 2^bits.
 #[derive(Debug)]
 pub struct Sum;
-/// The least.
+/// The least; of floats not a number if any is not.
 #[derive(Debug)]
 pub struct Min;
-/// The greatest.
+/// The greatest; of floats not a number if any is not.
 #[derive(Debug)]
 pub struct Max;
 /// The bits of any.
 #[derive(Debug)]
 pub struct Or;
 
-macro_rules! folds {
-    ($($type:ty, $add:expr, $least:expr, $greatest:expr);*) => {$(
+macro_rules! real_folds {
+    ($($type:ty),*) => {$(
         impl Fold<$type> for Sum {
-            const NONE: $type = 0 as $type;
+            const NONE: $type = 0.0;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
-                $add(a, b)
+                a + b
             }
             #[inline(always)]
             fn weighed(value: $type, weight: f64) -> $type {
@@ -46,21 +48,46 @@ macro_rules! folds {
             }
         }
         impl Fold<$type> for Min {
-            const NONE: $type = $greatest;
+            const NONE: $type = <$type>::INFINITY;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
-                if b < a { b } else { a }
+                if b < a || b.is_nan() { b } else { a }
             }
         }
         impl Fold<$type> for Max {
-            const NONE: $type = $least;
+            const NONE: $type = <$type>::NEG_INFINITY;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
-                if b > a { b } else { a }
+                if b > a || b.is_nan() { b } else { a }
             }
         }
     )*};
-    (bits $($type:ty),*) => {$(
+}
+
+macro_rules! whole_folds {
+    ($($type:ty),*) => {$(
+        impl Fold<$type> for Sum {
+            const NONE: $type = 0;
+            const MAY_WEIGH: bool = false;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                a.wrapping_add(b)
+            }
+        }
+        impl Fold<$type> for Min {
+            const NONE: $type = <$type>::MAX;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                a.min(b)
+            }
+        }
+        impl Fold<$type> for Max {
+            const NONE: $type = <$type>::MIN;
+            #[inline(always)]
+            fn fold(a: $type, b: $type) -> $type {
+                a.max(b)
+            }
+        }
         impl Fold<$type> for Or {
             const NONE: $type = 0;
             #[inline(always)]
@@ -71,14 +98,8 @@ macro_rules! folds {
     )*};
 }
 
-folds!(
-    f32, |a: f32, b: f32| a + b, f32::NEG_INFINITY, f32::INFINITY;
-    f64, |a: f64, b: f64| a + b, f64::NEG_INFINITY, f64::INFINITY;
-    i32, i32::wrapping_add, i32::MIN, i32::MAX;
-    i64, i64::wrapping_add, i64::MIN, i64::MAX;
-    u64, u64::wrapping_add, u64::MIN, u64::MAX
-);
-folds!(bits i32, i64, u64);
+real_folds!(f32, f64);
+whole_folds!(i32, i64, u64);
 
 /// Partial folds of a row, so that one addition need not wait for the last.
 const LANES: usize = 4;
@@ -91,9 +112,10 @@ impl Csr {
     /// Sums over floats take the weights; other folds combine the values as they are.
     ///
     /// # Panics
-    /// If the shapes do not fit.
+    /// If the shapes do not fit, or there are weights and [`Fold::MAY_WEIGH`] says no.
     pub fn product<F: Fold<T>, T: Copy + Send + Sync>(&self, x: &[T], out: &mut [T], width: usize, threads: &Threads) {
         assert!(width > 0, "a row has at least one value");
+        assert!(F::MAY_WEIGH || self.weights().is_none(), "sums of whole numbers take no weights");
         assert_eq!(x.len(), self.column_count() * width, "a row of x per column");
         assert_eq!(out.len(), self.row_count() * width, "a row of the result per row");
         let runs = self.runs(threads.count() * PARTS_PER_THREAD);
