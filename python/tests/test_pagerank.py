@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
+from ripieno import _native
 from ripieno.algorithms import PageRank
 from ripieno.cli import main
 from sklearn.base import clone
@@ -271,3 +272,36 @@ def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
     assert math.fsum(abs(rank - want[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
     refused = subprocess.run([*run, "--workers", "2"], capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "--workers" in refused.stderr
+
+
+def kernel_step(**changed):
+    """A step of the kernel for three vertices, but for what is `changed`."""
+    three = np.ones(3)
+    arrays = {"sums": np.ones(2), "places": np.array([0, 1, 2**32 - 1], np.uint32), "inverse_out": three}
+    arrays |= {"counted": None, "teleport": None, "share": None, **changed}
+    return _native.pagerank_step(*arrays.values(), 1 / 3, 0.85, 0.0, np.ones(3), np.ones(3), 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"places": np.array([0, 2, 1], np.uint32)}, "places has 2: expected the number of one of 2 sums"),
+        ({"places": None}, "sums has 2 entries: expected 3, one per rank"),
+        ({"inverse_out": np.ones(4)}, "inverse_out has 4 entries"),
+        ({"counted": np.ones(2, bool)}, "counted has 2 entries"),
+    ],
+)
+def test_the_kernel_names_arrays_that_do_not_fit(changed, message):
+    assert kernel_step()[0] > 0
+    with pytest.raises(rp.InputError, match=message):
+        kernel_step(**changed)
+
+
+def test_sums_of_integers_take_no_weights():
+    ends = np.array([0, 1])
+    weighted = _native.local_graph(ends, ends[::-1].copy(), np.array([0.5, 2.0]), False, 1)[2]
+    out = np.empty(2, np.int64)
+    with pytest.raises(rp.InputError, match="x has dtype int64 and the edges have weights"):
+        weighted.product(np.array([3, 4]), out, "sum", 1)
+    weighted.product(np.array([3, 4]), out, "max", 1)
+    assert sorted(out) == [3, 4]
