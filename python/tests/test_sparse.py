@@ -181,7 +181,10 @@ def wrong_arguments(comm):
         (lambda: comm.sparse([], [[1]]), r"in_indices: shape \(1, 1\): expected one axis"),
         (lambda: comm.sparse(np.array([2**63], np.uint64), []), r"expected indices below 2\*\*63"),
         (lambda: comm.sparse([], [], degrees="3x1"), "degrees=3x1: expected"),
-        (lambda: comm.sparse([], [], degrees=[3, 2]), "degrees=3x2: expected direct, binary or factors such as 8x4x2 whose product is 2"),
+        (
+            lambda: comm.sparse([], [], degrees=[3, 2]),
+            "degrees=3x2: expected direct, binary or factors such as 8x4x2 whose product is 2",
+        ),
         (lambda: comm.sparse([], [], missing="nan"), "missing='nan': expected 'error' or 'zero'"),
         (lambda: comm.sparse([], [], size=-1), "size=-1: expected"),
         (lambda: comm.sparse([], [], dense_above=float("nan")), "dense_above=NaN: expected a density"),
