@@ -67,11 +67,7 @@ def measured(report: Report, effort: Effort, *, graph: Numbered | None = None, g
             for threads in {threads * workers for workers, threads in SHAPES} if gap is not None else ():
                 peers.setdefault(_gap_name(threads), []).append(_gap_s(gap, Path(folder) / "graph.sg", threads))
     _add_figures(report, graph, ours, peers, bandwidth)
-    right = walk.ranks()
-    for shape in SHAPES:
-        found = _fit(graph, shape, tol=CHANGE / graph.vertex_count, max_iter=MOST_ITERATIONS).ranks_
-        distance = float(np.abs(found - right).sum())
-        report.counts.append(Count(graph.name, _shape_text(shape), distance, "from SciPy's ranks, L1", DISTANCE))
+    _compare(report, graph, walk.ranks())
 
 
 class ScipyWalk:
@@ -108,6 +104,38 @@ class ScipyWalk:
         spread = DAMPING * ranks[self._lone].sum() + 1 - DAMPING
         following = DAMPING * (self.products @ ranks) + spread / len(ranks)
         return following, float(np.abs(following - ranks).sum())
+
+
+def _compare(report: Report, graph: Numbered, right: Vector) -> None:
+    """How far from SciPy's ranks we end, and in which time; igraph, which tells no iterations, beside that."""
+    peers: dict[str, Samples] = {}
+    try:
+        seconds, found = _igraph(graph)
+        peers["igraph"] = Samples((seconds,))
+        _count_distance(report, graph, "igraph", found, right)
+    except ImportError:
+        report.remark("igraph takes no part: pip install igraph")
+    for shape in SHAPES:
+        begin = time.perf_counter()
+        model = _fit(graph, shape, tol=CHANGE / graph.vertex_count, max_iter=MOST_ITERATIONS)
+        ours = Samples((time.perf_counter() - begin,))
+        _count_distance(report, graph, _shape_text(shape), model.ranks_, right)
+        case = f"{graph.name}; workers × threads, from arrays of edges until only rounding is left, once"
+        report.figures.append(Figure(case, _shape_text(shape), ours, peers, None, "none", 0.0, ""))
+
+
+def _igraph(graph: Numbered) -> tuple[float, Vector]:
+    import igraph
+
+    begin = time.perf_counter()
+    edges = np.column_stack([graph.sources, graph.targets])
+    ranks = igraph.Graph(graph.vertex_count, edges, directed=True).pagerank(damping=DAMPING)
+    return time.perf_counter() - begin, np.array(ranks)
+
+
+def _count_distance(report: Report, graph: Numbered, row: str, ranks: Vector, right: Vector) -> None:
+    distance = float(np.abs(ranks - right).sum())
+    report.counts.append(Count(graph.name, row, distance, "from SciPy's ranks, L1", DISTANCE))
 
 
 def _fit(graph: Numbered, shape: tuple[int, int], *, max_iter: int, tol: float = 0.0) -> PageRank:

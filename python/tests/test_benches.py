@@ -117,12 +117,14 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
 def test_an_iteration_of_pagerank_is_timed_beside_scipy_and_its_ranks_are_scipys(tmp_path):
     report = reports_of("pagerank", tmp_path)
 
-    whole = [figure for figure in report["figures"] if figure["peers"]]
-    assert [figure["row"] for figure in whole] == ["1 × 1", "1 × 2", "2 × 1"]
-    assert all("SciPy" in figure["peers"] and figure["limit_s"] > 0 for figure in whole)
+    iterations = [figure for figure in report["figures"] if figure["limit_s"] is not None]
+    assert [figure["row"] for figure in iterations] == ["1 × 1", "1 × 2", "2 × 1"]
+    assert all("SciPy" in figure["peers"] and figure["limit_s"] > 0 for figure in iterations)
     parts = {figure["row"]: figure["ours"]["median_s"] for figure in report["figures"]}
     assert 0 < parts["2 × 1, computing"] < parts["2 × 1"]
-    assert len(report["counts"]) == 3 and all(count["reached"] for count in report["counts"])
+    distances = {count["row"]: count["value"] for count in report["counts"]}
+    assert {"1 × 1", "1 × 2", "2 × 1"} <= set(distances)
+    assert max(distances.values()) < 1e-8
 
 
 @needs_lab
