@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms import sgd
+from ripieno.algorithms.sgd_program import _epochs_in_vain
 from ripieno.algorithms.sgd_rows import hashed
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.data.libsvm import InMemoryRows, LibsvmFiles
 from scipy.sparse import csr_matrix, random_array, vstack
+from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -60,7 +63,7 @@ def test_steps_are_those_of_a_dense_computation(classes):
     if classes > 2:
         labels = np.random.default_rng(1).integers(0, classes, len(labels))
     parameters = {"alpha": 1e-3, "eta0": 0.3, "batch_size": 32}
-    model = rp.SparseSGD(**parameters, max_iter=3, tol=0.0, random_state=SEED).fit(X, labels)
+    model = rp.SparseSGD(**parameters, max_iter=3, tol=None, random_state=SEED).fit(X, labels)
     assert model.n_iter_ == 3
 
     seed = np.random.RandomState(SEED).randint(SEED_LIMIT)
@@ -89,34 +92,49 @@ def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers
 
 
 @everywhere
-def test_the_penalty_is_that_of_the_mean_loss(workers):
+def test_the_penalty_is_that_of_the_mean_loss(workers, fitted):
     X, y = sparse_rows(400, 12)
     alpha = 0.02
     theirs = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-8).fit(X, y)
-    parameters = {"alpha": alpha, "eta0": 0.1, "max_iter": 40, "tol": 0.0, "batch_size": 40}
-    model = rp.SparseSGD(**parameters, random_state=SEED, workers=workers).fit(X, y)
+    parameters = {"alpha": alpha, "eta0": 0.1, "max_iter": 40, "tol": None, "batch_size": 40}
+    model = fitted(workers, rp.SparseSGD(**parameters, random_state=SEED), X, y)
 
     assert np.abs(model.coef_ - theirs.coef_).max() < 0.05 * np.abs(theirs.coef_).max()
     np.testing.assert_allclose(model.predict_proba(X), theirs.predict_proba(X), atol=0.05)
 
 
 @everywhere
-def test_files_give_the_same_bits_as_their_rows(workers, tmp_path):
+def test_files_give_the_same_bits_as_their_rows(workers, fitted, tmp_path):
     X, y = sparse_rows()
+    model = rp.SparseSGD(random_state=SEED, max_iter=5)
     # What a text holds without rounding.
     X.data = np.round(64 * X.data) / 64
     paths = [tmp_path / name for name in ("a", "b")]
     for path, part in zip(paths, (slice(0, 100), slice(100, None)), strict=True):
         dump_svmlight_file(X[part], y[part], str(path), zero_based=False)
-    from_files = rp.SparseSGD(random_state=SEED).fit(paths)
-    from_rows = rp.SparseSGD(random_state=SEED).fit(X, y)
+    from_files, again = (fitted(workers, model, paths) for _ in range(2))
+    from_rows = clone(model).fit(X, y)
 
-    np.testing.assert_array_equal(from_files.coef_, from_rows.coef_)
-    assert from_files.score(paths) == from_rows.score(X, y)
-    if workers > 1:
-        several = [rp.SparseSGD(random_state=SEED, max_iter=5, workers=workers).fit(paths) for _ in range(2)]
-        np.testing.assert_array_equal(several[0].coef_, several[1].coef_)
-        assert several[0].score(paths) > from_rows.score(X, y) - 0.1
+    np.testing.assert_array_equal(from_files.coef_, again.coef_)
+    assert from_files.score(paths) == from_files.score(X, y) > from_rows.score(X, y) - 0.1
+    if workers == 1:
+        np.testing.assert_array_equal(from_files.coef_, from_rows.coef_)
+
+
+def fit(comm, model, *rows):
+    return model.fit(*rows, comm=comm)
+
+
+@pytest.fixture
+def fitted(world):
+    """A copy of the model, fitted by so many workers that are there already."""
+
+    def of(workers, model, *rows):
+        if workers == 1:
+            return clone(model).fit(*rows)
+        return world(workers).run(fit, model, *rows)[0]
+
+    return of
 
 
 def fit_and_go_on(comm, X, y):
@@ -157,10 +175,10 @@ def test_rows_in_memory_are_divided_evenly():
 
 
 @everywhere
-def test_hashed_columns_tell_rows_apart_in_little_space(workers):
+def test_hashed_columns_tell_rows_apart_in_little_space(workers, fitted):
     X, y = sparse_rows(400, 3000)
     wide = csr_matrix((X.data, X.indices.astype(np.int64) * 10**6, X.indptr), shape=(400, 3 * 10**9))
-    model = rp.SparseSGD(n_features=1 << 12, random_state=SEED, workers=workers).fit(wide, y)
+    model = fitted(workers, rp.SparseSGD(n_features=1 << 12, random_state=SEED), wide, y)
 
     assert model.coef_.shape == (1, 1 << 12)
     assert model.score(wide, y) > 0.95
@@ -175,16 +193,45 @@ def test_hashing_keeps_inner_products_in_the_mean():
     assert abs(np.mean(errors)) < 3 * np.std(errors) / 10
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_partial_fit_goes_on_where_the_last_one_ended(workers):
-    X, y = sparse_rows()
-    whole = rp.SparseSGD(random_state=SEED, workers=workers, max_iter=1).fit(X, y)
-    model = rp.SparseSGD(random_state=SEED, workers=workers)
+def go_on(comm, X, y):
+    whole = rp.SparseSGD(random_state=SEED, max_iter=1).fit(X, y, comm=comm)
+    model = rp.SparseSGD(random_state=SEED)
+    first = model.partial_fit(X, y, comm=comm).coef_
+    losses = [whole.loss_, *(model.partial_fit(X, y, comm=comm).loss_ for _ in range(2))]
+    return whole.coef_, first, losses, model.partial_fit(X[:3], y[:3], comm=comm).coef_
 
-    np.testing.assert_array_equal(model.partial_fit(X, y).coef_, whole.coef_)
-    losses = [model.partial_fit(X, y).loss_ for _ in range(2)]
-    assert losses[1] < losses[0] < whole.loss_
-    assert model.partial_fit(X[:3], y[:3]).coef_.shape == whole.coef_.shape
+
+@everywhere
+def test_a_partial_fit_goes_on_where_the_last_one_ended(workers, world):
+    X, y = sparse_rows()
+    whole, first, losses, last = go_on(None, X, y) if workers == 1 else world(workers).run(go_on, X, y)[0]
+
+    np.testing.assert_array_equal(first, whole)
+    assert losses[2] < losses[1] < losses[0]
+    assert last.shape == whole.shape
+
+
+@pytest.mark.parametrize(("tol", "epochs"), [(None, 12), (0.0, 12), (1e9, 4), (1e-2, None)])
+def test_the_descent_ends_when_some_epochs_bring_nothing(tol, epochs):
+    model = rp.SparseSGD(max_iter=12, tol=tol, n_iter_no_change=3, random_state=SEED).fit(*sparse_rows())
+    if epochs is None:
+        assert 4 < model.n_iter_ < 12
+    else:
+        assert model.n_iter_ == epochs
+
+
+def test_one_bad_epoch_is_not_the_end():
+    assert [_epochs_in_vain(losses, 0.1) for losses in ([3.0], [3.0, 3.5, 3.0], [3.0, 3.5, 2.5])] == [0, 2, 0]
+    assert _epochs_in_vain([3.0, 2.0, 1.95, 1.8, 1.75], 0.1) == 1
+
+
+def test_a_model_that_was_not_fitted_says_so():
+    X, y = sparse_rows()
+    model = rp.SparseSGD()
+    with pytest.raises(rp.InputError, match="class"):
+        model.partial_fit(X, y, classes=[0])
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 def test_what_no_row_had_when_it_was_fitted_has_no_weight(tmp_path):
@@ -194,7 +241,7 @@ def test_what_no_row_had_when_it_was_fitted_has_no_weight(tmp_path):
 
     assert model.n_features_in_ == 2
     assert model.score(tmp_path / "test") == 1.0
-    with pytest.raises(rp.InputError, match="index 77: expected 1 … 2"):
+    with pytest.raises(rp.InputError, match="test: index 77: expected 1 … 2"):
         model.partial_fit(tmp_path / "test")
 
 
@@ -207,7 +254,7 @@ def test_scikit_learn_finds_nothing_wrong(estimator, check):
 def test_epochs_are_told_as_they_end_and_models_are_pickled():
     X, y = sparse_rows()
     events: list[dict] = []
-    model = rp.SparseSGD(random_state=SEED, max_iter=3, tol=0.0, on_iteration=events.append).fit(X, y)
+    model = rp.SparseSGD(random_state=SEED, max_iter=3, tol=None, on_iteration=events.append).fit(X, y)
 
     assert [event["epoch"] for event in events] == [0, 1, 2]
     assert events[-1]["loss"] == model.loss_
@@ -221,6 +268,8 @@ def test_epochs_are_told_as_they_end_and_models_are_pickled():
         ({"n_features": 0}, "n_features=0: expected a whole number >= 1"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"eta0": 0}, "eta0=0: expected a number > 0"),
+        ({"n_iter_no_change": 0}, "n_iter_no_change=0: expected a whole number >= 1"),
+        ({"tol": -1}, "tol=-1: expected a number >= 0"),
         ({"alpha": -1}, "alpha=-1: expected a number >= 0"),
     ],
 )
@@ -233,8 +282,11 @@ def test_a_wrong_parameter_is_named(parameters, message):
     ("text", "message"),
     [
         ("1 1:2\n0 two:3\n", "expected lines of 'label index:value …'"),
-        ("1 1:2\n1 2:3\n", "y has 1 class: expected at least 2"),
-        ("1 1:2\n0 2:nan\n", "row 1 of a share of 2 rows: nan"),
+        ("1 1:2\n1 2:3\n", "rows has 1 class: expected at least 2"),
+        ("# nothing\n", "rows has no rows"),
+        ("", "rows has no rows"),
+        ("1 1:2\n0 2:inf\n", "rows: index 2 has the value inf"),
+        ("1 1:2\n0 3000000000:1\n", "rows: an index is above 2147483646"),
     ],
 )
 def test_wrong_files_are_told(tmp_path, text, message):

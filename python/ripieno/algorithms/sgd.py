@@ -52,8 +52,11 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         Rows of a step, of all workers together.
     max_iter : int, default=20
         Epochs, at most.
-    tol : float, default=1e-4
-        The descent ends when an epoch lowers the mean loss by less.
+    tol : float or None, default=1e-4
+        The descent ends when none of `n_iter_no_change` epochs, one after the other, lowers the mean loss by so much
+        below the best before it; with None after `max_iter`.
+    n_iter_no_change : int, default=5
+        See `tol`.
     random_state : int, RandomState instance or None, default=None
         Source of the order of the rows; with an int, every run on as many workers gives the same bits.
     workers : int, default=1
@@ -108,7 +111,8 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         eta0: float = 0.1,
         batch_size: int = 64,
         max_iter: int = 20,
-        tol: float = 1e-4,
+        tol: float | None = 1e-4,
+        n_iter_no_change: int = 5,
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
@@ -122,6 +126,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
         self.workers = workers
         self.threads = threads
@@ -243,6 +248,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
             batch_size=self.batch_size,
             max_iter=epochs,
             tol=self.tol,
+            patience=self.n_iter_no_change,
             seed=self._seed(comm),
         )
         run = partial(self._run, program.fit, comm=comm, on_event=self.on_iteration)
@@ -279,7 +285,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
 
     def _scores(self, X: Input) -> NDArray[np.float64]:
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         matrix = self._read(X).matrix
         return np.asarray(matrix @ self.coef_.T) + self.intercept_
 
@@ -295,12 +301,14 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
 
     def _check_parameters(self) -> None:
-        for name in ("batch_size", "max_iter"):
+        for name in ("batch_size", "max_iter", "n_iter_no_change"):
             check_count(name, getattr(self, name))
         if self.n_features is not None:
             check_count("n_features", self.n_features)
         for name in ("alpha", "tol", "eta0"):
             value = getattr(self, name)
+            if name == "tol" and value is None:
+                continue
             if not isinstance(value, Real) or not 0 <= value < np.inf or (name == "eta0" and not value):
                 raise InputError(f"{name}={value!r}: expected a number {'>' if name == 'eta0' else '>='} 0")
 

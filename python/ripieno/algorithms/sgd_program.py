@@ -47,8 +47,11 @@ class Options:
         Length of the first step.
     batch_size
         Rows of a step, of all workers.
-    max_iter, tol
-        Epochs at most; fewer if one lowers the loss by less than `tol`.
+    max_iter
+        Epochs at most.
+    tol, patience
+        The descent ends when none of so many epochs, one after the other, is better than the best loss before it by
+        `tol`; never for None.
     seed
         Of the order of the rows.
     """
@@ -59,7 +62,8 @@ class Options:
     eta0: float
     batch_size: int
     max_iter: int
-    tol: float
+    tol: float | None
+    patience: int
     seed: int
 
 
@@ -139,9 +143,18 @@ def fit(
         losses.append(_descend(comm, rows, batches, state, options.eta0))
         if comm.rank == 0:
             comm.emit({"event": "epoch", "epoch": epoch, "loss": losses[-1]})
-        if epoch and losses[-2] - losses[-1] < options.tol:
+        if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
             break
     return Part(state, rows.feature_count, rows.columns, rows.classes, losses)
+
+
+def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
+    """How many of the last epochs, one after the other, were not better by `tol` than the best before them."""
+    best, count = np.inf, 0
+    for loss in losses:
+        count = 0 if loss <= best - tol else count + 1
+        best = min(best, loss)
+    return count
 
 
 def weight_count(class_count: int) -> int:

@@ -68,18 +68,17 @@ def load(
     Raises
     ------
     InputError
-        On every rank: a file is not what it should be, a value is not finite, an index is none of `columns`, or the
-        labels are not two classes or more, all of `classes`.
+        On every rank: a file is not what it should be, there are no rows, an index is none of `columns`, or the labels
+        are not two classes or more, all of `classes`.
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-        _check_finite(share.matrix)
     columns = _columns(comm, share.matrix) if columns is None else columns
     with agreement(comm):
-        matrix = of_columns(share.matrix, columns)
+        matrix = _of_columns(share.matrix, columns, source.name)
     if n_features is not None:
         matrix = hashed(matrix, n_features)
-    classes = _checked_classes(comm, share.labels, classes)
+    classes = _checked_classes(comm, share.labels, classes, source.name)
     total, column_count = comm.allreduce(matrix.shape[0]), matrix.shape[1]
 
     features, places = np.unique(matrix.indices.astype(np.int64), return_inverse=True)
@@ -94,7 +93,7 @@ def load(
     return Rows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
 
 
-def of_columns(matrix: csr_matrix, columns: range) -> csr_matrix:
+def _of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
     """These columns, which must have all entries.
 
     Raises
@@ -104,7 +103,8 @@ def of_columns(matrix: csr_matrix, columns: range) -> csr_matrix:
     """
     for index in (int(matrix.indices.min()), int(matrix.indices.max())) if matrix.nnz else ():
         if index not in columns:
-            raise InputError(f"index {index}: expected {columns.start} … {columns.stop - 1}, as in the rows before")
+            known = f"{columns.start} … {columns.stop - 1}"
+            raise InputError(f"{name}: index {index}: expected {known}, as in the rows before")
     parts = (matrix.data, matrix.indices - columns.start, matrix.indptr)
     return csr_matrix(parts, shape=(matrix.shape[0], len(columns)))
 
@@ -128,22 +128,16 @@ def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
     return found
 
 
-def _check_finite(matrix: csr_matrix) -> None:
-    """Raise InputError if a value is not finite."""
-    wrong = np.flatnonzero(~np.isfinite(matrix.data))
-    if len(wrong):
-        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
-        raise InputError(f"row {row} of a share of {matrix.shape[0]} rows: {matrix.data[wrong[0]]}")
-
-
-def _checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
+def _checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
     """All classes, ascending: those that were given, or the labels of all rows."""
     found = np.unique(np.concatenate(comm.allgather(np.unique(labels))))
+    if not len(found):
+        raise InputError(f"{name} has no rows")
     if classes is None:
         classes = found
     unknown = np.setdiff1d(found, classes)
     if len(unknown):
-        raise InputError(f"y has {unknown[0]!r}, which is none of the classes {classes}")
+        raise InputError(f"{name} has {unknown[0]!r}, which is none of the classes {classes}")
     if len(classes) < 2:
-        raise InputError(f"y has {len(classes)} class: expected at least 2")
+        raise InputError(f"{name} has {len(classes)} class: expected at least 2")
     return classes

@@ -51,6 +51,11 @@ class InMemoryRows:
     column_count: int
     labels: NDArray[Any]
 
+    @property
+    def name(self) -> str:
+        """Of the labels, in errors."""
+        return "y"
+
     @classmethod
     def of(cls, matrix: csr_matrix, labels: NDArray[Any]) -> InMemoryRows:
         """The parts of a matrix."""
@@ -69,6 +74,11 @@ class LibsvmFiles:
     """Text files, in order, as one list of rows."""
 
     paths: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The first file and how many there are."""
+        return self.paths[0] + f" and {len(self.paths) - 1} more" * (len(self.paths) > 1)
 
     @classmethod
     def open(cls, paths: PathLike | Sequence[PathLike]) -> LibsvmFiles:
@@ -93,7 +103,7 @@ class LibsvmFiles:
         Raises
         ------
         InputError
-            A line is not what it should be.
+            A line is not what it should be; names the file.
         """
         lengths = [os.path.getsize(path) for path in self.paths]
         first, last = (sum(lengths) * i // world_size for i in (rank, rank + 1))
@@ -117,9 +127,16 @@ def _read(path: str, start: int, stop: int) -> SparseRows:
     if not lines.strip():
         return _NO_ROWS
     try:
-        return SparseRows(*load_svmlight_file(io.BytesIO(lines), n_features=_COLUMN_LIMIT, zero_based=True))
+        rows = SparseRows(*load_svmlight_file(io.BytesIO(lines), n_features=_COLUMN_LIMIT, zero_based=True))
+    except OverflowError as error:
+        raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest there may be") from error
     except ValueError as error:
         raise InputError(f"{path}: {error}: expected lines of 'label index:value …'") from error
+    wrong = np.flatnonzero(~np.isfinite(rows.matrix.data))
+    if len(wrong):
+        index, value = rows.matrix.indices[wrong[0]], rows.matrix.data[wrong[0]]
+        raise InputError(f"{path}: index {index} has the value {value}: expected finite numbers")
+    return rows
 
 
 def _line_start(text: mmap.mmap, at: int) -> int:
