@@ -44,6 +44,13 @@ def test_the_network_of_the_twitter_graph_is_8x4x2_with_packets_of_5_mb(capsys):
     assert [layer["down"]["packet_bytes"] / 1e6 for layer in layers] == pytest.approx([6.3, 5.0, 3.6], abs=0.05)
 
 
+def test_the_network_of_the_yahoo_graph_depends_on_the_efficient_packet(capsys):
+    graph = ["explain", "sparse", "--ranks", "64", "--features", "1.4e9", "--density", "0.035", "--alpha", "1.1"]
+    for size, degrees in (("5MB", "32x2"), ("6.2MB", "16x4"), ("12.2MB", "16x4"), ("12.4MB", "8x8")):
+        assert main([*graph, "--min-packet", size, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["designs"]["by packet"]["degrees"] == degrees, size
+
+
 def test_the_explanation_is_for_eyes_too(capsys):
     assert main([*TWITTER, "--min-packet", "5MB"]) == 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from ripieno.bench.programs.timing import COLLECTIVES, ELEMENT_BYTES
 from ripieno.errors import InputError
@@ -71,8 +72,8 @@ def sizes_of(text: str) -> list[int]:
         If it is neither.
     """
     if ":" not in text:
-        return sorted({_size(part) for part in text.split(",")})
-    ends = [_size(part) for part in text.split(":")]
+        return sorted({size_of(part) for part in text.split(",")})
+    ends = [size_of(part) for part in text.split(":")]
     if len(ends) != 2 or ends[0] > ends[1]:
         raise InputError(f"sizes {text!r}: expected two, the smaller first, such as 8B:64MiB")
     sizes = [ends[0]]
@@ -81,15 +82,22 @@ def sizes_of(text: str) -> list[int]:
     return sizes if sizes[-1] == ends[1] else [*sizes, ends[1]]
 
 
-def _size(text: str) -> int:
-    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text.strip())
+def size_of(text: str) -> int:
+    """``64KiB`` or ``6.2MB`` in bytes.
+
+    Raises
+    ------
+    InputError
+        If it is no size, or none of whole float32.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     unit = _UNITS.get(match[2] or "B") if match else None
     if match is None or unit is None:
         raise InputError(f"size {text!r}: expected a number and one of {', '.join(_UNITS)}, such as 64KiB")
-    size = int(match[1]) * unit
+    size = Fraction(match[1]) * unit
     if size == 0 or size % ELEMENT_BYTES:
         raise InputError(f"size {text!r}: expected a positive multiple of {ELEMENT_BYTES} bytes, of whole float32")
-    return size
+    return int(size)
 
 
 def world_sizes_of(text: str) -> list[int]:

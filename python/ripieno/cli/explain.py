@@ -59,9 +59,10 @@ def sparse_command(
       ripieno explain sparse --ranks 8 --features 1e6 --densities 1:0.1,2:0.18,8:0.45 --packets packets.json
     """
     from ripieno import design
+    from ripieno.bench.cases import size_of
 
     data = design.Data(ranks, _features(features), _curve(_features(features), density, alpha, densities), row_bytes)
-    least = None if min_packet is None else _size(min_packet)
+    least = None if min_packet is None else float(size_of(min_packet))
     found = design.explain(data, _packets(packets, least, rate), least_packet_bytes=least, degrees=degrees)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
@@ -93,12 +94,6 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
         return DensityCurve.through([(sets, value) for sets, value in points])
     except ValueError as error:
         raise click.BadParameter(f"{error}; expected SETS:DENSITY, …", param_hint="--densities") from error
-
-
-def _size(text: str) -> float:
-    from ripieno.bench.cases import sizes_of
-
-    return float(sizes_of(text)[0])
 
 
 def _packets(name: str | None, least: float | None, rate: str) -> Any:
