@@ -250,7 +250,7 @@ def test_the_command_shows_each_iteration(slash, capsys):
         (["{path}", "--out", "/nowhere/ranks.csv"], "/nowhere is not a folder"),
         (["{path}", "--out", "r.csv", "--report", "./r.csv"], "name the same file twice"),
         (["{path}", "--weighted"], "line 2: expected a finite number as weight"),
-        (["{path}", "--vertices", "3"], "but vertex_count=3"),
+        (["{path}", "--vertices", "3"], "but --vertices 3"),
     ],
 )
 def test_the_command_names_what_is_wrong_and_leaves_nothing(arguments, message, slash, capsys, monkeypatch):
@@ -261,17 +261,31 @@ def test_the_command_names_what_is_wrong_and_leaves_nothing(arguments, message, 
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
+def test_the_command_calls_parameters_by_its_options(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tol").mkdir()
+    third = tmp_path / "tol" / "third.csv"
+    third.write_text("0,1,2\n1,2,2\n1,0,3\n")
+    assert main(["pagerank", str(third)]) == 2
+    assert f"{third} has" in (told := capsys.readouterr().err) and "(--weighted) or not (--unweighted)" in told
+    assert main(["pagerank", str(third), "--weighted", "--undirected"]) == 2
+    assert "with --undirected expected as much" in capsys.readouterr().err
+    assert main(["pagerank", str(third), "--weighted", "--max-iterations", "1"]) == 0
+    assert "after --max-iterations 1 iterations" in (told := capsys.readouterr().err)
+    assert "a higher --tolerance" in told
+
+
 def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
     path, want = slash
-    command = [sys.executable, "-m", "ripieno.cli", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]
-    run = [sys.executable, "-m", "ripieno.cli", "run", "-n", "3", "-m", *command[2:]]
+    command = ["ripieno", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]
+    run = [sys.executable, "-m", "ripieno", "run", "-n", "3", "-m", *command]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("r.csv") == 1
     ranks = np.loadtxt(tmp_path / "r.csv", delimiter=",", skiprows=1)
     assert math.fsum(abs(rank - want[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
     refused = subprocess.run([*run, "--workers", "2"], capture_output=True, text=True, timeout=60)
-    assert refused.returncode == 2 and "--workers" in refused.stderr
+    assert refused.returncode == 2 and refused.stderr.count("--workers and --trace are") == 1
 
 
 def kernel_step(**changed):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import FrameType
 
@@ -35,6 +37,18 @@ COMMANDS = {
     "trace": "ripieno.cli.trace:trace_command",
 }
 
+#: What messages call parameters, and the options of commands on graphs that stand for them.
+GRAPH_COMMANDS = ("bfs", "components", "diameter", "pagerank")
+GRAPH_OPTIONS = {
+    "directed=False": "--undirected",
+    "max_iter": "--max-iterations",
+    "n_strings": "--strings",
+    "tol": "--tolerance",
+    "vertex_count": "--vertices",
+    "weighted=False": "--unweighted",
+    "weighted=True": "--weighted",
+}
+
 
 class LazyGroup(click.Group):
     """A group whose commands are imported on demand."""
@@ -59,37 +73,57 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what went wrong is told in a sentence."""
+    command = next(iter(sys.argv[1:] if args is None else args), "")
+    options = GRAPH_OPTIONS if command in GRAPH_COMMANDS else {}
+
+    def tell(message: str, code: int) -> int:
+        click.echo(f"ripieno: {_named(message, options)}", err=True)
+        return code
+
+    def warn(message: Warning | str, *_: object, **__: object) -> None:
+        # Where in the code a warning comes from is nothing to a user of the command.
+        if _is_first_here():
+            click.echo(f"ripieno: {_named(str(message), options)}", err=True)
+
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warn
+            warnings.showwarning = warn
             code = cli.main(args, prog_name="ripieno", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        error.show()
+        if _is_first_here():
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return _tell("interrupted", INTERRUPTED)
+        return tell("interrupted", INTERRUPTED)
     except InputError as error:
-        return _tell(str(error), WRONG_INPUT)
+        # What is wrong with arguments and files all ranks of a host find, or have been told.
+        return tell(str(error), WRONG_INPUT) if _is_first_here() else WRONG_INPUT
     except RipienoError as error:
-        return _tell(str(error), FAILED)
+        return tell(str(error), FAILED)
     except OSError as error:
-        return _tell(output.explain(error), FAILED)
+        return tell(output.explain(error), FAILED)
     except MemoryError as error:
-        return _tell(f"out of memory: {error}", FAILED)
+        return tell(f"out of memory: {error}", FAILED)
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _tell(message: str, code: int) -> int:
-    click.echo(f"ripieno: {message}", err=True)
-    return code
+def _is_first_here() -> bool:
+    """Whether this is no rank of a launcher, or the first one of this host."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
-def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    # Where in the code a warning comes from is nothing to a user of the command.
-    click.echo(f"ripieno: {message}", err=True)
+def _named(message: str, options: Mapping[str, str]) -> str:
+    """A message with options where it names the parameters that they stand for; paths stay as they are."""
+    if not options:
+        return message
+    return re.sub(
+        rf"(?<![\w/.'\"-])({'|'.join(options)})(?![\w/.'\"-])(=?)",
+        lambda match: options[match[1]] + (" " if match[2] else ""),
+        message,
+    )
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

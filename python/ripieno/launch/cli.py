@@ -64,6 +64,8 @@ def run_command(
     The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on. Where RANK
     and WORLD_SIZE are set already, by another launcher, this process just becomes the script.
 
+    Ripieno's own commands run so, too, as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
+
     With --replicas a rank may die without a word, by a signal say, as long as a copy of it lives: the exit code is 0
     then, and a line on stderr says who died.
     """
