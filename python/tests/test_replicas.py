@@ -61,8 +61,9 @@ def doomed(signal_number=signal.SIGKILL, **options):
     return jobs[0]
 
 
-@pytest.mark.parametrize("links", ["shared-memory", "tcp"])
-@pytest.mark.parametrize("victims", deaths())
+@pytest.mark.parametrize(
+    ("victims", "links"), [*((ranks, "shared-memory") for ranks in deaths()), ((0,), "tcp"), ((1, 2), "tcp")]
+)
 def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_copy_of_each(victims, links):
     with doomed(links=links) as job:
         results = job.run(reduce_for_long, victims)
