@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ripieno.algorithms import bfs, components, diameter, spectral
 from ripieno.algorithms.components_program import _unmixed
 from ripieno.algorithms.diameter_program import effective_diameter
-from ripieno.graph.edges import mixed
+from ripieno.mixing import mixed
 from scipy.sparse.csgraph import connected_components, laplacian
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning

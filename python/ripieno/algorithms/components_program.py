@@ -20,7 +20,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from ripieno.graph import Graph, LocalGraph, load
-from ripieno.graph.edges import mixed
+from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ripieno.algorithms.vertex_values import VertexValues
 from ripieno.graph import Graph, load
-from ripieno.graph.edges import mixed
+from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix, hstack
 from ripieno.data.agreement import agreement
 from ripieno.data.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.errors import InputError
-from ripieno.graph.edges import mixed
+from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.vertex_values import VertexValues
 from ripieno.errors import InputError
 from ripieno.graph import Graph, LocalGraph, load
-from ripieno.graph.edges import mixed
+from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
+from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
 
-PathLike = str | os.PathLike[str]
 COMPRESSED = (".gz", ".bz2")
 # More columns than any row has: how many there are is known when all shares are read.
 _COLUMN_LIMIT = 2**31 - 1

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
@@ -157,14 +158,3 @@ class Dealer:
         self, values: NDArray[Any], out: NDArray[Any], counts: NDArray[np.int64], out_counts: NDArray[np.int64]
     ) -> NDArray[Any]:
         return self._comm.alltoall(values, out=out, counts=counts.tolist(), out_counts=out_counts.tolist())
-
-
-def mixed(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Well mixed 64 bits of each of some integers: the finalizer of SplitMix64, equal on every machine.
-
-    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
-    """
-    bits = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from ripieno import _native
 from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph.edges import Dealer, Edges, mixed
+from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.graph import Graph
+from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

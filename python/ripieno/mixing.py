@@ -1,0 +1,19 @@
+"""A hash of integers, by which what belongs to them is divided among ranks and drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def mixed(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Well mixed 64 bits of each of some integers: the finalizer of SplitMix64, equal on every machine.
+
+    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+    """
+    bits = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
