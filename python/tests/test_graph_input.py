@@ -12,6 +12,7 @@ import pytest
 import ripieno as rp
 import scipy.sparse
 from ripieno.graph import Graph, load
+from ripieno.graph.edges import Edges
 
 RANDOM = np.random.default_rng(0)
 #: Duplicates, loops, ids far apart.
@@ -53,7 +54,8 @@ PLAIN = {
     "bare.csv": text(lines(PAIRS, ",")),
     "halves.csv": text("follower,dst\n" + lines(PAIRS, ",")),
     "named.csv": text("name;dst;src\n" + "".join(f"x y;{b};{a}\n" for a, b in PAIRS.tolist())),
-    "named.csv.gz": packed("src,dst\n" + lines(PAIRS, ",")),
+    "named.CSV.GZ": packed("src,dst\n" + lines(PAIRS, ",")),
+    "long comment.csv": text("# " + "5 6 " * 40000 + "\n" + lines(PAIRS, ",")),
     "pairs.npy": lambda path: np.save(path, PAIRS),
     "arrays.npz": lambda path: np.savez(path, dst=TARGETS, src=SOURCES),
     "columns.parquet": parquet(kind=["x"] * len(PAIRS), source=SOURCES, target=TARGETS),
@@ -112,6 +114,10 @@ def test_files_together_are_one_graph(tmp_path):
     (tmp_path / "a.txt").write_text(lines(PAIRS[:150]))
     (tmp_path / "b.csv").write_text(lines(PAIRS[150:155], ","))
     np.save(tmp_path / "c.npy", PAIRS[155:])
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "part.txt").write_text("# nothing\n")
+    (tmp_path / "part.txt.gz").write_bytes(gzip.compress(b""))
+    np.save(tmp_path / "d.npy", PAIRS[:0])
     for source in (tmp_path, tmp_path / "*", [tmp_path / "c.npy", tmp_path / "a.txt", tmp_path / "b.csv"]):
         for world_size in (1, 2, 5):
             assert rows(Graph(source if isinstance(source, list) else str(source)), world_size) == expected()
@@ -217,6 +223,7 @@ def test_a_file_that_is_none_is_named(name, content, message, tmp_path):
         (lambda: Graph(PAIRS, vertex_count=0), "vertex_count=0"),
         (lambda: Graph(PAIRS, duplicates="twice"), "duplicates='twice'"),
         (lambda: Graph((SOURCES, TARGETS, WEIGHTS), duplicates="once"), "which weight counts"),
+        (lambda: Graph(scipy.sparse.eye_array(5), vertex_count=2), "vertex_count=2, but the graph has 5 vertices"),
         (lambda: Graph(PAIRS, vertex_count=5).read_share(0, 1), "but vertex_count=5"),
     ],
 )
@@ -267,7 +274,10 @@ def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, work
 def test_isolated_vertices_are_there_if_announced(world, tmp_path):
     graph = Graph(([0], [2]), vertex_count=7)
     (tmp_path / "lists.txt").write_text("0\t2\n1\t\n")
+    lone = Edges(np.array([0]), np.array([2]), lone=np.array([9, 4]))
     for workers in (1, 3):
+        shares = world(workers).run(share, Graph(lone))
+        assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == [0, 2, 4, 9]
         shares = world(workers).run(share, graph)
         assert sorted(vertex for _, _, at_home, *_ in shares for vertex in at_home) == list(range(7))
         shares = world(workers).run(share, Graph(tmp_path / "lists.txt"))

@@ -16,7 +16,7 @@ from ripieno.data.dataset import PathLike, expand, is_path_like
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import InMemory, in_memory
-from ripieno.graph.parts import EdgeFile, divided
+from ripieno.graph.parts import EdgeFile, EmptyFile, divided
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import TextEdges
 
@@ -60,8 +60,8 @@ class Graph:
         Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` of arrays src, dst
         and perhaps weight or as `scipy.sparse.save_npz` writes it; any other file is text with a line
         ``source target [weight]`` per edge, as SNAP's, or ``source<TAB>target,target,…``. Text may be gzipped
-        (``.gz``). An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). In a
-        matrix, row i, column j is the edge from i to j.
+        (``.gz``). Of several files some may be empty. An array has shape (m, 2); a tuple is (sources, targets) or
+        (sources, targets, weights). In a matrix, row i, column j is the edge from i to j.
     directed : bool, optional
         With False each edge leads both ways; of weighted edges that do so already, as in a symmetric matrix, each pair
         counts once, and weights that differ by direction are an error. By default what a networkx graph says of itself,
@@ -105,8 +105,10 @@ class Graph:
         said = self.source.directed
         self.directed: bool = directed if directed is not None else said if said is not None else True
         self.weighted: bool = self.source.weighted
-        counts = (self.source.vertex_count, None if vertex_count is None else int(vertex_count))
-        self.vertex_count: int | None = max((count for count in counts if count is not None), default=None)
+        has = self.source.vertex_count
+        if has is not None and vertex_count is not None and vertex_count < has:
+            raise InputError(f"vertex_count={vertex_count}, but the graph has {has} vertices")
+        self.vertex_count: int | None = has if vertex_count is None else int(vertex_count)
         self.duplicates: str = duplicates or ("sum" if self.weighted or self.source.multiple else "once")
         if self.duplicates not in DUPLICATES:
             raise InputError(f"duplicates={duplicates!r}: expected one of {', '.join(DUPLICATES)}")
@@ -150,18 +152,25 @@ def open_graph(source: Any) -> Graph:
 def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None) -> Files:
     items = source if isinstance(source, (list, tuple)) else [source]
     paths = [path for item in items for path in expand(os.fspath(item))]
-    files = tuple(_open_file(path, weighted) for path in paths)
+    files, empty = [], []
+    for path in paths:
+        try:
+            files.append(_open_file(path, weighted))
+        except EmptyFile as error:
+            empty.append(error)
+    if not files:
+        raise empty[0]
     for file in files[1:]:
         if file.weighted != files[0].weighted:
             having, lacking = (file, files[0]) if file.weighted else (files[0], file)
             raise InputError(f"{having.path} has weights but {lacking.path} has none: say weighted=False, or mend one")
-    return Files(files)
+    return Files(tuple(files))
 
 
 def _open_file(path: str, weighted: bool | None) -> EdgeFile:
     try:
         if os.path.getsize(path) == 0:
-            raise InputError(f"{path} is empty")
+            raise EmptyFile(f"{path} is empty")
         return FORMATS.get(Path(path).suffix.lower(), TextEdges).open(path, weighted)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,12 @@ class InMemory:
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """One rank's edges."""
-        mine = slice(*(len(self.edges) * i // world_size for i in (rank, rank + 1)))
+        mine, lone = (
+            slice(*(count * i // world_size for i in (rank, rank + 1)))
+            for count in (len(self.edges), len(self.edges.lone))
+        )
         weights = None if self.edges.weights is None else self.edges.weights[mine]
-        return Edges(self.edges.sources[mine], self.edges.targets[mine], weights)
+        return Edges(self.edges.sources[mine], self.edges.targets[mine], weights, self.edges.lone[lone])
 
 
 def in_memory(source: Any, weighted: bool | None) -> InMemory:
@@ -58,7 +61,10 @@ def in_memory(source: Any, weighted: bool | None) -> InMemory:
         It is none of the kinds that are known, or its ids or weights are not what they should be.
     """
     if isinstance(source, Edges):
-        return InMemory(checked(source.sources, source.targets, source.weights, where="edges"))
+        edges = checked(source.sources, source.targets, source.weights, where="edges", weighted=weighted is not False)
+        if weighted and edges.weights is None:
+            raise InputError("weighted=True, but there are no weights: expected Edges with some")
+        return InMemory(replace(edges, lone=_ids(source.lone, "lone", 0)))
     if hasattr(source, "tocoo"):
         edges = matrix_edges(source, weighted=weighted is not False, where="the matrix")
         return InMemory(edges, vertex_count=source.shape[0])

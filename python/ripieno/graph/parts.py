@@ -72,6 +72,10 @@ def divided(files: Sequence[F], rank: int, world_size: int) -> Iterator[tuple[F,
         begin += length
 
 
+class EmptyFile(InputError):
+    """A file without edges: an error if there is no other."""
+
+
 class Columns(NamedTuple):
     """Which columns are the ends of an edge and its weight."""
 

@@ -16,7 +16,7 @@ from ripieno.data.binary import BROKEN_ARCHIVE
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
-from ripieno.graph.parts import Columns, Part, choose_columns
+from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
 
 MATRIX_FORMATS = ("csr", "csc", "coo")
 
@@ -40,7 +40,7 @@ class ParquetEdges:
         except pa.ArrowInvalid as error:
             raise InputError(f"{path} is not a readable Parquet file: {error}") from error
         if not sum(groups):
-            raise InputError(f"{path} is empty")
+            raise EmptyFile(f"{path} is empty")
         return cls(path, names, choose_columns(path, names, weighted), groups)
 
     @property
@@ -88,7 +88,7 @@ class NpyEdges:
         if pairs.ndim != 2 or pairs.shape[1] != 2:
             raise InputError(f"{path}: an array of shape {pairs.shape}, expected (edges, 2)")
         if not len(pairs):
-            raise InputError(f"{path} is empty")
+            raise EmptyFile(f"{path} is empty")
         if weighted:
             raise InputError(f"{path} has no weights: expected them in an .npz file of arrays src, dst and weight")
         return cls(path)

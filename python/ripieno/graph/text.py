@@ -11,13 +11,12 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO
 
 from ripieno import _native
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
-from ripieno.graph.parts import Columns, Part, choose_columns
+from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
 
 WINDOW_BYTES = 32 << 20
 DEALT_BYTES = 1 << 20
@@ -52,7 +51,7 @@ class TextEdges:
     def open(cls, path: str, weighted: bool | None) -> TextEdges:
         """Read as much as tells what the fields are."""
         third = {True: "weight", False: "ignored", None: "refused"}[weighted]
-        if Path(path.removesuffix(".gz")).suffix.lower() != ".csv":
+        if not path.lower().removesuffix(".gz").endswith(".csv"):
             line, begin, _ = _first_line(path)
             return cls(path, begin, None, None, third)
         line, begin, end = _first_line(path)
@@ -153,15 +152,19 @@ def _first_line(path: str) -> tuple[str, int, int]:
         with _unpacked(path) as file:
             begin = len(MARK) if file.read(len(MARK)) == MARK else 0
             file.seek(begin)
+            in_comment = False
             while line := file.readline(FIRST_LINE_BYTES):
-                if line.strip() and not line.lstrip().startswith((b"#", b"%")):
+                in_comment = in_comment or line.lstrip().startswith((b"#", b"%"))
+                if line.strip() and not in_comment:
                     return line.decode().strip("\r\n"), begin, file.tell()
                 begin += len(line)
+                # A longer line comes in pieces.
+                in_comment = in_comment and not line.endswith(b"\n")
     except DAMAGED as error:
         raise InputError(f"{path} is damaged: {error}") from error
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text") from None
-    raise InputError(f"{path} is empty: it has no line with an edge")
+    raise EmptyFile(f"{path} is empty: it has no line with an edge")
 
 
 def _is_number(field: str) -> bool:
