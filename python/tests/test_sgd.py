@@ -96,7 +96,7 @@ def test_the_penalty_is_that_of_the_mean_loss(workers, fitted):
     X, y = sparse_rows(400, 12)
     alpha = 0.02
     theirs = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-8).fit(X, y)
-    parameters = {"alpha": alpha, "eta0": 0.1, "max_iter": 40, "tol": None, "batch_size": 40}
+    parameters = {"alpha": alpha, "eta0": 0.2, "max_iter": 20, "tol": None, "batch_size": 80}
     model = fitted(workers, rp.SparseSGD(**parameters, random_state=SEED), X, y)
 
     assert np.abs(model.coef_ - theirs.coef_).max() < 0.05 * np.abs(theirs.coef_).max()
