@@ -51,6 +51,29 @@ def test_the_network_of_the_yahoo_graph_depends_on_the_efficient_packet(capsys):
         assert json.loads(capsys.readouterr().out)["designs"]["by packet"]["degrees"] == degrees, size
 
 
+def test_what_the_best_network_can_win_over_both_direct_and_binary_is_bounded():
+    for features, density, more_bytes in ((60_000_000, 0.21, 1.6), (1_400_000_000, 0.035, 2.0)):
+        data = design.Data(64, features, DensityCurve.power_law(features, 1.1, density), 4)
+
+        def designs(alpha_s, latency_s, data=data):
+            curve = PacketCurve([(size, alpha_s + 1e-10 * size) for size in (1.0, 1e12)], latency_s)
+            return design.explain(data, curve).as_json()["designs"]
+
+        def gain(found):
+            return min(found[name]["seconds"] for name in ("direct", "binary")) / found["cheapest"]["seconds"]
+
+        # Bytes of these cost nothing beside a packet.
+        best = designs(1e6, 11.4e6)
+        assert best["cheapest"]["degrees"] == "8x8" and gain(best) == pytest.approx(74.4 / 36.8, rel=1e-4)
+        seconds = (0.0, *np.logspace(-5, 3, 9))
+        assert max(gain(designs(alpha, latency)) for alpha in seconds for latency in seconds) < 74.4 / 36.8
+        sent = {
+            name: sum((layer["degree"] - 1) * layer["down"]["packet_bytes"] for layer in best[name]["layers"])
+            for name in ("direct", "binary")
+        }
+        assert sent["binary"] / sent["direct"] == pytest.approx(more_bytes, abs=0.05)
+
+
 def test_the_explanation_is_for_eyes_too(capsys):
     assert main([*TWITTER, "--min-packet", "5MB"]) == 0
 
