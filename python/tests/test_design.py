@@ -209,4 +209,6 @@ def test_charts_say_in_words_what_they_show():
     assert "alpha 0.5" in report.density_chart(1000, [0.5, 2.0])
     volumes = report.volume_chart({"twitter": ([4e6, 2e6], [4.1e6, 1.9e6])})
     assert "Eq. 5" in volumes and "4.1 MB" in volumes
-    assert "8x4x2 440 ms" in report.time_chart("64 hosts", [("8x4x2", 1.2, 0.44, 0.4), ("direct", 2.0, 2.2, None)])
+    times = report.time_chart("64 hosts", [("8x4x2", 1.2, 0.44, 0.4), ("direct", 2.0, 2.2, None)])
+    assert "8x4x2 440 ms" in times
+    assert all("predicted" in chart and "measured" in chart for chart in (volumes, times))

@@ -8,10 +8,13 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator
+from numpy.typing import ArrayLike
 
 from ripieno._native import EFFICIENT_SHARE, DensityCurve, PacketCurve
-from ripieno.bench.figures import bytes_text, duration_text, size_text
+from ripieno.bench.figures import bytes_text, duration_text
 from ripieno.report import charts
 
 COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
@@ -32,15 +35,20 @@ def throughput_chart(curves: Mapping[str, PacketCurve]) -> str:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=4, linewidth=2, label=name)
             least = curve.efficient_bytes
             axes.plot([least], [EFFICIENT_SHARE * curve.best_throughput / 1e6], marker="|", markersize=22, color=colour)
-            text = f" efficient from {bytes_text(least)}"
-            axes.annotate(text, (least, EFFICIENT_SHARE * curve.best_throughput / 1e6), color=charts.MUTED, va="top")
-        axes.set_xscale("log", base=2)
+            # Below the curve, which only rises.
+            axes.annotate(
+                f"efficient from {bytes_text(least)}",
+                (least, EFFICIENT_SHARE * curve.best_throughput / 1e6),
+                xytext=(8, -14), textcoords="offset points", color=charts.MUTED, va="top",
+            )  # fmt: skip
+        axes.set_xscale("log")
         axes.set_yscale("log")
-        ticks = [2.0**power for power in range(0, 41, 2) if min(sizes) <= 2.0**power <= max(sizes)]
-        axes.set_xticks(ticks, [size_text(int(tick)) for tick in ticks], rotation=40, ha="right")
+        ticks = [10.0**power for power in range(13) if min(sizes) <= 10.0**power <= max(sizes)]
+        axes.set_xticks(ticks, [bytes_text(tick) for tick in ticks])
         axes.minorticks_off()
         axes.set_xlabel("packet")
         axes.set_title("MB/s of a rank")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.legend(frameon=False, labelcolor=charts.MUTED)
         told = "; ".join(
@@ -90,7 +98,7 @@ def volume_chart(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]]) 
             axes.barh(rows, widths, left=-widths / 2, height=0.62, color=charts.FIRST)
             edges = np.array(predicted) / 2e6
             for side in (-1, 1):
-                axes.scatter(side * edges, rows, color=charts.SECOND, marker="|", s=260, linewidths=2.5, zorder=3)
+                _marks(axes, side * edges, rows)
             names = [*(f"layer {number}" for number in range(1, len(measured))), "bottom"]
             axes.set_yticks(rows, names)
             axes.invert_yaxis()
@@ -100,6 +108,7 @@ def volume_chart(panels: Mapping[str, tuple[Sequence[float], Sequence[float]]]) 
             for row, width in zip(rows, widths, strict=True):
                 axes.annotate(f"  {bytes_text(1e6 * width)}", (width / 2, row), color=charts.INK, va="center")
             axes.set_title(title)
+        _legend(drawing)
         text = "Bytes of all ranks in each layer; bars as measured, marks as Eq. 5 predicts."
         return charts.standalone(charts.svg_of(drawing, "volumes", text))
 
@@ -122,15 +131,25 @@ def time_chart(title: str, bars: Sequence[tuple[str, float, float, float | None]
         _bars(reduce, rows, [bar[2] for bar in bars], "reduce")
         predicted = [(row, bar[3]) for row, bar in zip(rows, bars, strict=True) if bar[3] is not None]
         if predicted:
-            reduce.scatter(
-                [seconds for _, seconds in predicted], [row for row, _ in predicted],
-                color=charts.SECOND, marker="|", s=260, linewidths=2.5, zorder=3,
-            )  # fmt: skip
+            _marks(reduce, [seconds for _, seconds in predicted], [row for row, _ in predicted])
+            _legend(drawing)
         configure.set_yticks(rows, [bar[0] for bar in bars])
         configure.invert_yaxis()
         drawing.suptitle(title, color=charts.MUTED, fontsize=10)
         told = ", ".join(f"{name} {duration_text(seconds)}" for name, _, seconds, _ in bars)
         return charts.standalone(charts.svg_of(drawing, "times", f"Seconds of a reduction: {told}."))
+
+
+def _marks(axes: Axes, x: ArrayLike, rows: ArrayLike) -> None:
+    axes.scatter(x, rows, color=charts.SECOND, marker="|", s=260, linewidths=2.5, zorder=3)
+
+
+def _legend(drawing: Figure) -> None:
+    """What bars and marks are, below everything."""
+    bar = Patch(color=charts.FIRST, label="measured")
+    mark = Line2D([], [], color=charts.SECOND, marker="|", markersize=12, markeredgewidth=2.5, linestyle="none")
+    mark.set_label("predicted")
+    drawing.legend(handles=[bar, mark], loc="outside lower right", ncols=2, frameon=False, labelcolor=charts.MUTED)
 
 
 def _bars(axes: Axes, rows: np.ndarray, seconds: Sequence[float], title: str) -> None:
