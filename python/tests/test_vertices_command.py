@@ -61,7 +61,7 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
     [
         (["components", "EDGES", "--out", "x.json"], "unknown kind of file"),
         (["bfs", "EDGES", "--source", "4"], "source=4: the graph has no such vertex"),
-        (["diameter", "EDGES", "--strings", "5"], "n_strings=5: expected an even number"),
+        (["diameter", "EDGES", "--strings", "5"], "--strings 5: expected an even number"),
         (["components", "nowhere.txt"], "nowhere.txt"),
     ],
 )
