@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
+from conftest import PROMPT_S, SLACK_S, comes_true
 from test_run import COMMAND
 
 WORKERS = 4
@@ -104,6 +104,8 @@ def stop_and_tell(comm, victims):
     replica = comm.rank // 2
     result = reduce_for_long(comm, victims)
     if replica == 1 and result[0] == 0:
+        # Others may have found the silence first, and gone on with this one.
+        assert comes_true(lambda: comm.lost_ranks == [0], 5.0)
         comm.emit({"lost": comm.lost_ranks})
     return result
 
