@@ -8,18 +8,25 @@ use ripieno_plan::Rows;
 use std::ops::Range;
 
 /// How far step `index` may go now, when it or a step that it waits for chooses rows.
+///
+/// A step that combines rows waits for all that did so before it, of which the oldest one is mostly what holds it up: they
+/// are looked at in this order, and none behind the first that allows no byte more.
 #[inline(never)]
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
+    let (rows, mine) = (step.operation.rows(), passed[index]);
+    if mine == step.length_bytes {
+        return mine;
+    }
+    // In the span that the step chooses its rows from: where it stands, and how far it may go.
+    let (mine_in_span, mut limit_in_span) = (rows.map_or(0, |rows| position(rows, mine)), usize::MAX);
     let mut limit = step.length_bytes;
-    // In the span that the step chooses its rows from.
-    let mut limit_in_span = usize::MAX;
     for dependency in &schedule.dependencies[step.dependencies.clone()] {
-        let (earlier, done) = (&schedule.steps[dependency.on], passed[dependency.on]);
-        if done == earlier.length_bytes {
+        let done = passed[dependency.on];
+        if done == dependency.length_bytes {
             continue;
         }
-        let position = match earlier.operation.rows() {
+        let position = match schedule.steps[dependency.on].operation.rows() {
             Some(rows) if dependency.on_rows => position(rows, done),
             _ => done,
         };
@@ -28,10 +35,14 @@ pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usiz
             continue;
         }
         let reached = reached.max(dependency.low as isize) as usize;
-        let limit = if dependency.of_rows { &mut limit_in_span } else { &mut limit };
+        let (limit, mine_there) =
+            if dependency.of_rows { (&mut limit_in_span, mine_in_span) } else { (&mut limit, mine) };
+        if reached <= mine_there {
+            return mine;
+        }
         *limit = reached.min(*limit);
     }
-    match step.operation.rows() {
+    match rows {
         Some(rows) if limit_in_span < usize::MAX => limit.min(passed_below(rows, limit_in_span)),
         _ => limit,
     }

@@ -41,6 +41,8 @@ pub(super) struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependency {
     pub on: usize,
+    /// Of the step `on`, which has passed everything with them.
+    pub length_bytes: usize,
     pub low: usize,
     pub high: usize,
     pub shift: isize,
@@ -233,6 +235,7 @@ fn dependencies_of(index: usize, operations: &[Operation]) -> Vec<Dependency> {
                 }
                 found.push(Dependency {
                     on,
+                    length_bytes: earlier.length_bytes(),
                     low: low - my_start,
                     high: high - my_start,
                     shift: theirs.span.start_bytes as isize - my_start as isize,
@@ -246,6 +249,7 @@ fn dependencies_of(index: usize, operations: &[Operation]) -> Vec<Dependency> {
             }
         }
     }
+    found.sort_by_key(|dependency| dependency.on);
     found
 }
 
@@ -264,7 +268,7 @@ mod tests {
         plan.reduce(2, span(0, 10), Op::Sum);
         plan.send(3, span(2, 4));
         plan.reduce(4, span(0, 10), Op::Sum);
-        assert_eq!(waits(&plan), [vec![], vec![0], vec![1], vec![2, 1]]);
+        assert_eq!(waits(&plan), [vec![], vec![0], vec![1], vec![1, 2]]);
     }
 
     #[test]
@@ -288,7 +292,7 @@ mod tests {
         plan.receive(1, span(0, 10));
         plan.reduce_rows(2, span(0, 10), Rows::new([0, 9].into(), 1), Op::Sum);
         plan.send(3, span(0, 10));
-        assert_eq!(waits(&plan)[2], [1, 0]);
+        assert_eq!(waits(&plan)[2], [0, 1]);
     }
 
     #[test]
