@@ -30,6 +30,7 @@ mod assign;
 mod check;
 mod distances;
 pub mod graph;
+pub mod keyed;
 mod matrix;
 mod panels;
 mod simd;

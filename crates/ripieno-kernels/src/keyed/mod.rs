@@ -1,0 +1,5 @@
+//! Keyed data: strings as columns, tables that number distinct keys.
+
+mod strings;
+
+pub use strings::{BadOffsets, StringTable, Strings};

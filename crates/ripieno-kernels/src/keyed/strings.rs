@@ -1,0 +1,277 @@
+//! Strings as columns, and a table that numbers distinct ones.
+//!
+//! [`Strings`] borrows a column: offsets and bytes. [`StringTable`] gives equal keys equal numbers: open addressing over
+//! slots of 32 bytes that hold a key's hash, length and first 16 bytes, so that a probe for a key of up to 16 bytes
+//! reads no other memory, and one for a longer key reads it only where hash, length and beginning agree. Growing moves
+//! slots by the hashes in them; no key is hashed again.
+//! Cost: one cache line per look-up, 32 bytes per slot at a load of at most 5/8, and the bytes of the keys.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A column of byte strings: string `i` is `data[offsets[i]..offsets[i + 1]]`.
+///
+/// The layout of Arrow's large strings and large binaries; `offsets` need not begin at 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Strings<'a> {
+    offsets: &'a [i64],
+    data: &'a [u8],
+}
+
+/// Offsets that do not cut the data into strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadOffsets {
+    /// Which of the offsets is wrong.
+    pub at: usize,
+    /// The wrong offset.
+    pub offset: i64,
+    /// The least value it may have: the offset before it, or 0.
+    pub least: i64,
+    /// The greatest value it may have: the bytes of the data.
+    pub most: usize,
+}
+
+impl fmt::Display for BadOffsets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let BadOffsets { at, offset, least, most } = self;
+        write!(f, "offset {at} of the strings is {offset}: expected one from {least} to {most}")
+    }
+}
+
+impl std::error::Error for BadOffsets {}
+
+impl<'a> Strings<'a> {
+    /// The column of `offsets`, one more than there are strings, and `data`. No offsets are no strings.
+    ///
+    /// # Errors
+    /// The first offset that is negative, less than the one before it, or beyond the data.
+    pub fn new(offsets: &'a [i64], data: &'a [u8]) -> Result<Strings<'a>, BadOffsets> {
+        let mut least = 0;
+        for (at, &offset) in offsets.iter().enumerate() {
+            if offset < least || offset as u64 > data.len() as u64 {
+                return Err(BadOffsets { at, offset, least, most: data.len() });
+            }
+            least = offset;
+        }
+        Ok(Strings { offsets, data })
+    }
+
+    /// How many strings.
+    pub fn len(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// String `i`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn get(&self, i: usize) -> &'a [u8] {
+        &self.data[self.offsets[i] as usize..self.offsets[i + 1] as usize]
+    }
+
+    /// Strings `rows`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn range(&self, rows: Range<usize>) -> Strings<'a> {
+        if rows.is_empty() {
+            return Strings { offsets: &[], data: self.data };
+        }
+        Strings { offsets: &self.offsets[rows.start..=rows.end], data: self.data }
+    }
+
+    /// The strings, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let data = self.data;
+        self.offsets.windows(2).map(move |ends| &data[ends[0] as usize..ends[1] as usize])
+    }
+
+    /// The bytes of all strings.
+    pub fn size_bytes(&self) -> usize {
+        match (self.offsets.first(), self.offsets.last()) {
+            (Some(first), Some(last)) => (last - first) as usize,
+            _ => 0,
+        }
+    }
+}
+
+/// The first 16 bytes of a key, zeros after it.
+const PREFIX_BYTES: usize = 16;
+/// The number of a slot that holds no key.
+const VACANT: u32 = u32::MAX;
+/// Slots of a table with its first key.
+const FIRST_SLOTS: usize = 16;
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+struct Slot {
+    prefix: u128,
+    hash: u64,
+    /// [`u32::MAX`] for longer keys: these are compared in full.
+    length: u32,
+    number: u32,
+}
+
+const VACANT_SLOT: Slot = Slot { prefix: 0, hash: 0, length: 0, number: VACANT };
+
+/// Numbers distinct keys 0, 1, 2 … in order of first appearance.
+///
+/// Equal keys must come with equal hashes; which function makes them is up to the caller.
+///
+/// ```
+/// use ripieno_kernels::keyed::StringTable;
+/// use xxhash_rust::xxh3::xxh3_64;
+///
+/// let mut table = StringTable::new();
+/// let numbers = [b"to", b"be", b"or", b"to"].map(|key| table.number(key, xxh3_64(key)));
+/// assert_eq!(numbers, [0, 1, 2, 0]);
+/// assert_eq!(table.keys().get(2), b"or");
+/// ```
+#[derive(Clone, Debug)]
+pub struct StringTable {
+    slots: Vec<Slot>,
+    /// Where each key begins in `data`, and the end of the last.
+    offsets: Vec<i64>,
+    data: Vec<u8>,
+}
+
+impl Default for StringTable {
+    fn default() -> StringTable {
+        StringTable::new()
+    }
+}
+
+impl StringTable {
+    /// A table of no keys, with next to no memory.
+    pub fn new() -> StringTable {
+        StringTable { slots: Vec::new(), offsets: vec![0], data: Vec::new() }
+    }
+
+    /// How many distinct keys.
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The keys by number.
+    pub fn keys(&self) -> Strings<'_> {
+        Strings { offsets: &self.offsets, data: &self.data }
+    }
+
+    /// The memory that the table has taken.
+    pub fn size_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.offsets.capacity() * size_of::<i64>() + self.data.capacity()
+    }
+
+    /// The keys by number as a column that owns them: offsets and bytes.
+    pub fn into_columns(self) -> (Vec<i64>, Vec<u8>) {
+        (self.offsets, self.data)
+    }
+
+    /// Forgets the keys and keeps the memory.
+    pub fn clear(&mut self) {
+        self.slots.fill(VACANT_SLOT);
+        self.offsets.truncate(1);
+        self.data.clear();
+    }
+
+    /// Appends the numbers of `keys`, whose hashes are `hashes`, to `into`.
+    ///
+    /// # Panics
+    /// If there is not a hash for each key, or there are 2^32 - 1 distinct keys.
+    pub fn number_all(&mut self, keys: Strings<'_>, hashes: &[u64], into: &mut Vec<u32>) {
+        assert_eq!(keys.len(), hashes.len(), "every key has its hash");
+        into.extend(keys.iter().zip(hashes).map(|(key, &hash)| self.number(key, hash)));
+    }
+
+    /// The number of `key`, whose hash is `hash`; a new one if the table does not have it.
+    ///
+    /// # Panics
+    /// If there are 2^32 - 1 distinct keys.
+    #[inline]
+    pub fn number(&mut self, key: &[u8], hash: u64) -> u32 {
+        if self.is_full() {
+            self.grow();
+        }
+        let (prefix, length) = (prefix(key), key.len().min(u32::MAX as usize) as u32);
+        let mut at = hash as usize & (self.slots.len() - 1);
+        loop {
+            let slot = self.slots[at];
+            if slot.number == VACANT {
+                return self.enter(at, key, Slot { prefix, hash, length, number: VACANT });
+            }
+            if slot.hash == hash && slot.length == length && slot.prefix == prefix {
+                let rest_is_equal = key.len() <= PREFIX_BYTES || self.keys().get(slot.number as usize) == key;
+                if rest_is_equal {
+                    return slot.number;
+                }
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() * 8 >= self.slots.len() * 5
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let count = (self.slots.len() * 2).max(FIRST_SLOTS);
+        let old = std::mem::replace(&mut self.slots, vec![VACANT_SLOT; count]);
+        for slot in old.into_iter().filter(|slot| slot.number != VACANT) {
+            let mut at = slot.hash as usize & (count - 1);
+            while self.slots[at].number != VACANT {
+                at = (at + 1) & (count - 1);
+            }
+            self.slots[at] = slot;
+        }
+    }
+
+    /// Puts a new key into vacant slot `at`; its number.
+    #[cold]
+    #[inline(never)]
+    fn enter(&mut self, at: usize, key: &[u8], slot: Slot) -> u32 {
+        let number = u32::try_from(self.len()).ok().filter(|&number| number != VACANT);
+        let number = number.expect("a table holds fewer than 2^32 - 1 keys");
+        self.data.extend_from_slice(key);
+        self.offsets.push(self.data.len() as i64);
+        self.slots[at] = Slot { number, ..slot };
+        number
+    }
+}
+
+/// The first bytes of `key` in its order, zeros after it.
+#[inline]
+fn prefix(key: &[u8]) -> u128 {
+    let low = |from: usize| -> u64 {
+        let bytes = key[from..].first_chunk().expect("the caller has compared the length");
+        u64::from_le_bytes(*bytes)
+    };
+    let half = |from: usize| -> u64 {
+        let bytes = key[from..].first_chunk().expect("the caller has compared the length");
+        u64::from(u32::from_le_bytes(*bytes))
+    };
+    let length = key.len();
+    match length {
+        // Two loads that overlap, the second one moved to its place.
+        16.. => u128::from(low(0)) | u128::from(low(8)) << 64,
+        8.. => u128::from(low(0)) | u128::from(low(length - 8)) << (8 * (length - 8)),
+        4.. => u128::from(half(0) | half(length - 4) << (8 * (length - 4))),
+        1.. => {
+            let [first, middle, last] = [key[0], key[length / 2], key[length - 1]].map(u128::from);
+            first | middle << (8 * (length / 2)) | last << (8 * (length - 1))
+        }
+        0 => 0,
+    }
+}
