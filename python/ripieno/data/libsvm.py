@@ -6,7 +6,6 @@ A share of a text has the lines that begin in its part of the bytes. Indices are
 from __future__ import annotations
 
 import io
-import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.data.dataset import PathLike
+from ripieno.data.lines import blocks
 from ripieno.errors import InputError
 
 COMPRESSED = (".gz", ".bz2")
@@ -121,13 +121,12 @@ def _read(path: str, start: int, stop: int) -> SparseRows:
     """The rows whose lines begin in bytes `start .. stop`."""
     from sklearn.datasets import load_svmlight_file
 
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        first, end = (_line_start(text, at) for at in (start, stop))
-        lines = text[first:end]
-    if not lines.strip():
+    with open(path, "rb") as file:
+        text = b"".join(lines for _, lines in blocks(file, start, stop, stop - start))
+    if not text.strip():
         return _NO_ROWS
     try:
-        rows = SparseRows(*load_svmlight_file(io.BytesIO(lines), n_features=_COLUMN_LIMIT, zero_based=True))
+        rows = SparseRows(*load_svmlight_file(io.BytesIO(text), n_features=_COLUMN_LIMIT, zero_based=True))
     except OverflowError as error:
         raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest there may be") from error
     except ValueError as error:
@@ -137,8 +136,3 @@ def _read(path: str, start: int, stop: int) -> SparseRows:
         index, value = rows.matrix.indices[wrong[0]], rows.matrix.data[wrong[0]]
         raise InputError(f"{path}: index {index} has the value {value}: expected finite numbers")
     return rows
-
-
-def _line_start(text: mmap.mmap, at: int) -> int:
-    """Where the first line that begins at byte `at` or behind it does."""
-    return 0 if at == 0 else (text.find(b"\n", at - 1) + 1 or len(text))

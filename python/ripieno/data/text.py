@@ -6,7 +6,6 @@ A range is parsed in windows, so the text of a large share is never in memory as
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
+from ripieno.data import lines
 from ripieno.data.parquet import INDEX_NAMES
 from ripieno.errors import InputError
 
@@ -45,9 +45,10 @@ class TextFile:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """The rows whose lines begin in bytes `start .. stop`."""
-        with open(self.path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            blocks = [self._parse(text[begin:end], begin) for begin, end in self._windows(text, start, stop)]
-        return np.concatenate([np.empty((0, self.column_count), self._narrowest), *blocks])
+        with open(self.path, "rb") as file:
+            windows = lines.blocks(file, start, stop, WINDOW_BYTES, self.body)
+            rows = [self._parse(text, begin) for begin, text in windows]
+        return np.concatenate([np.empty((0, self.column_count), self._narrowest), *rows])
 
     def read_index(self) -> pa.Table:
         """The columns that say where the rows come from, of the whole file."""
@@ -64,25 +65,11 @@ class TextFile:
             row -= 1
         raise IndexError(row)
 
-    def _windows(self, text: mmap.mmap, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        end = self._line_at(text, stop)
-        begin = self._line_at(text, start)
-        while begin < end:
-            cut = min(self._line_at(text, begin + WINDOW_BYTES), end)
-            yield begin, cut
-            begin = cut
-
-    def _line_at(self, text: mmap.mmap, at: int) -> int:
-        """The first line that begins at or after a byte."""
-        if at <= self.body:
-            return self.body
-        return text.find(b"\n", at - 1) + 1 or len(text)
-
-    def _parse(self, lines: bytes, begin: int) -> NDArray[Any]:
+    def _parse(self, text: bytes, begin: int) -> NDArray[Any]:
         values = [name for name in self.names if name not in self.skipped]
-        if not lines.strip():
+        if not text.strip():
             return np.empty((0, len(values)), self._narrowest)
-        table = self._table(pa.BufferReader(lines), begin, dict.fromkeys(values, self._arrow_type))
+        table = self._table(pa.BufferReader(text), begin, dict.fromkeys(values, self._arrow_type))
         rows = np.empty((len(table), len(values)), self._arrow_type.to_pandas_dtype())
         for at, column in enumerate(table.columns):
             rows[:, at] = column.to_numpy()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from ripieno import _native
+from ripieno.data import lines
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
@@ -93,36 +94,28 @@ class TextEdges:
 
     def _cut(self, part: Part) -> Iterator[tuple[int, bytes]]:
         with open(self.path, "rb") as file:
-            start, stop = part.of(self.size_bytes)
-            if start <= self.body:
-                file.seek(self.body)
-            else:
-                # The line that begins at `start` is the one after the end of the line that holds the byte before.
-                file.seek(start - 1)
-                file.readline()
-            while (begin := file.tell()) < stop:
-                yield begin, _whole_lines(file, min(WINDOW_BYTES, stop - begin))
+            yield from lines.blocks(file, *part.of(self.size_bytes), WINDOW_BYTES, self.body)
 
     def _dealt(self, part: Part) -> Iterator[tuple[int, bytes]]:
         with gzip.open(self.path, "rb") as file:
             file.seek(self.body)
             begin, number = self.body, 0
-            while lines := _whole_lines(file, DEALT_BYTES):
+            while text := lines.whole_lines(file, DEALT_BYTES):
                 if number % part.reader_count == part.reader:
-                    yield begin, lines
-                begin += len(lines)
+                    yield begin, text
+                begin += len(text)
                 number += 1
 
-    def _parse(self, begin: int, lines: bytes) -> Edges:
+    def _parse(self, begin: int, text: bytes) -> Edges:
         try:
             if self.columns is None:
-                parsed = _native.parse_pairs(lines, self.third)
+                parsed = _native.parse_pairs(text, self.third)
             else:
                 assert self.delimiter is not None
-                parsed = _native.parse_columns(lines, ord(self.delimiter), *self.columns)
+                parsed = _native.parse_columns(text, ord(self.delimiter), *self.columns)
         except ValueError as error:
             offset, reason = error.args
-            line = lines[offset : offset + FIRST_LINE_BYTES].split(b"\n")[0].decode(errors="replace").strip()
+            line = text[offset : offset + FIRST_LINE_BYTES].split(b"\n")[0].decode(errors="replace").strip()
             quoted = line[:QUOTED_CHARACTERS] + "…" * (len(line) > QUOTED_CHARACTERS)
             raise InputError(f"{self.path}, line {self._line_number(begin + offset)}: {reason}: {quoted!r}") from None
         sources, targets, weights, lone = parsed
@@ -139,11 +132,6 @@ class TextEdges:
 
 def _unpacked(path: str) -> IO[bytes]:
     return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
-
-
-def _whole_lines(file: IO[bytes], least_bytes: int) -> bytes:
-    lines = file.read(least_bytes)
-    return lines if lines.endswith(b"\n") else lines + file.readline()
 
 
 def _first_line(path: str) -> tuple[str, int, int]:
