@@ -21,6 +21,7 @@ mod order;
 mod passage;
 mod plan;
 mod promise;
+pub mod regroup;
 mod request;
 mod rows;
 mod run;

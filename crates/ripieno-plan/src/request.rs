@@ -38,11 +38,14 @@ pub enum Collective {
     /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets of
     /// indices, not by an algorithm of the catalogue.
     SparseReduce,
+    /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank has, not
+    /// by an algorithm of the catalogue.
+    Regroup,
 }
 
 impl Collective {
     /// Every collective.
-    pub const ALL: [Collective; 15] = [
+    pub const ALL: [Collective; 16] = [
         Collective::Broadcast,
         Collective::Reduce,
         Collective::Allreduce,
@@ -58,11 +61,14 @@ impl Collective {
         Collective::Rotate,
         Collective::NeighbourExchange,
         Collective::SparseReduce,
+        Collective::Regroup,
     ];
 
     /// Those that an algorithm of the catalogue performs.
     pub fn catalogued() -> impl Iterator<Item = Collective> {
-        Collective::ALL.into_iter().filter(|collective| *collective != Collective::SparseReduce)
+        let is_catalogued =
+            |&collective: &Collective| !matches!(collective, Collective::SparseReduce | Collective::Regroup);
+        Collective::ALL.into_iter().filter(is_catalogued)
     }
 
     /// The name that users know.
@@ -83,6 +89,7 @@ impl Collective {
             Collective::Rotate => "rotate",
             Collective::NeighbourExchange => "neighbour-exchange",
             Collective::SparseReduce => "sparse-reduce",
+            Collective::Regroup => "regroup",
         }
     }
 }

@@ -108,7 +108,7 @@ impl Layout {
             Collective::NeighbourExchange => {
                 Request::NeighbourExchange { out: &self.out_neighbours[rank], into: &self.in_neighbours[rank] }
             }
-            Collective::SparseReduce => panic!("no algorithm of the catalogue performs it"),
+            Collective::SparseReduce | Collective::Regroup => panic!("no algorithm of the catalogue performs it"),
         };
         (0..self.world_size()).map(request).collect()
     }

@@ -229,7 +229,7 @@ fn begin(
 /// Notes in the recorder that a run begins.
 fn record(recorder: &mut Recorder, fabric: &dyn Fabric, header: Header, schedule: &Schedule) -> Ticket {
     let Call { collective, element, element_count, .. } = header.call;
-    let bytes = match element_count == 0 || collective == Collective::SparseReduce {
+    let bytes = match element_count == 0 || matches!(collective, Collective::SparseReduce | Collective::Regroup) {
         // Every rank gives another size.
         true => schedule.buffer_bytes.first().copied().unwrap_or(0) as u64,
         false => element_count * element.size_bytes() as u64,

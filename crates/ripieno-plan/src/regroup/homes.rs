@@ -1,0 +1,73 @@
+//! Homes: at which rank the keys of a part come together.
+
+use alloc::collections::BinaryHeap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+/// Equal ranges of the parts, in the order of the ranks.
+pub fn hashed_homes(part_count: usize, rank_count: usize) -> Vec<usize> {
+    let parts_per_rank = part_count / rank_count;
+    assert_eq!(part_count, parts_per_rank * rank_count, "every rank is home to as many parts");
+    (0..part_count).map(|part| part / parts_per_rank).collect()
+}
+
+/// Every part goes to the rank that has least so far, the largest first: no rank has more than the mean and one part.
+/// Where parts or ranks have as much, the lower number comes first, so all ranks find the same.
+///
+/// Cost: `n·log(n)` for `n` parts.
+/// Source: Graham, "Bounds on multiprocessing timing anomalies", SIAM J. Appl. Math. 1969 (largest first).
+pub fn balanced_homes(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
+    let mut largest_first: Vec<usize> = (0..part_bytes.len()).collect();
+    largest_first.sort_by_key(|&part| Reverse(part_bytes[part]));
+    let mut loads: BinaryHeap<Reverse<(u64, usize)>> = (0..rank_count).map(|rank| Reverse((0, rank))).collect();
+    let mut homes = vec![0; part_bytes.len()];
+    for part in largest_first {
+        let Some(mut least) = loads.peek_mut() else { break };
+        let Reverse((load_bytes, rank)) = &mut *least;
+        *load_bytes += part_bytes[part];
+        homes[part] = *rank;
+    }
+    homes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loads(part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
+        let mut loads = vec![0; rank_count];
+        balanced_homes(part_bytes, rank_count).iter().zip(part_bytes).for_each(|(&home, bytes)| loads[home] += bytes);
+        loads
+    }
+
+    #[test]
+    fn a_part_with_half_of_all_bytes_leaves_the_others_balanced() {
+        for rank_count in 2..=33 {
+            let mut part_bytes: Vec<u64> = (0..64 * rank_count as u64).map(|part| 100 + part * 7 % 13).collect();
+            let others: u64 = part_bytes.iter().sum();
+            part_bytes[17] += others;
+            let mut loads = loads(&part_bytes, rank_count);
+            loads.sort_unstable();
+            assert_eq!(loads.pop(), Some(part_bytes[17]), "{rank_count} ranks");
+            let rest: u64 = loads.iter().sum();
+            let mean = rest / loads.len() as u64;
+            assert!(loads.iter().all(|load| load.abs_diff(mean) <= 113), "{rank_count} ranks: {loads:?}");
+        }
+    }
+
+    #[test]
+    fn no_rank_has_more_than_the_mean_and_one_part() {
+        let part_bytes: Vec<u64> = (0..500u64).map(|part| part * part % 997).collect();
+        for rank_count in 1..=33 {
+            let mean = part_bytes.iter().sum::<u64>() / rank_count as u64;
+            assert!(loads(&part_bytes, rank_count).iter().all(|&load| load <= mean + 997));
+        }
+    }
+
+    #[test]
+    fn equal_parts_are_dealt_in_turn() {
+        assert_eq!(balanced_homes(&[5; 7], 3), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(hashed_homes(6, 3), [0, 0, 1, 1, 2, 2]);
+    }
+}

@@ -1,0 +1,41 @@
+//! Rounds: every rank meets every other once, both at the same time, so what one waits for lies in earlier rounds only.
+//!
+//! Source: the circle method for round-robin tournaments (Kirkman, 1847).
+
+/// Whom `rank` of `p` meets in `round`, of `p - 1` rounds if `p` is even and of `p` if it is odd; in one of these it rests.
+pub(super) fn partner(rank: usize, round: usize, p: usize) -> Option<usize> {
+    let circle = p - usize::from(p.is_multiple_of(2));
+    let resting = if round.is_multiple_of(2) { round / 2 } else { (round + circle) / 2 };
+    let last = p.is_multiple_of(2).then_some(p - 1);
+    if rank == circle {
+        return Some(resting);
+    }
+    if rank == resting { last } else { Some((round + circle - rank) % circle) }
+}
+
+/// All that a rank meets, in order.
+pub(super) fn partners(rank: usize, p: usize) -> impl Iterator<Item = usize> {
+    let round_count = p - usize::from(p.is_multiple_of(2));
+    (0..round_count).filter_map(move |round| partner(rank, round, p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn everybody_meets_everybody_once_and_is_met_at_the_same_time() {
+        for p in 1..=65 {
+            for rank in 0..p {
+                let met: BTreeSet<usize> = partners(rank, p).collect();
+                assert_eq!(partners(rank, p).count(), p - 1, "p={p}, rank {rank}");
+                assert!((0..p).filter(|&other| other != rank).eq(met), "p={p}, rank {rank}");
+                for round in 0..p {
+                    let back = partner(rank, round, p).map(|other| partner(other, round, p));
+                    assert!(back.is_none_or(|back| back == Some(rank)), "p={p}, rank {rank}, round {round}");
+                }
+            }
+        }
+    }
+}

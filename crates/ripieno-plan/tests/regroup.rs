@@ -1,0 +1,152 @@
+//! The pulled exchange: every block arrives, nothing waits in a circle, and few large blocks are on their way to a rank.
+
+mod common;
+
+use common::butterflies::random;
+use ripieno_plan::checker::{Traffic, check, check_rendezvous};
+use ripieno_plan::cost::{Model, cost_s, segmented, timeline};
+use ripieno_plan::regroup::{Blocks, plan};
+use ripieno_plan::{Buffer, Group, Operation, Plan, Promise};
+
+const EAGER_BYTES: usize = 8;
+
+/// What every rank has for every other, in bytes.
+type Sizes = Vec<Vec<usize>>;
+
+fn sizes(p: usize, size: impl FnMut(usize, usize) -> usize) -> Sizes {
+    let mut size = size;
+    (0..p).map(|from| (0..p).map(|to| if from == to { 0 } else { size(from, to) }).collect()).collect()
+}
+
+/// Nothing, a little, as much as goes at once, and more than that.
+fn scattered(p: usize, seed: u64) -> Sizes {
+    let mut state = seed;
+    sizes(p, |_, _| [0, 1, EAGER_BYTES, EAGER_BYTES + 1, 40][random(&mut state, 5) as usize])
+}
+
+fn blocks(sizes: &Sizes, rank: usize) -> (Blocks, Blocks) {
+    let into: Vec<usize> = sizes.iter().map(|row| row[rank]).collect();
+    (Blocks::new(Buffer::MAIN, &sizes[rank], EAGER_BYTES), Blocks::new(Buffer::OUTPUT, &into, EAGER_BYTES))
+}
+
+fn plans(sizes: &Sizes, pulls: usize) -> Vec<Plan> {
+    let p = sizes.len();
+    let of = |rank: usize| {
+        let (out, into) = blocks(sizes, rank);
+        plan(&Group::new(rank, p), &out, &into, pulls)
+    };
+    (0..p).map(of).collect()
+}
+
+fn promises(sizes: &Sizes) -> Vec<Promise> {
+    let p = sizes.len();
+    let copy = |rank: usize, from: usize| {
+        Promise::copy(blocks(sizes, rank).1.span(from), from, blocks(sizes, from).0.span(rank))
+    };
+    (0..p).map(|rank| (0..p).map(|from| copy(rank, from)).fold(Promise::nothing(), Promise::and)).collect()
+}
+
+fn pulled_count(sizes: impl Iterator<Item = usize>) -> usize {
+    sizes.filter(|&size| size > EAGER_BYTES).count()
+}
+
+#[test]
+fn every_block_arrives_and_a_pulled_one_costs_a_byte_each_way() {
+    for p in 1..=33 {
+        for (seed, pulls) in [1, 2, 3, 40].into_iter().enumerate() {
+            let sizes = scattered(p, (p * 10 + seed) as u64);
+            let plans = plans(&sizes, pulls);
+            let report = check(&plans, &promises(&sizes)).unwrap_or_else(|fault| panic!("p={p}, {pulls}: {fault}"));
+            for (rank, traffic) in report.ranks.iter().enumerate() {
+                let (out, into) = (sizes[rank].iter().copied(), sizes.iter().map(|row| row[rank]));
+                let grants = pulled_count(out.clone()) + pulled_count(into.clone());
+                let count = |sizes: &mut dyn Iterator<Item = usize>| sizes.filter(|&size| size > 0).count();
+                let expected = Traffic {
+                    sent_bytes: out.clone().sum::<usize>() + grants,
+                    received_bytes: into.clone().sum::<usize>() + grants,
+                    reduced_bytes: 0,
+                    sent_count: count(&mut out.clone()) + pulled_count(into.clone()),
+                    received_count: count(&mut into.clone()) + pulled_count(out.clone()),
+                };
+                assert_eq!(*traffic, expected, "p={p}, rank {rank}, {pulls} pulls");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_waits_in_a_circle_over_links_that_hold_nothing() {
+    for p in 1..=33 {
+        let all_large = sizes(p, |_, _| EAGER_BYTES + 3);
+        for (seed, sizes) in [all_large, scattered(p, p as u64)].iter().enumerate() {
+            for pulls in 1..=3 {
+                let plans = plans(sizes, pulls);
+                check_rendezvous(&plans).unwrap_or_else(|fault| panic!("p={p}, {pulls} pulls, case {seed}: {fault}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_may_be_cut_anywhere() {
+    for p in 2..=9 {
+        let sizes = scattered(p, p as u64 + 100);
+        for segment_bytes in [1, 3, 7] {
+            check(&segmented(&plans(&sizes, 2), segment_bytes), &promises(&sizes)).unwrap();
+        }
+    }
+}
+
+/// The most large blocks that are on their way to one rank at once.
+fn most_in_flight(plans: &[Plan]) -> usize {
+    // Sending costs next to nothing beside what a block takes, and the receiver takes one after the other.
+    let model = Model { alpha_s: 1e-3, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
+    let transfers = timeline(plans, &model).unwrap();
+    let large: Vec<_> = transfers.iter().filter(|transfer| transfer.length_bytes > EAGER_BYTES).collect();
+    let in_flight = |at: f64, to: usize| {
+        large.iter().filter(|other| other.receiver == to && other.start_s <= at && at < other.end_s).count()
+    };
+    large.iter().map(|transfer| in_flight(transfer.start_s, transfer.receiver)).max().unwrap_or(0)
+}
+
+#[test]
+fn no_more_large_blocks_are_on_their_way_to_a_rank_than_it_pulls() {
+    for p in [3, 4, 9, 17, 32] {
+        let to_one = sizes(p, |_, to| if to == 0 { 100 } else { 0 });
+        let to_all = sizes(p, |_, _| 100);
+        for pulls in 1..=4 {
+            assert_eq!(most_in_flight(&plans(&to_one, pulls)), pulls.min(p - 1), "p={p}");
+            assert!(most_in_flight(&plans(&to_all, pulls)) <= pulls, "p={p}");
+        }
+        // Without a bound all come at once.
+        assert_eq!(most_in_flight(&plans(&to_one, p)), p - 1);
+    }
+}
+
+/// Pulling costs the grants: a receiver that pulls two at a time is never idle while one grant travels.
+#[test]
+fn pulling_two_at_a_time_takes_as_long_as_sending_at_once() {
+    let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
+    let to_one = sizes(17, |_, to| if to == 0 { 1000 } else { 0 });
+    let [one, two, all] = [1, 2, 16].map(|pulls| cost_s(&plans(&to_one, pulls), &model).unwrap());
+    assert!(two < 1.01 * all && one < 1.03 * all, "{one}, {two}, {all}");
+}
+
+#[test]
+fn without_a_grant_or_with_one_too_many_the_plans_do_not_end() {
+    let sizes = sizes(5, |_, _| EAGER_BYTES + 1);
+    let (plans, promises) = (plans(&sizes, 2), promises(&sizes));
+    for rank in 0..5 {
+        for index in 0..plans[rank].operations().len() {
+            let mut broken = plans.clone();
+            let mut rest = Plan::new();
+            let kept = |at: &usize| *at != index;
+            (0..plans[rank].operations().len())
+                .filter(kept)
+                .for_each(|at| rest.push(plans[rank].operations()[at].clone()));
+            broken[rank] = rest;
+            let left_out: &Operation = &plans[rank].operations()[index];
+            assert!(check(&broken, &promises).is_err(), "rank {rank} without {left_out:?}");
+        }
+    }
+}
