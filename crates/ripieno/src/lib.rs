@@ -8,6 +8,7 @@ mod core;
 mod error;
 mod flight;
 mod handle;
+pub mod keyed;
 pub mod measuring;
 pub mod packets;
 mod pool;

@@ -1,5 +1,11 @@
-//! Keyed data: strings as columns, tables that number distinct keys.
+//! Keyed data: hashes, strings as columns, tables that number distinct keys, rows by part.
 
+mod hash;
+mod ints;
+mod partition;
 mod strings;
 
+pub use hash::{hash_int, hash_string, part_of, rehash};
+pub use ints::IntTable;
+pub use partition::Partition;
 pub use strings::{BadOffsets, StringTable, Strings};

@@ -1,6 +1,7 @@
 //! Worlds of threads, and values, for the tests of this folder.
 #![allow(dead_code)] // Not every test uses all.
 
+pub mod keyed;
 pub mod sets;
 
 use ripieno::net::exchange::ThreadExchange;

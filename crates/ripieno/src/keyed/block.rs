@@ -1,0 +1,129 @@
+//! Blocks: distinct keys and their rows.
+
+use super::columns::{KeyKind, Keys, OwnedKeys};
+use crate::error::{Error, argument};
+use ripieno_plan::Op;
+use ripieno_run::Element;
+use ripieno_run::reduction::Reduction;
+
+/// What becomes of rows of equal keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Combine {
+    /// One row, combined element by element, from the operation's identity on, in order of arrival.
+    Op(Op),
+    /// All of them, one after the other, in order of arrival.
+    Concat,
+}
+
+/// What keyed data looks like, and how equal keys combine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Form {
+    /// What keys are.
+    pub keys: KeyKind,
+    /// Type of the values.
+    pub element: Element,
+    /// Elements of a row; 0 for keys without values.
+    pub width: usize,
+    /// What becomes of rows of equal keys.
+    pub combine: Combine,
+}
+
+/// Distinct keys and their rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The keys, no two equal.
+    pub keys: OwnedKeys,
+    /// Rows of each key, which lie together, in order of arrival; one row per key if there are no counts.
+    pub counts: Option<Vec<u64>>,
+    /// The rows, in the order of the keys.
+    pub values: Vec<u8>,
+}
+
+/// A block that lives elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockView<'a> {
+    /// The keys, no two equal.
+    pub keys: Keys<'a>,
+    /// Rows of each key, which lie together; one row per key if there are no counts.
+    pub counts: Option<&'a [u64]>,
+    /// The rows, in the order of the keys.
+    pub values: &'a [u8],
+}
+
+/// How large a part is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartSize {
+    /// Distinct keys.
+    pub keys: u64,
+    /// Their bytes: 8 for an integer; of strings only their own bytes, without offsets.
+    pub key_bytes: u64,
+    /// Rows: as many as keys, unless rows are kept together (concat).
+    pub rows: u64,
+}
+
+impl Form {
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        self.width * self.element.size_bytes()
+    }
+
+    /// How rows of equal keys combine; `None` if they are kept.
+    ///
+    /// # Errors
+    /// The operation has no meaning on the element.
+    pub fn reduction(&self) -> Result<Option<&'static Reduction>, Error> {
+        match self.combine {
+            Combine::Op(op) => Reduction::of(self.element, op).map(Some).map_err(Error::Unsupported),
+            Combine::Concat => Ok(None),
+        }
+    }
+
+    /// Refuses keys of another kind, and values that are not `row_count` rows.
+    pub(super) fn check(&self, keys: KeyKind, row_count: u64, values: &[u8]) -> Result<(), Error> {
+        if keys != self.keys {
+            return Err(argument(
+                "keys",
+                format!("a column of {}", keys.name()),
+                &format!("{} keys", self.keys.name()),
+            ));
+        }
+        if row_count.checked_mul(self.row_bytes() as u64) != Some(values.len() as u64) {
+            let expected = format!("{row_count} rows of {} bytes, one row per key", self.row_bytes());
+            return Err(argument("values", format!("{} bytes", values.len()), &expected));
+        }
+        Ok(())
+    }
+}
+
+impl Block {
+    /// The block, borrowed.
+    ///
+    /// # Panics
+    /// If the offsets of string keys do not cut their data.
+    pub fn view(&self) -> BlockView<'_> {
+        BlockView { keys: self.keys.view(), counts: self.counts.as_deref(), values: &self.values }
+    }
+
+    /// No keys, for data of this form.
+    pub fn none(form: &Form) -> Block {
+        let counts = (form.combine == Combine::Concat).then(Vec::new);
+        Block { keys: OwnedKeys::none(form.keys), counts, values: Vec::new() }
+    }
+}
+
+impl BlockView<'_> {
+    /// Rows of all keys.
+    pub fn row_count(&self) -> u64 {
+        self.counts.map_or(self.keys.len() as u64, |counts| counts.iter().sum())
+    }
+
+    /// Refuses what is no block of this form, whatever becomes of equal keys.
+    pub(super) fn check(&self, form: &Form) -> Result<(), Error> {
+        if let Some(counts) = self.counts
+            && counts.len() != self.keys.len()
+        {
+            return Err(argument("counts", counts.len(), &format!("one for each of {} keys", self.keys.len())));
+        }
+        form.check(self.keys.kind(), self.row_count(), self.values)
+    }
+}

@@ -1,0 +1,156 @@
+//! Columns of keys: borrowed ones and owned ones.
+
+use ripieno_kernels::keyed::{Strings, hash_int, hash_string};
+use std::ops::Range;
+
+/// What keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyKind {
+    /// Integers of 64 bits.
+    Int64,
+    /// Byte strings, of any bytes and any length.
+    Strings,
+}
+
+impl KeyKind {
+    /// The name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyKind::Int64 => "int64",
+            KeyKind::Strings => "string",
+        }
+    }
+}
+
+/// A column of keys that lives elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub enum Keys<'a> {
+    /// Integers.
+    Int64(&'a [i64]),
+    /// Byte strings.
+    Strings(Strings<'a>),
+}
+
+/// A column of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedKeys {
+    /// Integers.
+    Int64(Vec<i64>),
+    /// Byte strings: string `i` is `data[offsets[i]..offsets[i + 1]]`.
+    Strings {
+        /// Where each string begins, and the end of the last: one more than there are strings.
+        offsets: Vec<i64>,
+        /// The bytes of all strings.
+        data: Vec<u8>,
+    },
+}
+
+impl Keys<'_> {
+    /// How many keys.
+    pub fn len(&self) -> usize {
+        match self {
+            Keys::Int64(keys) => keys.len(),
+            Keys::Strings(keys) => keys.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What they are.
+    pub fn kind(&self) -> KeyKind {
+        match self {
+            Keys::Int64(_) => KeyKind::Int64,
+            Keys::Strings(_) => KeyKind::Strings,
+        }
+    }
+
+    /// The bytes of the keys: 8 for an integer, 8 and its own for a string.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Keys::Int64(keys) => size_of_val(*keys),
+            Keys::Strings(keys) => keys.len() * size_of::<i64>() + keys.size_bytes(),
+        }
+    }
+
+    /// Keys `rows`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn range(&self, rows: Range<usize>) -> Self {
+        match self {
+            Keys::Int64(keys) => Keys::Int64(&keys[rows]),
+            Keys::Strings(keys) => Keys::Strings(keys.range(rows)),
+        }
+    }
+
+    /// The hash of each key.
+    pub(super) fn hashes(&self) -> Vec<u64> {
+        match self {
+            Keys::Int64(keys) => keys.iter().map(|&key| hash_int(key)).collect(),
+            Keys::Strings(keys) => keys.iter().map(hash_string).collect(),
+        }
+    }
+
+    /// The keys of `rows`, in this order.
+    pub(super) fn gathered(&self, rows: &[u32]) -> OwnedKeys {
+        match self {
+            Keys::Int64(keys) => OwnedKeys::Int64(rows.iter().map(|&row| keys[row as usize]).collect()),
+            Keys::Strings(keys) => {
+                let (mut offsets, mut data) = (Vec::with_capacity(rows.len() + 1), Vec::new());
+                offsets.push(0);
+                for &row in rows {
+                    data.extend_from_slice(keys.get(row as usize));
+                    offsets.push(data.len() as i64);
+                }
+                OwnedKeys::Strings { offsets, data }
+            }
+        }
+    }
+}
+
+impl OwnedKeys {
+    /// No keys.
+    pub fn none(kind: KeyKind) -> OwnedKeys {
+        match kind {
+            KeyKind::Int64 => OwnedKeys::Int64(Vec::new()),
+            KeyKind::Strings => OwnedKeys::Strings { offsets: vec![0], data: Vec::new() },
+        }
+    }
+
+    /// The column.
+    ///
+    /// # Panics
+    /// If the offsets of strings do not cut their data.
+    pub fn view(&self) -> Keys<'_> {
+        match self {
+            OwnedKeys::Int64(keys) => Keys::Int64(keys),
+            OwnedKeys::Strings { offsets, data } => {
+                Keys::Strings(Strings::new(offsets, data).unwrap_or_else(|bad| panic!("{bad}")))
+            }
+        }
+    }
+
+    /// How many keys.
+    pub fn len(&self) -> usize {
+        match self {
+            OwnedKeys::Int64(keys) => keys.len(),
+            OwnedKeys::Strings { offsets, .. } => offsets.len().saturating_sub(1),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What they are.
+    pub fn kind(&self) -> KeyKind {
+        match self {
+            OwnedKeys::Int64(_) => KeyKind::Int64,
+            OwnedKeys::Strings { .. } => KeyKind::Strings,
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Keyed data: rows under keys, equal keys combined.
+//!
+//! Keys are columns ([`Keys`]), values rows of bytes of one [`Form`]. An [`Aggregation`] takes rows in many adds and combines
+//! those of equal keys as they come; sealed, it is [`Parts`]: blocks of distinct keys, by hash, each with a home rank.
+
+mod aggregation;
+mod block;
+mod columns;
+mod part;
+mod parts;
+
+pub use aggregation::{Aggregation, MemoryLimit};
+pub use block::{Block, BlockView, Combine, Form, PartSize};
+pub use columns::{KeyKind, Keys, OwnedKeys};
+pub use parts::Parts;
+pub use ripieno_kernels::keyed::{BadOffsets, Strings};

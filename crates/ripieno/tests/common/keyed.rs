@@ -1,0 +1,183 @@
+//! Columns of keys with values, aggregated by the crate and by a map.
+
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, OwnedKeys, Parts};
+use ripieno::{Element, Error};
+use ripieno_kernels::Threads;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Keys with their rows, of the whole data, keys ascending unless said otherwise.
+pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Numbers that look random; the same in every run.
+pub fn random(seed: u64) -> impl FnMut() -> u64 {
+    let mut state = seed;
+    move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// A column of keys.
+#[derive(Clone)]
+pub enum Column {
+    Ints(Vec<i64>),
+    Strings(Vec<Vec<u8>>),
+}
+
+impl Column {
+    pub fn kind(&self) -> KeyKind {
+        match self {
+            Column::Ints(_) => KeyKind::Int64,
+            Column::Strings(_) => KeyKind::Strings,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        match self {
+            Column::Ints(keys) => keys.len(),
+            Column::Strings(keys) => keys.len(),
+        }
+    }
+
+    /// The keys as bytes.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        match self {
+            Column::Ints(keys) => keys.iter().map(|key| key.to_le_bytes().to_vec()).collect(),
+            Column::Strings(keys) => keys.clone(),
+        }
+    }
+
+    fn range(&self, rows: Range<usize>) -> OwnedKeys {
+        match self {
+            Column::Ints(keys) => OwnedKeys::Int64(keys[rows].to_vec()),
+            Column::Strings(keys) => {
+                let ends = keys[rows.clone()].iter().scan(0, |end, key| {
+                    *end += key.len() as i64;
+                    Some(*end)
+                });
+                OwnedKeys::Strings { offsets: [0].into_iter().chain(ends).collect(), data: keys[rows].concat() }
+            }
+        }
+    }
+}
+
+/// Keys, a row of small values for each, and what becomes of them.
+#[derive(Clone)]
+pub struct Case<'a> {
+    pub form: Form,
+    pub column: &'a Column,
+    pub values: Vec<u8>,
+}
+
+impl<'a> Case<'a> {
+    pub fn new(form: Form, column: &'a Column) -> Case<'a> {
+        let mut next = random(9);
+        let element_count = column.len() * form.width;
+        let values = match form.element {
+            // Sums of these depend on the order.
+            Element::F64 => (0..element_count).flat_map(|_| (next() as f64 * 1e-19 - 0.7).to_ne_bytes()).collect(),
+            Element::F32 => (0..element_count).flat_map(|_| (next() as f32 * 1e-19 - 0.7).to_ne_bytes()).collect(),
+            // Any bits, but of half precision no NaN, which is not the same bits in every sum.
+            Element::F16 | Element::Bf16 => {
+                (0..element_count).flat_map(|_| (next() as u16 & 0xbfff).to_ne_bytes()).collect()
+            }
+            _ => (0..element_count * form.element.size_bytes()).map(|_| next() as u8).collect(),
+        };
+        Case { form, column, values }
+    }
+
+    /// Adds rows `rows`; `ranks` are those of all rows.
+    pub fn add_to(
+        &self,
+        aggregation: &mut Aggregation,
+        rows: Range<usize>,
+        ranks: Option<&[u32]>,
+        thread_count: usize,
+    ) -> Result<(), Error> {
+        let (keys, row_bytes) = (self.column.range(rows.clone()), self.form.row_bytes());
+        let values = &self.values[rows.start * row_bytes..rows.end * row_bytes];
+        aggregation.add(keys.view(), values, ranks.map(|ranks| &ranks[rows]), &Threads::new(thread_count))
+    }
+
+    /// All rows, `add_rows` at a time, for `rank_count` ranks.
+    pub fn sealed(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Parts {
+        let mut aggregation = Aggregation::new(self.form, rank_count, None).unwrap();
+        for start in (0..self.column.len()).step_by(add_rows) {
+            let rows = start..(start + add_rows).min(self.column.len());
+            self.add_to(&mut aggregation, rows, None, thread_count).unwrap();
+        }
+        aggregation.seal(&Threads::new(thread_count)).unwrap()
+    }
+
+    /// What [`Case::sealed`] gives, in order of parts and, within them, as it comes.
+    pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Rows {
+        let mut parts = self.sealed(rank_count, thread_count, add_rows);
+        blocks(&self.form, (0..parts.part_count()).map(|part| parts.take(part).unwrap()).collect())
+    }
+
+    /// What [`Case::sealed`] gives, by key.
+    pub fn blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Rows {
+        let mut rows = self.ordered_blocks(rank_count, thread_count, add_rows);
+        rows.sort();
+        rows
+    }
+}
+
+/// Keys and their rows.
+pub fn blocks(form: &Form, blocks: Vec<Block>) -> Rows {
+    let mut rows = Vec::new();
+    for block in blocks {
+        assert_eq!(block.counts.is_some(), form.combine == Combine::Concat);
+        let keys: Vec<Vec<u8>> = match block.view().keys {
+            Keys::Int64(keys) => keys.iter().map(|key| key.to_le_bytes().to_vec()).collect(),
+            Keys::Strings(keys) => keys.iter().map(<[u8]>::to_vec).collect(),
+        };
+        let mut rest = block.values.as_slice();
+        for (at, key) in keys.into_iter().enumerate() {
+            let count = block.counts.as_ref().map_or(1, |counts| counts[at] as usize);
+            let (own, others) = rest.split_at(count * form.row_bytes());
+            rows.push((key, [own, &vec![0xaa; count * usize::from(form.width == 0)]].concat()));
+            rest = others;
+        }
+        assert!(rest.is_empty(), "every row has its key");
+    }
+    rows
+}
+
+/// A map of keys to rows.
+pub struct Oracle {
+    map: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl Oracle {
+    pub fn of(case: &Case<'_>) -> Oracle {
+        let (mut map, row_bytes) = (BTreeMap::<_, Vec<u8>>::new(), case.form.row_bytes());
+        let reduction = case.form.reduction().unwrap();
+        for (at, key) in case.column.keys().into_iter().enumerate() {
+            let row = &case.values[at * row_bytes..][..row_bytes];
+            let kept = map.entry(key);
+            match reduction {
+                // Rows without values are counted.
+                None => kept.or_default().extend(if row_bytes == 0 { &[0xaa] } else { row }),
+                Some(_) if row_bytes == 0 => drop(kept.or_insert(vec![0xaa])),
+                Some(reduction) => {
+                    let kept = kept.or_insert_with(|| {
+                        let mut identity = vec![0; row_bytes];
+                        (reduction.fill)(&mut identity);
+                        identity
+                    });
+                    (reduction.combine)(kept, row);
+                }
+            }
+        }
+        Oracle { map }
+    }
+
+    pub fn blocks(&self) -> Rows {
+        self.map.clone().into_iter().collect()
+    }
+}
+

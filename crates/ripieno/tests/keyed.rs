@@ -1,0 +1,160 @@
+//! Keyed aggregation against a map of rows.
+
+mod common;
+
+use common::keyed::{Case, Column, Oracle, blocks, random};
+use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, Keys};
+use ripieno::{Element, Error, Op};
+use ripieno_kernels::Threads;
+
+const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
+
+fn form(keys: KeyKind, element: Element, width: usize, combine: Combine) -> Form {
+    Form { keys, element, width, combine }
+}
+
+/// All ways to combine that have a meaning on this type.
+fn combines(element: Element) -> Vec<Combine> {
+    let form = |op| form(KeyKind::Int64, element, 1, Combine::Op(op));
+    let ops = OPS.into_iter().filter(|&op| form(op).reduction().is_ok()).map(Combine::Op);
+    ops.chain([Combine::Concat]).collect()
+}
+
+/// Columns of a few hundred rows: few and many distinct keys, equal ones, skewed ones, extreme ones.
+fn columns() -> Vec<Column> {
+    let mut next = random(4);
+    let mut columns = vec![Column::Ints(vec![]), Column::Ints(vec![7; 300]), Column::Ints((0..500).collect())];
+    for distinct in [3, 40, 1000] {
+        columns.push(Column::Ints((0..700).map(|_| (next() % distinct) as i64 - 1).collect()));
+    }
+    columns.push(Column::Ints((0..700).map(|_| if next() % 2 == 0 { 5 } else { next() as i64 }).collect()));
+    columns.push(Column::Ints([i64::MIN, i64::MAX, 0, -1, i64::MAX, i64::MIN].repeat(20)));
+    let lengths = [0, 1, 7, 8, 16, 17, 90];
+    let string =
+        |next: &mut dyn FnMut() -> u64| vec![(next() % 3 + 253) as u8; lengths[next() as usize % lengths.len()]];
+    columns.push(Column::Strings((0..600).map(|_| string(&mut next)).collect()));
+    columns.push(Column::Strings((0..600).map(|i| format!("key {}", i * i % 331).into_bytes()).collect()));
+    columns.push(Column::Strings(vec![]));
+    columns
+}
+
+#[test]
+fn equal_keys_combine_as_a_map_says() {
+    for column in columns() {
+        for element in Element::ALL {
+            for combine in combines(element) {
+                let case = Case::new(form(column.kind(), element, 2, combine), &column);
+                assert_eq!(case.blocks(3, 2, 130), Oracle::of(&case).blocks(), "{:?}", case.form);
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_any_width_combine() {
+    for column in columns() {
+        for width in [0, 1, 3, 8, 33, 100] {
+            for combine in [Combine::Op(Op::Sum), Combine::Concat] {
+                let case = Case::new(form(column.kind(), Element::F32, width, combine), &column);
+                assert_eq!(case.blocks(1, 1, 1000), Oracle::of(&case).blocks(), "{:?}", case.form);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_and_the_sizes_of_adds_do_not_show() {
+    for column in columns() {
+        for combine in [Combine::Op(Op::Sum), Combine::Concat] {
+            let case = Case::new(form(column.kind(), Element::F64, 1, combine), &column);
+            let expected = case.ordered_blocks(5, 1, 1000);
+            for (thread_count, add_rows) in [(1, 1), (2, 1000), (3, 100), (4, 13)] {
+                assert_eq!(case.ordered_blocks(5, thread_count, add_rows), expected, "{:?}", case.form);
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_the_caller_names_are_the_homes() {
+    for column in columns() {
+        for combine in [Combine::Op(Op::Max), Combine::Concat] {
+            let case = Case::new(form(column.kind(), Element::I16, 1, combine), &column);
+            let ranks: Vec<u32> = column.keys().iter().map(|key| key.len() as u32 * 31 % 3).collect();
+            let mut aggregation = Aggregation::new(case.form, 3, None).unwrap();
+            case.add_to(&mut aggregation, 0..column.len(), Some(&ranks), 2).unwrap();
+            let per_rank = aggregation.parts_per_rank();
+            let mut parts = aggregation.seal(&Threads::new(2)).unwrap();
+            let mut found = Vec::new();
+            for part in 0..parts.part_count() {
+                let rows = blocks(&case.form, vec![parts.take(part).unwrap()]);
+                let is_home = |key: &[u8]| key.len() * 31 % 3 == part / per_rank;
+                assert!(rows.iter().all(|(key, _)| is_home(key)));
+                found.extend(rows);
+            }
+            found.sort();
+            assert_eq!(found, Oracle::of(&case).blocks());
+        }
+    }
+}
+
+#[test]
+fn an_absorbed_aggregation_comes_after_the_own_rows() {
+    for column in columns() {
+        for combine in [Combine::Op(Op::Prod), Combine::Concat] {
+            let case = Case::new(form(column.kind(), Element::U32, 3, combine), &column);
+            let [mut own, mut other] = [0, 1].map(|_| Aggregation::new(case.form, 2, None).unwrap());
+            let half = column.len() / 2;
+            case.add_to(&mut own, 0..half, None, 1).unwrap();
+            case.add_to(&mut other, half..column.len(), None, 1).unwrap();
+            own.absorb(other).unwrap();
+            let mut parts = own.seal(&Threads::new(1)).unwrap();
+            let all = (0..parts.part_count()).map(|part| parts.take(part).unwrap()).collect();
+            let mut found = blocks(&case.form, all);
+            found.sort();
+            assert_eq!(found, Oracle::of(&case).blocks());
+        }
+    }
+}
+
+#[test]
+fn rows_kept_together_are_combined_later() {
+    for column in columns() {
+        let kept = Case::new(form(column.kind(), Element::F64, 1, Combine::Concat), &column);
+        let mut parts = kept.sealed(2, 1, 50);
+        let summed = Form { combine: Combine::Op(Op::Sum), ..kept.form };
+        let mut aggregation = Aggregation::new(summed, 2, None).unwrap();
+        for part in 0..parts.part_count() {
+            let size = parts.size(part);
+            let block = parts.take(part).unwrap();
+            assert_eq!((size.keys, size.rows), (block.keys.len() as u64, block.view().row_count()));
+            aggregation.add_block(&block, part).unwrap();
+        }
+        let mut parts = aggregation.seal(&Threads::new(1)).unwrap();
+        let all = (0..parts.part_count()).map(|part| parts.take(part).unwrap()).collect();
+        let mut found = blocks(&summed, all);
+        found.sort();
+        assert_eq!(found, Oracle::of(&Case { form: summed, ..kept }).blocks());
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let sums = form(KeyKind::Int64, Element::F64, 1, Combine::Op(Op::Sum));
+    let (keys, threads) = (Keys::Int64(&[1, 2, 3]), Threads::new(1));
+    let mut aggregation = Aggregation::new(sums, 4, None).unwrap();
+    let mut refused =
+        |keys, values: &[u8], ranks| aggregation.add(keys, values, ranks, &threads).unwrap_err().to_string();
+    assert_eq!(refused(keys, &[0; 23], None), "values=23 bytes: expected 3 rows of 8 bytes, one row per key");
+    assert_eq!(refused(keys, &[0; 24], Some(&[0, 0])), "ranks=2 ranks: expected one for each of 3 keys");
+    assert_eq!(
+        refused(keys, &[0; 24], Some(&[0, 4, 9])),
+        "ranks=rank 4 for the key of row 1: expected ranks below the world size, 4"
+    );
+    let strings = Keys::Strings(ripieno::keyed::Strings::new(&[0, 1], b"a").unwrap());
+    assert_eq!(refused(strings, &[0; 8], None), "keys=a column of string: expected int64 keys");
+    let xor = Form { combine: Combine::Op(Op::Xor), ..sums };
+    assert!(matches!(Aggregation::new(xor, 1, None), Err(Error::Unsupported(_))));
+    let other = Aggregation::new(sums, 5, None).unwrap();
+    assert!(matches!(aggregation.absorb(other), Err(Error::Argument { name: "aggregation", .. })));
+}
