@@ -1,0 +1,28 @@
+"""How many splits each file gets, and where in a file the cuts are."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import pairwise
+
+
+def even(length: int, count: int) -> list[tuple[int, int]]:
+    """`count` ranges of 0 … length, none longer than another by more than one, those without anything left out."""
+    cuts = [length * i // count for i in range(count + 1)]
+    return [(start, stop) for start, stop in pairwise(cuts) if start < stop]
+
+
+def apportioned(sizes: Sequence[int], count: int) -> list[int]:
+    """How many of `count` pieces each file is cut into, so that the largest piece is as small as it can be.
+
+    Files without anything get none, all others at least one, even if these are more than `count`.
+    """
+    counts = [int(size > 0) for size in sizes]
+    largest = [(-size, at) for at, size in enumerate(sizes) if size]
+    heapq.heapify(largest)
+    for _ in range(count - sum(counts) if largest else 0):
+        _, at = largest[0]
+        counts[at] += 1
+        heapq.heapreplace(largest, (-sizes[at] / counts[at], at))
+    return counts

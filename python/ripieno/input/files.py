@@ -1,0 +1,148 @@
+"""Files by path, glob, folder or URL: which there are, how long they are, and opening them at any byte.
+
+URLs are those of fsspec: ``file://`` and ``memory://`` always, ``http://``, ``s3://`` and others with the packages that
+it asks for.
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import IO, Any
+
+import fsspec
+from fsspec.compression import compr
+from fsspec.utils import compressions
+
+from ripieno.data.dataset import PathLike, expand
+from ripieno.errors import InputError
+
+#: Suffixes of compressed files, and what they need where fsspec cannot read them as it stands.
+NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
+ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
+READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+@dataclass(frozen=True)
+class File:
+    """A file and its length as it is stored; `path` is a local path or a URL."""
+
+    path: str
+    size_bytes: int
+
+    @property
+    def compression(self) -> str | None:
+        """What fsspec calls the kind of compression that the name's end says; None if there is none."""
+        return compressions.get(suffix(self.path).removeprefix("."))
+
+    @property
+    def inner_suffix(self) -> str:
+        """The end of the name, in small letters, without that of a compression: ".csv" of "a.CSV.gz"."""
+        return suffix(self.path.removesuffix(PurePath(self.path).suffix) if self.compression else self.path)
+
+
+def suffix(path: str) -> str:
+    """The end of a name from its last dot on, in small letters."""
+    return PurePath(path).suffix.lower()
+
+
+def found(source: PathLike | Sequence[PathLike]) -> list[File]:
+    """The files that a path, glob, folder or URL stands for, or several of them; sorted within each.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file is missing or of a kind that has no parts, or fsspec lacks a package for it.
+    """
+    items = source if isinstance(source, list | tuple) else [source]
+    files = [file for item in items for file in (_remote(item) if _is_url(item) else _local(os.fspath(item)))]
+    for file in files:
+        end = suffix(file.path)
+        if end in ARCHIVES:
+            raise InputError(f"{file.path}: {end} files are archives, which cannot be split: unpack it first")
+        if end in NEEDS and file.compression is None:
+            raise InputError(f"{file.path}: {end} files need a package: pip install {NEEDS[end]}, or unpack it first")
+    return files
+
+
+@contextmanager
+def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
+    """A file to read from; unpacked on the way where it is compressed.
+
+    Raises
+    ------
+    InputError
+        It does not exist, or cannot be opened.
+    """
+    with ExitStack() as stack:
+        with blamed_on(path):
+            if _is_url(path):
+                system, name = fsspec.url_to_fs(path)
+                # Files of fsspec do not stop in the middle of a line when they are told to.
+                file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
+            else:
+                file = stack.enter_context(open(path, "rb"))
+            if compression is not None:
+                file = stack.enter_context(compr[compression](file, mode="rb"))
+        yield file
+
+
+@contextmanager
+def blamed_on(path: str, at: str = "") -> Iterator[None]:
+    """Errors of reading, of the operating system and of fsspec, as sentences that name the file and the place `at`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except ImportError as error:
+        raise InputError(f"{path} cannot be opened: {error}") from error
+    except READ_ERRORS as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise InputError(f"{path} cannot be read{at}: {error.strerror or error}") from error
+        raise InputError(f"{path} is damaged{at}: {error}") from error
+
+
+def _is_url(path: PathLike) -> bool:
+    return isinstance(path, str) and "://" in path
+
+
+def _local(path: str) -> list[File]:
+    files = []
+    for name in expand(path):
+        with blamed_on(name):
+            files.append(File(name, os.path.getsize(name)))
+    return files
+
+
+def _remote(url: Any) -> list[File]:
+    with blamed_on(url):
+        try:
+            system, name = fsspec.url_to_fs(url)
+        except ValueError as error:
+            raise InputError(f"{url}: {error}") from error
+        if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
+            return _local(name)
+        entries = _entries(system, url, name)
+    for entry in entries:
+        if entry["size"] is None:
+            raise InputError(f"{entry['name']}: nothing says how long it is: copy it here first")
+    return [File(system.unstrip_protocol(entry["name"]), entry["size"]) for entry in entries]
+
+
+def _entries(system: fsspec.AbstractFileSystem, url: str, name: str) -> list[dict[str, Any]]:
+    if "*" in name or "?" in name or "[" in name:
+        found = system.glob(name, detail=True).values()
+    elif system.isdir(name):
+        found = system.ls(name, detail=True)
+    else:
+        return [system.info(name)]
+    files = [entry for entry in found if entry["type"] == "file" and not PurePath(entry["name"]).name.startswith(".")]
+    if not files:
+        raise InputError(f"{url}: no file matches")
+    return sorted(files, key=lambda entry: entry["name"])

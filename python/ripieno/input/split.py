@@ -1,0 +1,158 @@
+"""`splits`: files as parts that workers read by themselves, cut between records; `Split` is one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
+from ripieno.input.cuts import apportioned
+from ripieno.input.files import File, found, opened
+from ripieno.input.text import Text
+
+#: Bytes of a split where nothing else is asked for, and of a block of one.
+SPLIT_BYTES = 64 << 20
+BLOCK_BYTES = 8 << 20
+
+#: Start and stop in the format's unit, and what the split holds in bytes.
+Range = tuple[int, int, int]
+
+
+class Format(Protocol):
+    """How records lie in a file, and what they are when they are read."""
+
+    name: str
+    unit: str
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Ranges that hold all records of a file, each once; at most `count`."""
+
+    def read(self, split: Split) -> Any:
+        """All records of a split."""
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[Any]:
+        """The same, some at a time."""
+
+
+FORMATS: dict[str, type] = {"text": Text}
+SUFFIXES: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a file that one worker reads. Small: it travels to the worker in place of what it stands for.
+
+    Attributes
+    ----------
+    path : str
+        The file: a local path, or a URL of fsspec.
+    format : Format
+        How the records lie in it; ``format.name`` is "text".
+    start, stop : int
+        The range that this split has, in ``format.unit``: of text, bytes; the lines that *begin* there are the split's.
+    size_bytes : int
+        What it holds, as it is stored: what splits are balanced by.
+    hosts : tuple of str
+        Hosts that have the file on a disk of their own; empty where all are as near.
+    compression : str or None
+        What fsspec calls it. The split is then the whole file, and `stop` its length as it is stored.
+    """
+
+    path: str
+    format: Format
+    start: int
+    stop: int
+    size_bytes: int
+    hosts: tuple[str, ...] = ()
+    compression: str | None = None
+
+    def __str__(self) -> str:
+        where = "whole" if self.compression else f"{self.format.unit} {self.start:,} … {self.stop:,}"
+        return f"{self.path}, {where}"
+
+    def read(self) -> Any:
+        """The records: of text, the bytes of whole lines.
+
+        Raises
+        ------
+        InputError
+            The file is missing, damaged, or shorter than it was; names the file and the place.
+        """
+        return self.format.read(self)
+
+    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Any]:
+        """What `read` gives, in pieces of about `block_bytes`, cut between records: in bounded memory.
+
+        Raises
+        ------
+        InputError
+            As from `read`, when the block in question is asked for.
+        """
+        if block_bytes < 1:
+            raise InputError(f"block_bytes={block_bytes}: expected >= 1")
+        return self.format.blocks(self, block_bytes)
+
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """The file, unpacked; refused if it has become too short to hold what the split stands for."""
+        with opened(self.path, self.compression) as file:
+            if self.compression is None and self.format.unit == "bytes" and file.seek(0, 2) < self.stop:
+                raise InputError(f"{self.path} has {file.tell():,} bytes, but had {self.stop:,} when it was split")
+            file.seek(0)
+            yield file
+
+
+def splits(
+    source: PathLike | Sequence[PathLike],
+    *,
+    count: int | None = None,
+    bytes: int | None = None,
+    format: str | None = None,
+) -> list[Split]:
+    """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        URLs are those of fsspec, globs and folders included. Files that are compressed (.gz, .bz2, .xz) are one split
+        each, as they cannot be read from the middle.
+    count : int, optional
+        How many splits; the largest is as small as can be. There are more if there are more files, and fewer if there
+        is not as much to cut.
+    bytes : int, optional
+        The most that a split holds, but for what cannot be cut. By default, without `count`, 64 MiB.
+    format : {"text"}, optional
+        By default what the names of the files say.
+
+    Returns
+    -------
+    list of Split
+        None of a file that is empty.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file is missing, is no such thing as its name says, or needs a package.
+    """
+    if count is not None and bytes is not None:
+        raise InputError(f"count={count} and bytes={bytes}: expected one of them")
+    for name, value in (("count", count), ("bytes", bytes)):
+        if value is not None and value < 1:
+            raise InputError(f"{name}={value}: expected >= 1")
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    files = found(source)
+    sizes = [file.size_bytes for file in files]
+    most = bytes or SPLIT_BYTES
+    counts = apportioned(sizes, count) if count is not None else [-(-size // most) for size in sizes]
+    return [split for file, count in zip(files, counts, strict=True) if count for split in _cut(file, count, format)]
+
+
+def _cut(file: File, count: int, name: str | None) -> list[Split]:
+    format = FORMATS[name or SUFFIXES.get(file.inner_suffix, "text")].open(file)
+    if file.compression is not None:
+        return [Split(file.path, format, 0, file.size_bytes, file.size_bytes, (), file.compression)]
+    return [Split(file.path, format, *range) for range in format.cut(file, count)]

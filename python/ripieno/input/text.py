@@ -1,0 +1,50 @@
+"""Text: a split has the lines that begin in its bytes; a compressed file is one split, unpacked while it is read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ripieno.data import lines
+from ripieno.input.cuts import even
+from ripieno.input.files import File, blamed_on
+
+if TYPE_CHECKING:
+    from ripieno.input.split import Range, Split
+
+
+@dataclass(frozen=True)
+class Text:
+    """Lines of any bytes, each up to and with its line feed."""
+
+    name = "text"
+    unit = "bytes"
+
+    @classmethod
+    def open(cls, file: File) -> Text:
+        """Nothing has to be read to know how to."""
+        return cls()
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Even ranges of bytes."""
+        return [(start, stop, stop - start) for start, stop in even(file.size_bytes, count)]
+
+    def read(self, split: Split) -> bytes:
+        """All lines."""
+        return b"".join(self.blocks(split, split.size_bytes))
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[bytes]:
+        """Whole lines, of so many bytes and as many as the last of them needs."""
+        at = split.start
+        with split.opened() as file:
+            stop = split.stop if split.compression is None else sys.maxsize
+            blocks = lines.blocks(file, split.start, stop, block_bytes)
+            while True:
+                with blamed_on(split.path, f" from byte {at:,} on{' of what is unpacked' * bool(split.compression)}"):
+                    begin, text = next(blocks, (at, b""))
+                if not text:
+                    return
+                yield text
+                at = begin + len(text)

@@ -1,0 +1,258 @@
+"""Splits hold every record once, whatever the cuts; ranks read what lies near them, and as much as the others."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import itertools
+import lzma
+import pickle
+from collections import Counter
+
+import fsspec
+import networkx as nx
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.input import Split, assign, share, splits
+from ripieno.input.text import Text
+
+COUNTS = range(1, 21)
+TEXTS = {
+    "lines.txt": b"".join(b"line %d\n" % i for i in range(50)),
+    "crlf.txt": b"".join(b"line %d\r\n" % i for i in range(50)),
+    "no-end.txt": b"one\ntwo\nthree",
+    "blank.txt": b"\n\n\none\n\n\ntwo\n\n",
+    "giant.txt": b"a\n" + b"x" * 5000 + b"\nb\nc\n",
+    "only-one.txt": b"y" * 3000,
+    "one-byte.txt": b"z",
+    "feed.txt": b"\n",
+    "not-utf8.txt": b"\xff\xfe\n\x00\x01\n\xe4\n",
+}
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for name, content in TEXTS.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "empty.txt").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_splits_of_text_are_all_lines_once_and_in_order(texts, name, count):
+    parts = splits(texts / name, count=count)
+
+    read = [part.read() for part in parts]
+    assert b"".join(read) == TEXTS[name]
+    assert 1 <= len(parts) <= count
+    assert all(text.endswith(b"\n") for text in list(filter(None, read))[:-1])
+    assert [b"".join(part.blocks(7)) for part in parts] == read
+    assert sum(part.size_bytes for part in parts) == len(TEXTS[name])
+
+
+def test_blocks_are_whole_lines_and_no_longer_than_the_last_of_them_makes_them(texts):
+    blocks = list(splits(texts / "lines.txt", count=1)[0].blocks(20))
+
+    assert len(blocks) > 10
+    assert all(block.endswith(b"\n") and len(block) < 20 + len(b"line 49\n") for block in blocks)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_several_files_are_cut_by_their_length(texts, count):
+    parts = splits([texts / "lines.txt", texts / "empty.txt", texts / "giant.txt"], count=count)
+
+    assert b"".join(part.read() for part in parts) == TEXTS["lines.txt"] + TEXTS["giant.txt"]
+    assert len(parts) == max(count, 2)
+    if count >= 14:
+        assert max(part.size_bytes for part in parts) < 1.2 * sum(part.size_bytes for part in parts) / count
+
+
+def test_splits_of_so_many_bytes_are_no_larger(texts):
+    parts = splits(str(texts / "*.txt"), bytes=100)
+
+    assert max(part.size_bytes for part in parts) == 100
+    assert b"".join(part.read() for part in parts) == b"".join(TEXTS[name] for name in sorted(TEXTS))
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
+def test_a_compressed_file_is_one_split_unpacked_while_it_is_read(tmp_path, ending, pack):
+    content = TEXTS["lines.txt"] * 100
+    path = tmp_path / f"a.txt.{ending}"
+    # Two archives one behind the other are one, too.
+    path.write_bytes(pack(content) + pack(b"more"))
+
+    (part,) = splits(path, count=8)
+
+    assert part.read() == content + b"more"
+    blocks = list(part.blocks(1000))
+    assert b"".join(blocks) == content + b"more" and len(blocks) > 30
+    assert part.size_bytes == path.stat().st_size and str(part) == f"{path}, whole"
+
+
+def test_a_split_is_small_and_survives_pickling(texts):
+    part = splits(texts / "lines.txt", count=3)[1]
+
+    assert len(pickle.dumps(part)) < 500
+    assert pickle.loads(pickle.dumps(part)) == part
+    assert str(part) == f"{texts}/lines.txt, bytes 130 … 260"
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_urls_are_read_by_fsspec(texts, kind):
+    root = "memory://texts" if kind == "memory" else f"file://{texts}"
+    if kind == "memory":
+        for name in TEXTS:
+            with fsspec.open(f"{root}/{name}", "wb") as file:
+                file.write(TEXTS[name])
+
+    for source in (root, f"{root}/*.txt"):
+        parts = splits(source, count=20)
+        assert b"".join(part.read() for part in parts) == b"".join(TEXTS[name] for name in sorted(TEXTS))
+
+
+def test_what_cannot_be_read_is_named(texts):
+    damaged = texts / "damaged.gz"
+    damaged.write_bytes(gzip.compress(np.random.default_rng(0).bytes(100_000))[:60_000])
+    with pytest.raises(rp.InputError, match=r"damaged.gz is damaged from byte .* of what is unpacked"):
+        list(splits(damaged)[0].blocks(1000))
+    part = splits(texts / "lines.txt", count=2)[1]
+    (texts / "lines.txt").write_bytes(b"short\n")
+    with pytest.raises(rp.InputError, match=r"lines.txt has 6 bytes, but had 390 when it was split"):
+        part.read()
+    (texts / "lines.txt").unlink()
+    with pytest.raises(rp.InputError, match=r"lines.txt does not exist"):
+        part.read()
+    for source, message in [
+        (texts / "lines.txt", "does not exist"),
+        (texts / "not-*.csv", "no file matches"),
+        ("memory://nowhere/a.txt", "does not exist"),
+        ("memory://nowhere/*.txt", "no file matches"),
+        ("nope://a/b", "nope://a/b: Protocol not known: nope"),
+        (texts / "a.zip", "archives"),
+        (texts / "a.zst", "pip install zstandard"),
+    ]:
+        if str(source).endswith(("zip", "zst")):
+            source.touch()
+        with pytest.raises(rp.InputError, match=message):
+            splits(source)
+    for wrong in ({"count": 0}, {"bytes": -1}, {"count": 1, "bytes": 1}, {"format": "pdf"}):
+        with pytest.raises(rp.InputError, match=next(iter(wrong))):
+            splits(texts / "no-end.txt", **wrong)
+
+
+def test_a_url_that_needs_a_package_says_which(monkeypatch):
+    def missing(url, **_):
+        raise ImportError('HTTPFileSystem requires "requests" and "aiohttp" to be installed')
+
+    monkeypatch.setattr(fsspec, "url_to_fs", missing)
+
+    with pytest.raises(rp.InputError, match=r'http://localhost/a.txt cannot be opened: .* "aiohttp" to be installed'):
+        splits("http://localhost/a.txt")
+
+
+def placed(hosts, size_bytes=100):
+    return Split("a", Text(), 0, size_bytes, size_bytes, tuple(hosts))
+
+
+def brute_force(near, hosts):
+    """As many as can be read locally while no rank has more than ceil(n / p), and then the fewest apart."""
+    n, p = len(near), len(hosts)
+    best = (-1, 0)
+    for ranks in itertools.product(range(p), repeat=n):
+        loads = Counter(ranks)
+        if max(loads.values()) <= -(-n // p):
+            local = sum(hosts[rank] in near[at] for at, rank in enumerate(ranks))
+            apart = max(loads.values()) - min(loads[rank] for rank in range(p))
+            best = max(best, (local, -max(apart, 1)))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_as_much_as_possible_is_read_where_it_lies_and_loads_are_even(seed):
+    random = np.random.default_rng(seed)
+    hosts = [f"h{random.integers(3)}" for _ in range(random.integers(1, 5))]
+    near = [[f"h{host}" for host in range(4) if random.random() < 0.4] for _ in range(random.integers(1, 7))]
+
+    assignment = assign([placed(at) for at in near], hosts)
+
+    assert sorted(at for numbers in assignment for at in numbers) == list(range(len(near)))
+    loads = [len(numbers) for numbers in assignment]
+    assert (assignment.local_count, -max(1, max(loads) - min(loads))) == brute_force(near, hosts)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_local_reads_are_the_value_of_a_maximum_flow(seed):
+    random = np.random.default_rng(seed)
+    hosts = [f"h{at % 17}" for at in range(40)]
+    near = [{f"h{host}" for host in random.zipf(1.5, 3) % 19} for _ in range(500)]
+
+    assignment = assign([placed(sorted(at)) for at in near], hosts)
+
+    network = nx.DiGraph()
+    for at, names in enumerate(near):
+        network.add_edge("source", at, capacity=1)
+        network.add_edges_from(((at, ("rank", rank)) for rank, host in enumerate(hosts) if host in names), capacity=1)
+    for rank in range(len(hosts)):
+        network.add_edge(("rank", rank), "sink", capacity=13)
+    assert assignment.local_count == nx.maximum_flow_value(network, "source", "sink")
+    assert max(map(len, assignment)) <= 13
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_splits_of_different_sizes_are_balanced_by_bytes(seed):
+    random = np.random.default_rng(seed)
+    hosts = [f"h{at % 3}" for at in range(random.integers(1, 8))]
+    parts = [placed([f"h{at % 3}"], int(size)) for at, size in enumerate(random.zipf(1.3, 60) % 1000 * 10**9 + 1)]
+
+    assignment = assign(parts, hosts)
+
+    assert sorted(at for numbers in assignment for at in numbers) == list(range(60))
+    sizes = [part.size_bytes for part in parts]
+    loads = [assignment.size_bytes(rank) for rank in range(len(hosts))]
+    assert max(loads) <= 1.05 * sum(sizes) / len(hosts) + max(sizes)
+    assert assign(parts, hosts) == assignment
+
+
+def test_different_sizes_stay_where_they_lie_if_that_is_even():
+    parts = [placed([f"h{at % 4}", f"h{(at + 1) % 4}"], 10 + at // 4 * 10) for at in range(40)]
+
+    assignment = assign(parts, ["h0", "h1", "h2", "h3"])
+
+    assert assignment.local_count == 40
+    assert max(assignment.size_bytes(rank) for rank in range(4)) <= 1.1 * sum(part.size_bytes for part in parts) / 4
+
+
+def test_without_hosts_ranks_have_neighbouring_splits():
+    assert list(assign([placed([])] * 7, ["a", "b", "c"])) == [[0, 1, 2], [3, 4], [5, 6]]
+
+
+def test_an_assignment_is_printed_as_a_table():
+    parts = [placed(["a", "b"]), placed(["a"]), placed(["c"]), placed(["x"]), placed([])]
+
+    table = str(assign(parts, ["a", "b"]))
+
+    assert table.splitlines() == [
+        "rank  host  splits  local       bytes  which",
+        "   0  a          3      2         300  0 … 2",
+        "   1  b          2      0         200  3 … 4",
+        "5 splits, 500 bytes; 2 of 4 where they lie; the largest load: 300 bytes, 20.0% above the mean",
+    ]
+
+
+def test_ranks_share_splits_and_learn_if_they_are_not_the_same(world, texts):
+    def program(comm, path):
+        parts = splits(path, count=7)
+        mine = share(parts, comm)
+        try:
+            share(parts[: 7 - comm.rank // 2], comm)
+        except rp.InputError as error:
+            return [part.read() for part in mine], str(error)
+
+    results = world(3).run(program, str(texts / "lines.txt"))
+
+    assert b"".join(text for mine, _ in results for text in mine) == TEXTS["lines.txt"]
+    assert {error for _, error in results} == {
+        "rank 2 has other splits (6) than rank 0 (7): cut the files on one rank and broadcast the splits"
+    }
