@@ -34,6 +34,7 @@ pub mod keyed;
 mod matrix;
 mod panels;
 mod simd;
+pub mod text;
 mod threads;
 
 pub use accumulate::{Moved, recenter};

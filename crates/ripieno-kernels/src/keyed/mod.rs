@@ -9,3 +9,4 @@ pub use hash::{hash_int, hash_string, part_of, rehash};
 pub use ints::IntTable;
 pub use partition::Partition;
 pub use strings::{BadOffsets, StringTable, Strings};
+pub(crate) use strings::{PREFIX_BYTES, prefetch, prefix};

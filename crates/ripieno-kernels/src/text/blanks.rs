@@ -1,0 +1,80 @@
+//! Which bytes of a block of text are blank: one bit per byte.
+
+use crate::Simd;
+
+/// Bytes of a block: a bit of a u64 each.
+pub(super) const BLOCK_BYTES: usize = 64;
+
+/// Whether a byte divides words: ASCII white space, which is space, `\t`, `\n`, `\v`, `\f` and `\r`.
+#[inline(always)]
+pub(super) fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte.wrapping_sub(b'\t') <= b'\r' - b'\t'
+}
+
+/// Finds blanks with the instructions of one SIMD level.
+pub(super) trait Blanks {
+    /// Bit `i` tells whether byte `i` is blank.
+    fn of(block: &[u8; BLOCK_BYTES]) -> u64;
+}
+
+/// A loop over blocks, compiled once per level. What it calls is `#[inline(always)]`, so that it is compiled with it.
+pub(super) trait Loop {
+    type Output;
+
+    fn run<B: Blanks>(self) -> Self::Output;
+}
+
+/// Runs `work` with the instructions of level `simd`, which this machine has.
+pub(super) fn run<L: Loop>(simd: Simd, work: L) -> L::Output {
+    match simd {
+        // SAFETY: a level is made for machines that have it, and AVX-512 is one with AVX2.
+        #[cfg(target_arch = "x86_64")]
+        Simd::Avx2 | Simd::Avx512 => unsafe { run_avx2(work) },
+        _ => work.run::<Portable>(),
+    }
+}
+
+/// # Safety
+/// The machine has AVX2.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn run_avx2<L: Loop>(work: L) -> L::Output {
+    work.run::<Avx2>()
+}
+
+struct Portable;
+
+impl Blanks for Portable {
+    #[inline(always)]
+    fn of(block: &[u8; BLOCK_BYTES]) -> u64 {
+        // The product moves the lowest bits of 8 bytes side by side into the highest byte.
+        const GATHER: u64 = 0x0102_0408_1020_4080;
+        let flags = block.map(|byte| u8::from(is_blank(byte)));
+        let (eights, _) = flags.as_chunks::<8>();
+        eights.iter().rev().fold(0, |bits, &eight| bits << 8 | u64::from_le_bytes(eight).wrapping_mul(GATHER) >> 56)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+struct Avx2;
+
+#[cfg(target_arch = "x86_64")]
+impl Blanks for Avx2 {
+    #[inline(always)]
+    fn of(block: &[u8; BLOCK_BYTES]) -> u64 {
+        use std::arch::x86_64::*;
+        let half = |from: usize| -> u64 {
+            // SAFETY: `run_avx2` alone uses this type, so the instructions are there; 32 bytes from 0 and from 32 lie in
+            // the block, and the load needs no alignment.
+            let mask = unsafe {
+                let bytes = _mm256_loadu_si256(block[from..].as_ptr().cast());
+                let space = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b' ' as i8));
+                let above_tab = _mm256_sub_epi8(bytes, _mm256_set1_epi8(b'\t' as i8));
+                let least = _mm256_min_epu8(above_tab, _mm256_set1_epi8((b'\r' - b'\t') as i8));
+                _mm256_movemask_epi8(_mm256_or_si256(space, _mm256_cmpeq_epi8(above_tab, least)))
+            };
+            u64::from(mask as u32)
+        };
+        half(0) | half(32) << 32
+    }
+}

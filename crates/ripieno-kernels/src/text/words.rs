@@ -1,0 +1,274 @@
+//! Word counting: words are found, hashed and counted in one pass, without an allocation per word.
+//!
+//! A window of text becomes the list of its edges, where words begin and end, from bit masks of 64 bytes; then every
+//! word of up to 16 bytes is a 128-bit number that is hashed by one multiplication and found in its slot of a
+//! [`StringTable`].
+//! Cost: some 60 cycles per word of real text; slots and counts are asked for before they are read or written.
+
+use super::blanks::{BLOCK_BYTES, Blanks, Loop, is_blank, run};
+use crate::Simd;
+use crate::keyed::{PREFIX_BYTES, StringTable, Strings, prefetch, prefix};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Text that is looked at at once; its edges stay in the nearest cache.
+const WINDOW_BYTES: usize = 8192;
+
+/// How often each distinct word occurs.
+///
+/// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as Python's
+/// `bytes.split()` finds them; other bytes, zeros too, are part of words. With `lower`, ASCII capitals count as small
+/// letters.
+///
+/// ```
+/// use ripieno_kernels::text::WordCounts;
+///
+/// let mut counts = WordCounts::new(false);
+/// counts.add(b"to be\n or not\tto be");
+/// assert_eq!(counts.words().iter().collect::<Vec<_>>(), [&b"to"[..], b"be", b"or", b"not"]);
+/// assert_eq!(counts.counts(), [2, 2, 1, 1]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct WordCounts {
+    table: StringTable,
+    counts: Vec<u64>,
+    lower: bool,
+    simd: Simd,
+}
+
+impl WordCounts {
+    /// No words yet; `lower` makes small letters of ASCII capitals.
+    pub fn new(lower: bool) -> WordCounts {
+        WordCounts::with_simd(lower, Simd::best())
+    }
+
+    /// As [`WordCounts::new`], with a chosen SIMD level.
+    ///
+    /// # Panics
+    /// If the machine lacks the level.
+    pub fn with_simd(lower: bool, simd: Simd) -> WordCounts {
+        assert!(Simd::available().contains(&simd), "{simd:?} is not available on this machine");
+        WordCounts { table: StringTable::new(), counts: Vec::new(), lower, simd }
+    }
+
+    /// The distinct words, in order of first appearance.
+    pub fn words(&self) -> Strings<'_> {
+        self.table.keys()
+    }
+
+    /// How often each of the distinct words occurs.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
+    /// The memory that words and counts have taken.
+    pub fn size_bytes(&self) -> usize {
+        self.table.size_bytes() + self.counts.capacity() * size_of::<u64>()
+    }
+
+    /// Forgets all words and keeps the memory.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.counts.clear();
+    }
+
+    /// Counts the words of `text`.
+    ///
+    /// # Panics
+    /// If there are 2^32 - 1 distinct words.
+    pub fn add(&mut self, text: &[u8]) {
+        run(self.simd, Count { into: self, text });
+    }
+
+    /// Adds the counts of `other`; words that are new come after the own ones, in the order of `other`.
+    ///
+    /// # Panics
+    /// If there are 2^32 - 1 distinct words.
+    pub fn absorb(&mut self, other: &WordCounts) {
+        for (word, &count) in other.words().iter().zip(&other.counts) {
+            self.count(word, count);
+        }
+    }
+
+    fn count(&mut self, word: &[u8], count: u64) {
+        let prefix = prefix(word);
+        let number = self.table.number_with_prefix(word, prefix, hash(word, prefix)) as usize;
+        self.counts.resize(self.table.len(), 0);
+        self.counts[number] += count;
+    }
+}
+
+/// The hash of a word: for one that its prefix holds, a multiplication to 128 bits, folded.
+#[inline(always)]
+fn hash(word: &[u8], prefix: u128) -> u64 {
+    const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
+    const HIGH: u64 = 0xd1b5_4a32_d192_ed03;
+    if word.len() > PREFIX_BYTES {
+        return xxh3_64(word);
+    }
+    let low = prefix as u64 ^ LOW;
+    let high = (prefix >> 64) as u64 ^ HIGH ^ word.len() as u64;
+    let product = u128::from(low) * u128::from(high);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// Counts the words of `text` into `into`.
+struct Count<'a> {
+    into: &'a mut WordCounts,
+    text: &'a [u8],
+}
+
+impl Loop for Count<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<B: Blanks>(self) {
+        let Count { into, text } = self;
+        let mut edges = Edges { places: [0; EDGES_AT_MOST], count: 0 };
+        let mut lowered = Vec::new();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let window = &rest[..rest.len().min(WINDOW_BYTES)];
+            let unfinished = edges.find::<B>(window);
+            let end = match unfinished {
+                None => window.len(),
+                Some(_) if window.len() == rest.len() => {
+                    edges.finish(window.len());
+                    window.len()
+                }
+                // No byte of it is blank: a word that is not shorter than a window.
+                Some(0) => rest.iter().position(|&byte| is_blank(byte)).unwrap_or(rest.len()),
+                // The next window begins with it.
+                Some(start) => start,
+            };
+            let (mut window, after) = rest.split_at(end);
+            if into.lower {
+                lowered.clear();
+                lowered.extend(window.iter().map(u8::to_ascii_lowercase));
+                window = &lowered;
+            }
+            if unfinished == Some(0) {
+                into.count(window, 1);
+            } else {
+                into.count_between(&edges, window);
+            }
+            rest = after;
+        }
+    }
+}
+
+/// Words that are looked up together: enough of them that memory is not waited for one at a time.
+const BATCH: usize = 32;
+
+/// A word to look up.
+#[derive(Clone, Copy, Default)]
+struct Word {
+    prefix: u128,
+    hash: u64,
+    start: u32,
+    end: u32,
+}
+
+impl WordCounts {
+    /// Counts the words of `window` that lie between `edges`.
+    #[inline(always)]
+    fn count_between(&mut self, edges: &Edges, window: &[u8]) {
+        let mut words = [Word::default(); BATCH];
+        let mut numbers = [0; BATCH];
+        for edges in edges.places[..edges.count].chunks(2 * BATCH) {
+            let words = &mut words[..edges.len() / 2];
+            let numbers = &mut numbers[..edges.len() / 2];
+            for (ends, word) in edges.chunks_exact(2).zip(&mut *words) {
+                *word = Word::new(window, ends[0], ends[1]);
+                self.table.prefetch(word.hash);
+            }
+            for (word, number) in words.iter().zip(&mut *numbers) {
+                let bytes = &window[word.start as usize..word.end as usize];
+                *number = self.table.number_with_prefix(bytes, word.prefix, word.hash) as usize;
+                if let Some(count) = self.counts.get(*number) {
+                    prefetch(count);
+                }
+            }
+            self.counts.resize(self.table.len(), 0);
+            for &number in &*numbers {
+                self.counts[number] += 1;
+            }
+        }
+    }
+}
+
+impl Word {
+    #[inline(always)]
+    fn new(window: &[u8], start: u32, end: u32) -> Word {
+        let word = &window[start as usize..end as usize];
+        let prefix = match window[start as usize..].first_chunk() {
+            Some(&bytes) => u128::from_le_bytes(bytes) & KEEP[word.len().min(PREFIX_BYTES)],
+            None => prefix(word),
+        };
+        Word { prefix, hash: hash(word, prefix), start, end }
+    }
+}
+
+/// Masks of the lowest bytes of a prefix, by their number.
+const KEEP: [u128; PREFIX_BYTES + 1] = {
+    let mut masks = [u128::MAX; PREFIX_BYTES + 1];
+    let mut length = 0;
+    while length < PREFIX_BYTES {
+        masks[length] = (1 << (8 * length)) - 1;
+        length += 1;
+    }
+    masks
+};
+
+/// Every byte of a window may begin or end a word; the last block is written whole.
+const EDGES_AT_MOST: usize = WINDOW_BYTES + BLOCK_BYTES;
+
+/// Where words begin and end in a window, by turns.
+struct Edges {
+    places: [u32; EDGES_AT_MOST],
+    count: usize,
+}
+
+impl Edges {
+    /// Ends the word that [`Edges::find`] left out.
+    fn finish(&mut self, end: usize) {
+        self.places[self.count + 1] = end as u32;
+        self.count += 2;
+    }
+
+    /// Finds the edges in `window`. A word that may go on after it is not among them: where it begins.
+    #[inline(always)]
+    fn find<B: Blanks>(&mut self, window: &[u8]) -> Option<usize> {
+        self.count = 0;
+        let mut before = 1;
+        let (blocks, rest) = window.as_chunks::<BLOCK_BYTES>();
+        for (i, block) in blocks.iter().enumerate() {
+            before = self.add(i * BLOCK_BYTES, B::of(block), before);
+        }
+        if !rest.is_empty() {
+            let mut block = [b' '; BLOCK_BYTES];
+            block[..rest.len()].copy_from_slice(rest);
+            self.add(blocks.len() * BLOCK_BYTES, B::of(&block), before);
+        }
+        let unfinished = self.count % 2 == 1;
+        self.count -= usize::from(unfinished);
+        unfinished.then(|| self.places[self.count] as usize)
+    }
+
+    /// Adds the edges of the block at `from`; `before`, and the result, tell whether the byte before a block is blank.
+    #[inline(always)]
+    fn add(&mut self, from: usize, blanks: u64, before: u64) -> u64 {
+        // Edges are written by eights, as the number of them cannot be foreseen, but that there are eight more can.
+        const STEP: usize = 8;
+        let mut edges = blanks ^ (blanks << 1 | before);
+        let count = edges.count_ones() as usize;
+        let places = &mut self.places[self.count..][..BLOCK_BYTES];
+        for places in places.chunks_exact_mut(STEP).take(count.div_ceil(STEP)) {
+            for place in places {
+                *place = from as u32 + edges.trailing_zeros();
+                edges &= edges.wrapping_sub(1);
+            }
+        }
+        self.count += count;
+        blanks >> 63
+    }
+}
