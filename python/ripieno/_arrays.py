@@ -177,3 +177,66 @@ def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
 def in_order(algorithm: str | None, order: str | None) -> str | None:
     """An algorithm and an order of its ranks, as the native module takes them: ``chain@given``."""
     return algorithm if order is None else f"{algorithm or ''}@{order}"
+
+
+def elements(rows: np.ndarray, counts: list[int]) -> tuple[np.ndarray, list[int]]:
+    """The flat form of `rows`, and how many of its elements belong to each rank, for `counts` rows each."""
+    line, scale = flat(rows)
+    per_row = row_size(rows) * scale
+    return line, [count * per_row for count in counts]
+
+
+def check_op(op: str) -> None:
+    """`InputError` unless `op` is an operation."""
+    if op not in OPS:
+        raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
+
+
+def own(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy that may be written to, in this machine's byte order."""
+    copy = empty(array.shape, array.dtype.newbyteorder("="))
+    np.copyto(copy, array)
+    return copy
+
+
+def together(leaves: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Copies of all leaves, those of one dtype in one line: the lines, and each leaf's part of them."""
+    lines: list[np.ndarray] = []
+    parts: dict[int, np.ndarray] = {}
+    by_dtype: dict[np.dtype, list[int]] = {}
+    for index, leaf in enumerate(leaves):
+        by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
+    for dtype, indices in by_dtype.items():
+        sizes = [leaves[index].size for index in indices]
+        line = empty(sum(sizes), dtype)
+        for index, part in zip(indices, split(line, sizes), strict=True):
+            parts[index] = part.reshape(leaves[index].shape)
+            np.copyto(parts[index], leaves[index])
+        lines.append(line)
+    return lines, [parts[index] for index in range(len(leaves))]
+
+
+def identity(op: str, dtype: np.dtype) -> Any:
+    """What changes nothing when it is combined by `op` with an element of `dtype`."""
+    if op in ("sum", "or", "xor"):
+        return dtype.type(0)
+    if op == "prod":
+        return dtype.type(1)
+    if dtype.kind == "b":
+        return op != "max"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return dtype.type(~dtype.type(0)) if op == "and" else dtype.type(limits.max if op == "min" else limits.min)
+    return dtype.type(np.inf if op == "min" else -np.inf)
+
+
+def octets(contiguous: np.ndarray) -> np.ndarray:
+    """The bytes of an array, as a flat view."""
+    return contiguous.reshape(-1).view(np.uint8)
+
+
+def like(leaf: Any, result: np.ndarray) -> Any:
+    """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
+    if isinstance(leaf, np.generic):
+        return result[()]
+    return result.item() if isinstance(leaf, bool | int | float) else result

@@ -21,21 +21,26 @@ import numpy as np
 
 from ripieno import _native, _objects, flight
 from ripieno._arrays import (
-    OPS,
     as_array,
     check_fits,
+    check_op,
     checked_counts,
+    elements,
     empty,
     fill,
     flat,
+    identity,
     in_order,
     in_place,
     is_native,
+    like,
     map_leaves,
+    octets,
+    own,
     reducible,
     required,
-    row_size,
     split,
+    together,
 )
 from ripieno._handles import Handle, Line, Talk, Work
 from ripieno.errors import CommunicatorClosed, InputError
@@ -264,11 +269,9 @@ class Communicator:
         def finish() -> Any:
             result = work.finish()
             if out is not None:
-                out[...] = _identity(op, out.dtype)
+                out[...] = identity(op, out.dtype)
                 return out
-            return map_leaves(
-                result, lambda leaf: _like(leaf, np.full_like(leaf, _identity(op, np.asarray(leaf).dtype)))
-            )
+            return map_leaves(result, lambda leaf: like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype))))
 
         return self._do(Work(work.calls, finish))
 
@@ -373,7 +376,7 @@ class Communicator:
             rows = np.ascontiguousarray(given, dtype=out.dtype)
         else:
             rows = empty((sum(counts), *out.shape[1:]), out.dtype)
-        line, element_counts = _elements(rows, counts)
+        line, element_counts = elements(rows, counts)
         mine = split(rows, counts)[self.rank]
         return self._do(Work([("scatter", line, element_counts, root, algorithm)], lambda: fill(out, mine)))
 
@@ -409,12 +412,12 @@ class Communicator:
         ndarray
             This rank's rows, of the dtype of `value`; `out` if given.
         """
-        _check_op(op)
-        scratch = _own(reducible(value, op, "reduce_scatter"))
+        check_op(op)
+        scratch = own(reducible(value, op, "reduce_scatter"))
         if scratch.ndim == 0:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(scratch), self.world_size)
-        line, element_counts = _elements(scratch, counts)
+        line, element_counts = elements(scratch, counts)
         algorithm = in_order(algorithm, order)
         mine = split(scratch, counts)[self.rank]
         if out is not None:
@@ -463,7 +466,7 @@ class Communicator:
             sent = sent.copy()
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
-        (line, element_counts), (out_line, out_element_counts) = _elements(sent, counts), _elements(out, out_counts)
+        (line, element_counts), (out_line, out_element_counts) = elements(sent, counts), elements(out, out_counts)
         call = ("alltoall", line, element_counts, out_line, out_element_counts, algorithm)
         return self._do(Work([call], lambda: out))
 
@@ -495,7 +498,7 @@ class Communicator:
         if np.may_share_memory(sent, in_place(out)):
             # What arrives must not overwrite what has still to leave.
             sent = sent.copy()
-        return self._do(Work([("rotate", _octets(sent), _octets(out), distance, algorithm)], lambda: out))
+        return self._do(Work([("rotate", octets(sent), octets(out), distance, algorithm)], lambda: out))
 
     def neighbour_exchange(
         self,
@@ -524,8 +527,8 @@ class Communicator:
         values = {self._rank("peer", peer): values[peer] for peer in values}
         if out is None:
             return self._do(Talk(lambda native: _objects.neighbour_exchange(native, values, algorithm)))
-        sent = [_octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
-        targets = [_octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
+        sent = [octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
+        targets = [octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
         line = np.concatenate([*sent, np.empty(0, np.uint8)])
         came = empty(sum(target.size for target in targets), np.uint8)
         out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]
@@ -908,7 +911,7 @@ class Communicator:
 
     def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> Work:
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
-        _check_op(op)
+        check_op(op)
         if out is not None:
             reducible(in_place(out), op, what)
             if not out.dtype.isnative:
@@ -919,15 +922,15 @@ class Communicator:
             return Work([(what, flat(out)[0], *args)], lambda: out)
         if isinstance(value, np.ndarray):
             # The common case, where every microsecond counts.
-            result = _own(reducible(value, op, what))
+            result = own(reducible(value, op, what))
             return Work([(what, flat(result)[0], *args)], lambda: result)
         leaves: list[np.ndarray] = []
         map_leaves(value, lambda leaf: leaves.append(reducible(leaf, op, what)))
-        lines, parts = _together(leaves)
+        lines, parts = together(leaves)
 
         def finish() -> Any:
             results = iter(parts)
-            return map_leaves(value, lambda leaf: _like(leaf, next(results)))
+            return map_leaves(value, lambda leaf: like(leaf, next(results)))
 
         return Work([(what, flat(line)[0], *args) for line in lines], finish)
 
@@ -943,7 +946,7 @@ class Communicator:
         counts = checked_counts(counts, len(in_place(out)), self.world_size)
         if mine is not None:
             fill(split(out, counts)[self.rank], mine)
-        return out, *_elements(out, counts)
+        return out, *elements(out, counts)
 
     def _one_per_rank(self, values: Any, counts: Sequence[int] | None, what: str) -> list[Any]:
         array = as_array(values)
@@ -958,68 +961,6 @@ def describe(error: BaseException) -> tuple[str, str]:
     """Cause in short and traceback text of an exception, as `Communicator.abort` takes them."""
     cause = f"{type(error).__qualname__}: {error}".rstrip(": ")
     return cause, "".join(traceback.format_exception(error))
-
-
-def _elements(rows: np.ndarray, counts: list[int]) -> tuple[np.ndarray, list[int]]:
-    """The flat form of `rows`, and how many of its elements belong to each rank, for `counts` rows each."""
-    line, scale = flat(rows)
-    per_row = row_size(rows) * scale
-    return line, [count * per_row for count in counts]
-
-
-def _check_op(op: str) -> None:
-    if op not in OPS:
-        raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
-
-
-def _own(array: np.ndarray) -> np.ndarray:
-    """A contiguous copy that may be written to, in this machine's byte order."""
-    own = empty(array.shape, array.dtype.newbyteorder("="))
-    np.copyto(own, array)
-    return own
-
-
-def _together(leaves: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Copies of all leaves, those of one dtype in one line: the lines, and each leaf's part of them."""
-    lines: list[np.ndarray] = []
-    parts: dict[int, np.ndarray] = {}
-    by_dtype: dict[np.dtype, list[int]] = {}
-    for index, leaf in enumerate(leaves):
-        by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
-    for dtype, indices in by_dtype.items():
-        sizes = [leaves[index].size for index in indices]
-        line = empty(sum(sizes), dtype)
-        for index, part in zip(indices, split(line, sizes), strict=True):
-            parts[index] = part.reshape(leaves[index].shape)
-            np.copyto(parts[index], leaves[index])
-        lines.append(line)
-    return lines, [parts[index] for index in range(len(leaves))]
-
-
-def _identity(op: str, dtype: np.dtype) -> Any:
-    """What changes nothing when it is combined by `op` with an element of `dtype`."""
-    if op in ("sum", "or", "xor"):
-        return dtype.type(0)
-    if op == "prod":
-        return dtype.type(1)
-    if dtype.kind == "b":
-        return op != "max"
-    if dtype.kind in "iu":
-        limits = np.iinfo(dtype)
-        return dtype.type(~dtype.type(0)) if op == "and" else dtype.type(limits.max if op == "min" else limits.min)
-    return dtype.type(np.inf if op == "min" else -np.inf)
-
-
-def _octets(contiguous: np.ndarray) -> np.ndarray:
-    """The bytes of an array, as a flat view."""
-    return contiguous.reshape(-1).view(np.uint8)
-
-
-def _like(leaf: Any, result: np.ndarray) -> Any:
-    """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
-    if isinstance(leaf, np.generic):
-        return result[()]
-    return result.item() if isinstance(leaf, bool | int | float) else result
 
 
 class _Later(Communicator):
