@@ -180,4 +180,3 @@ impl Oracle {
         self.map.clone().into_iter().collect()
     }
 }
-

@@ -1,0 +1,111 @@
+//! Lines that match a pattern.
+
+use regex::bytes::RegexBuilder;
+use ripieno_kernels::text::{LineSearch, Search};
+
+const TEXTS: [&[u8]; 8] = [
+    b"",
+    b"\n",
+    b"\n\n",
+    b"no end",
+    b"one two\nthree\n\n two one\r\nfour\nTwo",
+    b"a\nb\na b\nab\n\n\nb a\n",
+    b"x\0y\n\xff\xfe\nend\n\0\n",
+    b"one\ntwo\nthree\n",
+];
+
+const PATTERNS: [&str; 26] = [
+    "two",
+    "^two",
+    "two$",
+    "^$",
+    "",
+    "$",
+    "^",
+    "a",
+    "[^a]",
+    "[^a]+b",
+    "a\\s+b",
+    "\\s",
+    "\\n",
+    "(?s)a.*b",
+    "(?s).",
+    "\\A\\w",
+    "b\\z",
+    "\\bone\\b",
+    "x.y",
+    "(?-u:\\xff)",
+    "o|t",
+    "(?:a|b)$",
+    "(?i)TWO",
+    "(?-m)^b",
+    "e\\r?$",
+    "\\W*",
+];
+
+/// Numbers of the lines that match alone.
+fn expected(text: &[u8], pattern: &str, ignore_case: bool, invert: bool) -> Vec<u64> {
+    let pattern = RegexBuilder::new(pattern).multi_line(true).case_insensitive(ignore_case).build().unwrap();
+    let text = text.strip_suffix(b"\n").map_or((text, text.is_empty()), |lines| (lines, false));
+    let lines = text.0.split(|&byte| byte == b'\n').enumerate().filter(|_| !text.1);
+    lines.filter(|(_, line)| pattern.is_match(line) != invert).map(|(number, _)| number as u64).collect()
+}
+
+#[test]
+fn lines_are_found_that_match_alone() {
+    for text in TEXTS {
+        for pattern in PATTERNS {
+            for (ignore_case, invert) in [(false, false), (true, false), (false, true), (true, true)] {
+                let search = LineSearch::new(pattern, Search { fixed: false, ignore_case, invert }).unwrap();
+                let want = expected(text, pattern, ignore_case, invert);
+                for at_most in [0, 1, 2, usize::MAX] {
+                    let found = search.find(text, at_most);
+                    let case = format!("{pattern:?} in {:?}, {ignore_case} {invert}", text.escape_ascii().to_string());
+                    assert_eq!(found.numbers, want[..want.len().min(at_most)], "{case}");
+                    assert_eq!(search.count(text, at_most), found.numbers.len(), "{case}");
+                    let lines: Vec<&[u8]> = text.split(|&byte| byte == b'\n').collect();
+                    assert!(found.lines().iter().eq(found.numbers.iter().map(|&number| lines[number as usize])));
+                    for (&start, line) in found.starts.iter().zip(found.lines().iter()) {
+                        assert!(
+                            text[start as usize..].starts_with(line)
+                                && (start == 0 || text[start as usize - 1] == b'\n')
+                        );
+                    }
+                    assert_eq!(found.line_count, lines.len() as u64 - 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fixed_strings_are_no_expressions() {
+    let find = |pattern, ignore_case| {
+        let search = Search { fixed: true, ignore_case, invert: false };
+        LineSearch::new(pattern, search).unwrap().find(b"a.c\nabc\nA.C\n(", usize::MAX).numbers
+    };
+    assert_eq!(find("a.c", false), [0]);
+    assert_eq!(find("a.c", true), [0, 2]);
+    assert_eq!(find("(", false), [3]);
+}
+
+#[test]
+fn a_pattern_that_is_no_expression_is_refused() {
+    let error = LineSearch::new("a(b", Search::default()).unwrap_err();
+    assert!(error.to_string().contains("unclosed group"), "{error}");
+}
+
+#[test]
+fn lines_are_printed_with_label_and_number() {
+    let found = LineSearch::new("b", Search::default()).unwrap().find(b"ab\nc\nb", usize::MAX);
+    assert_eq!(found.printed(b"", None), b"ab\nb\n");
+    assert_eq!(found.printed(b"x:", Some(10)), b"x:10:ab\nx:12:b\n");
+}
+
+#[test]
+fn matches_beyond_lines_take_no_more_than_two_passes() {
+    // Every line begins a match that ends with the text: one search per line would pass 2 * 10^11 bytes.
+    let text = [b"quote \" open\n".repeat(200_000), b"end".to_vec()].concat();
+    let search = LineSearch::new("q[^z]*end", Search::default()).unwrap();
+    assert_eq!(search.count(&text, usize::MAX), 0);
+}
