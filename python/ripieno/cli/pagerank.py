@@ -10,40 +10,16 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ripieno import init
 from ripieno.algorithms import PageRank
+from ripieno.cli.graph_options import check_files, communicator, graph_options, undirected_option, write_columns
 from ripieno.cli.progress import PageRankProgress
-from ripieno.cli.vertices import WRITERS
-from ripieno.errors import InputError
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
-from ripieno.launch.run import under_launcher
-from ripieno.output import check_different, check_new_file, new_file
+from ripieno.output import new_file
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
-@click.argument("inputs", nargs=-1, required=True)
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("ranks.parquet"),
-    show_default=True,
-    help="File to write: .parquet, .csv or .npz.",
-)
-@click.option(
-    "-w",
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Worker processes on this machine; by default 1. Under a launcher its ranks do the work.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Threads of each worker; by default all cores are used.",
-)
+@graph_options(out=Path("ranks.parquet"), weights=True)
 @click.option(
     "--damping",
     type=click.FloatRange(0, 1),
@@ -68,14 +44,11 @@ from ripieno.output import check_different, check_new_file, new_file
     show_default=True,
     help="Iterations at most.",
 )
-@click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
+@undirected_option
 @click.option(
     "--weighted/--unweighted",
     default=None,
     help="Whether the third column is the weight of an edge; by default one named weight is.",
-)
-@click.option(
-    "--vertices", type=click.IntRange(min=1), metavar="COUNT", help="Vertices 0 … COUNT - 1 are there, edges or not."
 )
 @click.option(
     "--top",
@@ -87,11 +60,6 @@ from ripieno.output import check_different, check_new_file, new_file
 )
 @click.option(
     "--report", type=click.Path(path_type=Path), help="JSON file to write: error and seconds per iteration and rank."
-)
-@click.option(
-    "--trace",
-    type=click.Path(path_type=Path),
-    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def pagerank_command(
@@ -112,27 +80,16 @@ def pagerank_command(
 ) -> None:
     """Rank the vertices of the graph whose edges are in INPUTS.
 
-    INPUTS are files, globs or folders: text with a line "source target [weight]" per edge or
-    "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own
-    share. The result has a row per vertex, and appears as a whole or not at all.
+    The result has a row per vertex, and appears as a whole or not at all.
 
     \b
     Example:
       ripieno pagerank soc-Slashdot0902.txt.gz --workers 4 --out ranks.csv
       ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
     """
-    if out.suffix.lower() not in WRITERS:
-        raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(WRITERS)}")
-    files = [path for path in (out, report) if path is not None]
-    for path in files:
-        check_new_file(path)
-    check_different("--out, --report and --trace", [*files, *([] if trace is None else [trace])])
-    launched = under_launcher()
-    if launched and (workers is not None or trace is not None):
-        raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
-
+    check_files(out, trace, report)
     graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices)
-    comm = init(threads=threads) if launched else None
+    comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)
     progress = PageRankProgress(console, quiet=quiet)
@@ -153,8 +110,7 @@ def pagerank_command(
 
 
 def _write(model: PageRank, out: Path, report: Path | None) -> None:
-    with new_file(out) as part:
-        WRITERS[out.suffix.lower()]({"vertex": model.vertices_, "rank": model.ranks_}, part)
+    write_columns({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with new_file(report) as part:
             part.write_text(json.dumps(asdict(model.report_), indent=2) + "\n")

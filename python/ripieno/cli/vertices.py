@@ -2,84 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from ripieno import init
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
-from ripieno.errors import InputError
+from ripieno.cli.graph_options import (
+    Columns,
+    check_files,
+    communicator,
+    graph_options,
+    undirected_option,
+    write_columns,
+)
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
-from ripieno.launch.run import under_launcher
-from ripieno.output import check_new_file, new_file
-
-Columns = Mapping[str, NDArray[Any]]
-
-
-def _write_npz(columns: Columns, path: Path) -> None:
-    with open(path, "wb") as file:
-        np.savez(file, **columns)
-
-
-WRITERS: dict[str, Callable[[Columns, Path], None]] = {
-    ".parquet": lambda columns, path: pq.write_table(pa.table(dict(columns)), path),
-    ".csv": lambda columns, path: pa.csv.write_csv(pa.table(dict(columns)), path),
-    ".npz": _write_npz,
-}
-
-_OPTIONS = (
-    click.argument("inputs", nargs=-1, required=True),
-    click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .npz."),
-    click.option(
-        "-w",
-        "--workers",
-        type=click.IntRange(min=1),
-        metavar="COUNT",
-        help="Worker processes on this machine; by default 1. Under a launcher its ranks do the work.",
-    ),
-    click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        metavar="COUNT",
-        help="Threads of each worker; by default all cores are used.",
-    ),
-    click.option(
-        "--vertices",
-        type=click.IntRange(min=1),
-        metavar="COUNT",
-        help="Vertices 0 … COUNT - 1 are there, edges or not.",
-    ),
-    click.option(
-        "--trace",
-        type=click.Path(path_type=Path),
-        help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
-    ),
-)
-
-
-_INPUTS = """
-    INPUTS are files, globs or folders: text with a line "source target" per edge or "source<TAB>target,target,…", .csv
-    (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own share.
-"""
-
-
-def _graph_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The argument and options of every command here."""
-    command.__doc__ = f"{command.__doc__}{_INPUTS}"
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-_undirected_option = click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
 
 
 def _fit(
@@ -96,28 +36,21 @@ def _fit(
     undirected: bool = False,
 ) -> None:
     """Fit `model` to the graph in files, print what `tell` says of it, and write `columns`."""
-    if out is not None:
-        if out.suffix.lower() not in WRITERS:
-            raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(WRITERS)}")
-        check_new_file(out)
-    launched = under_launcher()
-    if launched and (workers is not None or trace is not None):
-        raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
+    check_files(out, trace)
     # A third column means nothing here.
     graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices)
-    comm = init(threads=threads) if launched else None
+    comm = communicator(workers, threads, trace)
     with traced(trace):
         model.set_params(workers=workers or 1, threads=threads).fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return
     if out is not None:
-        with new_file(out) as part:
-            WRITERS[out.suffix.lower()](columns(model), part)
+        write_columns(columns(model), out)
     click.echo(tell(model))
 
 
 @click.command("components", short_help="Find the connected components of a graph.")
-@_graph_options
+@graph_options()
 def components_command(**options: Any) -> None:
     """Find the connected components of the graph whose edges are in INPUTS, whatever their direction.
 
@@ -139,9 +72,9 @@ def components_command(**options: Any) -> None:
 
 
 @click.command("bfs", short_help="Count the edges from a vertex to all others.")
-@_undirected_option
+@undirected_option
 @click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Where to begin.")
-@_graph_options
+@graph_options()
 def bfs_command(source: int, **options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph whose edges are in INPUTS.
 
@@ -165,7 +98,7 @@ def bfs_command(source: int, **options: Any) -> None:
 
 
 @click.command("diameter", short_help="Estimate the effective diameter of a graph.")
-@_undirected_option
+@undirected_option
 @click.option(
     "--share",
     type=click.FloatRange(0, 1, min_open=True),
@@ -183,7 +116,7 @@ def bfs_command(source: int, **options: Any) -> None:
     help="Bit strings per vertex: four times as many halve the error.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the bit strings.")
-@_graph_options
+@graph_options()
 def diameter_command(share: float, strings: int, seed: int, **options: Any) -> None:
     """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
