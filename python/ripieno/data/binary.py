@@ -135,13 +135,18 @@ def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
     return info.header_offset + LOCAL_HEADER_BYTES + name_bytes + extra_bytes
 
 
-def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype, bool]:
+def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns lie together, and type of an .npy file; the stream is left where the values begin."""
     try:
         version = np.lib.format.read_magic(stream)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(stream)
+        return read(stream)
     except ValueError as error:
         raise InputError(f"{path} is not a readable .npy file: {error}") from error
+
+
+def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype, bool]:
+    shape, fortran, dtype = npy_header(stream, path)
     kernel_dtype(dtype, path)
     if len(shape) != 2:
         raise InputError(f"{path}: an array of shape {shape}, expected two dimensions, (rows, columns)")

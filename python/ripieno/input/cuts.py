@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+
+#: Pieces that are found one after the other are so small that as many of them make a split.
+PIECES = 64
 
 
 def even(length: int, count: int) -> list[tuple[int, int]]:
     """`count` ranges of 0 … length, none longer than another by more than one, those without anything left out."""
     cuts = [length * i // count for i in range(count + 1)]
     return [(start, stop) for start, stop in pairwise(cuts) if start < stop]
+
+
+def piece_size(length: int, count: int) -> int:
+    """How large the pieces are of which `grouped` makes even groups."""
+    return max(1, length // (count * PIECES))
+
+
+def grouped(sizes: Iterable[int], length: int, count: int) -> list[tuple[int, int]]:
+    """At most `count` ranges of 0 … length, as even as pieces of these sizes, one after the other, make it."""
+    cuts, begin, group = [0], 0, 0
+    for size in sizes:
+        if size and (now := begin * count // length) > group:
+            cuts.append(begin)
+            group = now
+        begin += size
+    return [(start, stop) for start, stop in pairwise([*cuts, length]) if start < stop]
 
 
 def apportioned(sizes: Sequence[int], count: int) -> list[int]:

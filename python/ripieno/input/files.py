@@ -61,7 +61,7 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
         Nothing matches, a file is missing or of a kind that has no parts, or fsspec lacks a package for it.
     """
     items = source if isinstance(source, list | tuple) else [source]
-    files = [file for item in items for file in (_remote(item) if _is_url(item) else _local(os.fspath(item)))]
+    files = [file for item in items for file in (_remote(item) if is_url(item) else _local(os.fspath(item)))]
     for file in files:
         end = suffix(file.path)
         if end in ARCHIVES:
@@ -69,6 +69,11 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
         if end in NEEDS and file.compression is None:
             raise InputError(f"{file.path}: {end} files need a package: pip install {NEEDS[end]}, or unpack it first")
     return files
+
+
+def is_url(path: PathLike) -> bool:
+    """Whether fsspec is to open it."""
+    return isinstance(path, str) and "://" in path
 
 
 @contextmanager
@@ -82,7 +87,7 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
     """
     with ExitStack() as stack:
         with blamed_on(path):
-            if _is_url(path):
+            if is_url(path):
                 system, name = fsspec.url_to_fs(path)
                 # Files of fsspec do not stop in the middle of a line when they are told to.
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
@@ -106,10 +111,6 @@ def blamed_on(path: str, at: str = "") -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"{path} cannot be read{at}: {error.strerror or error}") from error
         raise InputError(f"{path} is damaged{at}: {error}") from error
-
-
-def _is_url(path: PathLike) -> bool:
-    return isinstance(path, str) and "://" in path
 
 
 def _local(path: str) -> list[File]:

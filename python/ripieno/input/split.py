@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.input.csv import Csv, arrow_type
 from ripieno.input.cuts import apportioned
 from ripieno.input.files import File, found, opened
+from ripieno.input.npy import Npy
+from ripieno.input.parquet import Parquet
 from ripieno.input.text import Text
 
 #: Bytes of a split where nothing else is asked for, and of a block of one.
@@ -37,8 +41,25 @@ class Format(Protocol):
         """The same, some at a time."""
 
 
-FORMATS: dict[str, type] = {"text": Text}
-SUFFIXES: dict[str, str] = {}
+FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet}
+#: What the end of a name says, without that of a compression; all others are text.
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user says about the columns of files that have some."""
+
+    header: bool = True
+    types: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+
+    def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
+        """The columns to read; an error if a file lacks one."""
+        missing = next((name for name in self.columns or () if name not in names), None)
+        if missing is not None:
+            raise InputError(f"columns={missing!r}: {path} has the columns {', '.join(map(repr, names))}")
+        return self.columns
 
 
 @dataclass(frozen=True)
@@ -50,9 +71,10 @@ class Split:
     path : str
         The file: a local path, or a URL of fsspec.
     format : Format
-        How the records lie in it; ``format.name`` is "text".
+        How the records lie in it; ``format.name`` is "text", "csv", "npy" or "parquet".
     start, stop : int
-        The range that this split has, in ``format.unit``: of text, bytes; the lines that *begin* there are the split's.
+        The range that this split has, in ``format.unit``: bytes of text and CSV, rows of .npy, row groups of Parquet.
+        Of text, the lines that *begin* there are the split's; those of CSV begin and end with a record.
     size_bytes : int
         What it holds, as it is stored: what splits are balanced by.
     hosts : tuple of str
@@ -74,7 +96,7 @@ class Split:
         return f"{self.path}, {where}"
 
     def read(self) -> Any:
-        """The records: of text, the bytes of whole lines.
+        """The records: of text, the bytes of whole lines; of .npy, an array; of CSV and Parquet, a `pyarrow.Table`.
 
         Raises
         ------
@@ -99,7 +121,7 @@ class Split:
     def opened(self) -> Iterator[IO[bytes]]:
         """The file, unpacked; refused if it has become too short to hold what the split stands for."""
         with opened(self.path, self.compression) as file:
-            if self.compression is None and self.format.unit == "bytes" and file.seek(0, 2) < self.stop:
+            if self.compression is None and self.format.unit == "bytes" and file.seek(0, os.SEEK_END) < self.stop:
                 raise InputError(f"{self.path} has {file.tell():,} bytes, but had {self.stop:,} when it was split")
             file.seek(0)
             yield file
@@ -111,6 +133,9 @@ def splits(
     count: int | None = None,
     bytes: int | None = None,
     format: str | None = None,
+    header: bool = True,
+    types: Mapping[str, str] | None = None,
+    columns: Sequence[str] | None = None,
 ) -> list[Split]:
     """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
 
@@ -123,14 +148,21 @@ def splits(
         How many splits; the largest is as small as can be. There are more if there are more files, and fewer if there
         is not as much to cut.
     bytes : int, optional
-        The most that a split holds, but for what cannot be cut. By default, without `count`, 64 MiB.
-    format : {"text"}, optional
-        By default what the names of the files say.
+        About how much a split holds at most, but for what cannot be cut. By default, without `count`, 64 MiB.
+    format : {"text", "csv", "npy", "parquet"}, optional
+        By default what the names of the files say: .csv and .tsv, .npy, .parquet and .pq; all others are text.
+    header : bool, default=True
+        Whether a CSV file begins with the names of its columns; without, they are f0, f1, …
+    types : mapping of str to str, optional
+        Arrow types of columns of CSV, such as {"zip": "string"}; others are what the first MiB looks like.
+    columns : sequence of str, optional
+        The columns of CSV or Parquet that are read; by default all.
 
     Returns
     -------
     list of Split
-        None of a file that is empty.
+        None of a file that is empty. A CSV file that is cut into several has been read once, as line ends may be inside
+        quotes.
 
     Raises
     ------
@@ -144,15 +176,37 @@ def splits(
             raise InputError(f"{name}={value}: expected >= 1")
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    options = Options(header, types or {}, None if columns is None else tuple(columns))
+    for name, kind in options.types.items():
+        try:
+            arrow_type(kind)
+        except ValueError:
+            raise InputError(f"types={{{name!r}: {kind!r}}}: expected the name of an Arrow type") from None
     files = found(source)
-    sizes = [file.size_bytes for file in files]
-    most = bytes or SPLIT_BYTES
-    counts = apportioned(sizes, count) if count is not None else [-(-size // most) for size in sizes]
-    return [split for file, count in zip(files, counts, strict=True) if count for split in _cut(file, count, format)]
+    files = [file for file in found(source) if file.size_bytes]
+    whole = [file.compression is not None for file in files]
+    if count is None:
+        counts = [-(-file.size_bytes // (bytes or SPLIT_BYTES)) for file in files]
+    else:
+        divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, whole, strict=True)]
+        counts = apportioned(divisible, count - sum(whole))
+    return [
+        split
+        for file, count in zip(files, counts, strict=True)
+        for split in _cut(file, count, open_format(file, format, options))
+    ]
 
 
-def _cut(file: File, count: int, name: str | None) -> list[Split]:
-    format = FORMATS[name or SUFFIXES.get(file.inner_suffix, "text")].open(file)
+def open_format(file: File, name: str | None, options: Options) -> Format:
+    """How the records lie in a file, by the name of a format or what the file's own name says."""
+    name = name or SUFFIXES.get(file.inner_suffix, "text")
+    for option, value, kinds in (("columns", options.columns, ("csv", "parquet")), ("types", options.types, ("csv",))):
+        if value and name not in kinds:
+            raise InputError(f"{option}={value!r}: {file.path} is read as {name}; expected {' or '.join(kinds)}")
+    return FORMATS[name].open(file, options)
+
+
+def _cut(file: File, count: int, format: Format) -> list[Split]:
     if file.compression is not None:
         return [Split(file.path, format, 0, file.size_bytes, file.size_bytes, (), file.compression)]
     return [Split(file.path, format, *range) for range in format.cut(file, count)]

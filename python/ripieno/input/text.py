@@ -12,7 +12,7 @@ from ripieno.input.cuts import even
 from ripieno.input.files import File, blamed_on
 
 if TYPE_CHECKING:
-    from ripieno.input.split import Range, Split
+    from ripieno.input.split import Options, Range, Split
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Text:
     unit = "bytes"
 
     @classmethod
-    def open(cls, file: File) -> Text:
+    def open(cls, file: File, options: Options) -> Text:
         """Nothing has to be read to know how to."""
         return cls()
 

@@ -1,0 +1,170 @@
+"""CSV: a split has whole records, line ends inside quotes included, and gives Arrow tables of the same columns.
+
+Cuts are made where a record begins. Whether a line end is inside quotes only shows when all quotes before it have been
+counted, so a file that is cut is read once to know where.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.csv
+
+from ripieno.data.lines import whole_lines
+from ripieno.errors import InputError
+from ripieno.input.cuts import grouped, piece_size
+from ripieno.input.files import File, blamed_on, opened
+
+if TYPE_CHECKING:
+    from ripieno.input.split import Options, Range, Split
+
+MARK = b"\xef\xbb\xbf"
+#: How much of a file is read to know the types of its columns, and at once to find cuts.
+SAMPLE_BYTES = 1 << 20
+WINDOW_BYTES = 1 << 20
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
+
+
+@dataclass(frozen=True)
+class Csv:
+    """Comma-, semicolon- or tab-separated records.
+
+    Parameters
+    ----------
+    body : int
+        The byte at which the records begin: behind the header.
+    delimiter : str
+        One character.
+    types : tuple of (str, str)
+        Name and Arrow type of every column.
+    columns : tuple of str, optional
+        The ones that are read; by default all.
+    """
+
+    body: int
+    delimiter: str
+    types: tuple[tuple[str, str], ...]
+    columns: tuple[str, ...] | None = None
+
+    name = "csv"
+    unit = "bytes"
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Csv:
+        """Read the header, and enough records to know the types of the columns."""
+        with opened(file.path, file.compression) as stream, blamed_on(file.path):
+            begin = len(MARK) if stream.read(len(MARK)) == MARK else 0
+            head = next(records(file.path, stream, begin, sys.maxsize, 1), (begin, b""))[1]
+            sample = next(records(file.path, stream, begin + len(head), sys.maxsize, SAMPLE_BYTES), (0, b""))[1]
+        line = head.decode(errors="replace")
+        delimiter = next((mark for mark in ",;\t" if mark in line), ",")
+        try:
+            schema = pa.csv.read_csv(
+                pa.BufferReader(head + sample),
+                pa.csv.ReadOptions(autogenerate_column_names=not options.header, use_threads=False),
+                pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            ).schema
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{file.path}, in its first {len(head) + len(sample):,} bytes: {error}") from error
+        types = _types(file.path, schema, options)
+        return cls(begin + len(head) * options.header, delimiter, types, options.chosen(file.path, schema.names))
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Ranges of about as many bytes, each from where a record begins."""
+        length = file.size_bytes - self.body
+        if count == 1:
+            return [(self.body, file.size_bytes, length)] if length else []
+        with opened(file.path) as stream, blamed_on(file.path):
+            pieces = records(
+                file.path, stream, self.body, file.size_bytes, min(piece_size(length, count), WINDOW_BYTES)
+            )
+            cuts = grouped((len(text) for _, text in pieces), length, count)
+        return [(self.body + start, self.body + stop, stop - start) for start, stop in cuts]
+
+    def read(self, split: Split) -> pa.Table:
+        """All records."""
+        tables = list(self.blocks(split, max(split.size_bytes, 1)))
+        return pa.concat_tables(tables) if tables else self.schema.empty_table()
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+        """Records, of so many bytes and as many as the last of them needs."""
+        with split.opened() as file:
+            stop = sys.maxsize if split.compression else split.stop
+            pieces = records(split.path, file, max(split.start, self.body), stop, block_bytes)
+            while True:
+                with blamed_on(split.path):
+                    begin, text = next(pieces, (0, b""))
+                if not text:
+                    return
+                if text.strip():
+                    yield self._table(split, begin, text)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are read."""
+        types = dict(self.types)
+        return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
+
+    def _table(self, split: Split, begin: int, text: bytes) -> pa.Table:
+        schema = self.schema
+        try:
+            return pa.csv.read_csv(
+                pa.BufferReader(text),
+                pa.csv.ReadOptions(
+                    column_names=[name for name, _ in self.types], use_threads=False, block_size=len(text) + 1
+                ),
+                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                pa.csv.ConvertOptions(column_types=schema, include_columns=schema.names),
+            )
+        except pa.ArrowInvalid as error:
+            hint = '; name its type, as in types={"column": "string"}' * ("conversion error" in str(error))
+            raise InputError(f"{split.path}, records from byte {begin:,} on: {error}{hint}") from error
+
+
+def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """The records of bytes `start .. stop`, from where one begins, in blocks of whole ones, and where these begin."""
+    file.seek(start)
+    begin = start
+    while begin < stop and (text := whole_lines(file, min(least_bytes, stop - begin))):
+        lines, is_inside = [text], text.count(b'"') % 2 == 1
+        while is_inside:
+            line = file.readline()
+            if not line:
+                raise InputError(
+                    f"{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
+                )
+            lines.append(line)
+            is_inside ^= line.count(b'"') % 2 == 1
+        text = b"".join(lines)
+        yield begin, text
+        begin += len(text)
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """The type that Arrow prints by this name.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    zoned = _ZONED.fullmatch(name)
+    return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)
+
+
+def _types(path: str, schema: pa.Schema, options: Options) -> tuple[tuple[str, str], ...]:
+    names = schema.names
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"{path} has two columns named {twice!r}: expected different names, or header=False")
+    unknown = next((name for name in options.types if name not in names), None)
+    if unknown is not None:
+        raise InputError(f"types={{{unknown!r}: …}}: {path} has the columns {', '.join(map(repr, names))}")
+    # A column of which nothing is seen may hold anything.
+    seen = {field.name: "string" if pa.types.is_null(field.type) else str(field.type) for field in schema}
+    return tuple((seen | dict(options.types)).items())

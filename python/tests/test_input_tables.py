@@ -1,0 +1,217 @@
+"""Splits of CSV, .npy and Parquet hold every record once, as the readers of whole files see them."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+from ripieno.input import splits
+
+COUNTS = range(1, 21)
+CSVS = {
+    "plain": "".join(f"{i},{i / 4},word {i}\n" for i in range(60)),
+    "crlf": "".join(f"{i},{i / 4},word {i}\r\n" for i in range(60)),
+    "no-end": "1,2.5,a\n2,3.5,b\n3,4.5,c",
+    "line-ends-in-quotes": "".join(f'{i},{i / 4},"one\ntwo, ""three""\n\n{i}"\n' for i in range(40)),
+    "giant": '1,0.5,a\n2,1.5,"' + "x\n" * 3000 + '"\n3,2.5,c\n4,3.5,d\n',
+    "nulls": "1,,\n,2.5,\n,,c\n" * 9,
+    "no-records": "",
+}
+
+
+def whole(text, **options):
+    return pa.csv.read_csv(
+        pa.BufferReader(text.encode()), parse_options=pa.csv.ParseOptions(newlines_in_values=True, **options)
+    )
+
+
+@pytest.mark.parametrize("name", CSVS)
+@pytest.mark.parametrize("header", ["n,x,word\n", "\N{BOM}n;x;word\n", 'n\tx\t"word"\r\n', None])
+def test_splits_of_csv_are_all_records_once_and_in_order(tmp_path, name, header):
+    delimiter = next((mark for mark in ";\t" if mark in (header or "")), ",")
+    body = CSVS[name].replace(", ", " ").replace(",", delimiter)
+    text = (header or "n,x,word\n").lstrip("\N{BOM}") + body
+    path = tmp_path / "a.csv"
+    path.write_bytes(((header or "") + body).encode())
+    if not body and header is None:
+        return
+    expected = whole(text, delimiter=delimiter)
+    if header is None:
+        expected = expected.rename_columns(["f0", "f1", "f2"])
+
+    for count in COUNTS:
+        parts = splits(path, count=count, header=header is not None)
+
+        assert len(parts) <= count
+        if body:
+            assert pa.concat_tables(part.read() for part in parts).equals(expected)
+            blocks = pa.concat_tables(block for part in parts for block in part.blocks(100))
+            assert blocks.equals(expected)
+        else:
+            assert parts == []
+
+
+def test_even_splits_of_csv_are_as_large_as_pieces_make_them(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("n\n" + "1234567\n" * 10_000)
+
+    parts = splits(path, count=8)
+
+    assert len(parts) == 8 and all(abs(part.size_bytes - 10_000) < 10_000 / 32 for part in parts)
+
+
+def test_columns_of_csv_have_the_same_types_in_all_splits(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("zip,day,when,n\n" + "01234,2020-01-01,2020-01-01T10:00:00Z,\n" * 50)
+
+    parts = pickle.loads(pickle.dumps(splits(path, count=3, types={"zip": "string"}, columns=["when", "zip", "n"])))
+
+    assert {part.read().schema for part in parts} == {
+        pa.schema([("when", pa.timestamp("s", "UTC")), ("zip", pa.string()), ("n", pa.string())])
+    }
+    assert parts[1].read()["zip"][0].as_py() == "01234"
+    late = tmp_path / "late.csv"
+    late.write_text("n\n" + "1\n" * 600_000 + "x\n")
+    with pytest.raises(rp.InputError, match=r"late.csv, records from byte .*invalid value .x.; name its type"):
+        [part.read() for part in splits(late, count=2)]
+
+
+def test_what_is_no_csv_is_named(tmp_path):
+    path = tmp_path / "a.csv"
+    for text, message in [
+        ("a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
+        ("a,a\n1,2\n", "two columns named 'a'"),
+        ('a,b\n1,"2\n3,4\n5,6\n', "a quote in a record from byte 4 on has no end"),
+        ("\n", "a.csv, in its first 1 bytes"),
+    ]:
+        path.write_text(text)
+        with pytest.raises(rp.InputError, match=message):
+            [part.read() for part in splits(path, count=2)]
+    path.write_text("a,b\n1,2\n")
+    for options, message in [
+        ({"columns": ["c"]}, "columns='c': .*a.csv has the columns 'a', 'b'"),
+        ({"types": {"c": "string"}}, "types=.*'c'.*has the columns"),
+        ({"types": {"a": "word"}}, "'word'.*expected the name of an Arrow type"),
+        ({"columns": ["a"], "format": "text"}, "is read as text; expected csv or parquet"),
+    ]:
+        with pytest.raises(rp.InputError, match=message):
+            splits(path, **options)
+
+
+ARRAYS = {
+    "matrix": np.arange(60.0).reshape(20, 3),
+    "line": np.arange(17, dtype=np.int16),
+    "cube": np.arange(48, dtype=">u4").reshape(4, 6, 2),
+    "no-rows": np.empty((0, 3)),
+    "no-columns": np.empty((5, 0), np.float32),
+    "bools": np.array([True, False, True]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("place", ["local", "memory", "packed"])
+def test_splits_of_npy_are_all_rows_once_and_in_order(tmp_path, name, place):
+    path = {"local": f"{tmp_path}/a.npy", "memory": f"memory://npy/{name}.npy", "packed": f"{tmp_path}/a.npy.gz"}[place]
+    with fsspec.open(path, "wb", compression="infer") as file:
+        np.save(file, ARRAYS[name])
+
+    for count in COUNTS:
+        parts = splits(path, count=count)
+
+        rows = [part.read() for part in parts]
+        if place == "packed":
+            assert len(parts) == 1
+        else:
+            assert len(parts) == min(count, len(ARRAYS[name]))
+            assert sum(part.size_bytes for part in parts) == ARRAYS[name].nbytes
+        empty = ARRAYS[name][:0]
+        np.testing.assert_array_equal(np.concatenate([empty, *rows]), ARRAYS[name])
+        blocks = [block for part in parts for block in part.blocks(9)]
+        np.testing.assert_array_equal(np.concatenate([empty, *blocks]), ARRAYS[name])
+        assert all(block.dtype == ARRAYS[name].dtype for block in blocks)
+        assert all(block.nbytes <= 9 or len(block) == 1 for block in blocks)
+
+
+def test_what_is_no_npy_is_named(tmp_path):
+    path = tmp_path / "a.npy"
+    for array, message in [
+        (np.asfortranarray(np.ones((3, 4))), "column by column"),
+        (np.float64(1), r"shape \(\)"),
+        (np.array([{}]), "type object"),
+    ]:
+        np.save(path, array)
+        with pytest.raises(rp.InputError, match=message):
+            splits(path)
+    path.write_bytes(b"nothing of this kind")
+    with pytest.raises(rp.InputError, match=r"not a readable .npy file"):
+        splits(path)
+    for url in (str(path), "memory://npy/short.npy"):
+        with fsspec.open(url, "wb") as file:
+            np.save(file, np.ones((100, 3)))
+        part = splits(url, count=2)[1]
+        with fsspec.open(url, "rb") as file:
+            head = file.read(1000)
+        with fsspec.open(url, "wb") as file:
+            file.write(head)
+        with pytest.raises(rp.InputError, match=r"short.*rows 50 … 100 are not all there"):
+            part.read()
+
+
+TABLE = pa.table({"n": range(100), "word": [f"word {i}" for i in range(100)], "x": np.arange(100) / 4})
+
+
+@pytest.mark.parametrize("place", ["local", "memory"])
+def test_splits_of_parquet_are_all_row_groups_once_and_in_order(tmp_path, place):
+    path = f"{tmp_path}/a.parquet" if place == "local" else "memory://tables/a.parquet"
+    with fsspec.open(path, "wb") as file:
+        pq.write_table(TABLE, file, row_group_size=9)
+
+    for count in COUNTS:
+        parts = splits(path, count=count)
+
+        assert len(parts) == min(count, 12)
+        assert pa.concat_tables(part.read() for part in parts).equals(TABLE)
+        blocks = [block for part in parts for block in part.blocks(80)]
+        assert pa.concat_tables(blocks).equals(TABLE) and len(blocks) > 12
+    some = splits(path, count=3, columns=["x"])
+    assert pa.concat_tables(part.read() for part in some).equals(TABLE.select(["x"]))
+
+
+def test_what_is_no_parquet_is_named(tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"nothing of this kind")
+    with pytest.raises(rp.InputError, match=r"a.parquet is not a readable Parquet file"):
+        splits(path)
+    pq.write_table(TABLE, path, row_group_size=10)
+    with pytest.raises(rp.InputError, match="columns='y'"):
+        splits(path, columns=["y"])
+    part = splits(path, count=2)[1]
+    pq.write_table(TABLE, path)
+    with pytest.raises(rp.InputError, match="has 1 row groups, but had 10 when it was split"):
+        part.read()
+    packed = tmp_path / "b.parquet.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(rp.InputError, match="Parquet is compressed inside"):
+        splits(packed)
+
+
+def test_the_names_of_files_say_how_they_are_read_unless_the_caller_does(tmp_path):
+    (tmp_path / "a.csv").write_text("n\n1\n2\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"n\n3\n"))
+    (tmp_path / "c.log").write_text("line\n")
+
+    parts = splits(tmp_path)
+
+    assert [part.format.name for part in parts] == ["csv", "csv", "text"]
+    assert [part.read()["n"].to_pylist() for part in parts[:2]] == [[1, 2], [3]]
+    assert splits(tmp_path / "a.csv", format="text")[0].read() == b"n\n1\n2\n"
+    (tmp_path / "d.csv").touch()
+    assert splits(tmp_path / "d.csv") == []
+    assert len(splits([tmp_path / "a.csv", tmp_path / "b.csv.gz"], count=3)) == 3
