@@ -28,6 +28,7 @@ from ripieno.errors import (
     RipienoError,
     SerializationError,
 )
+from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch import Job, init, launch
 
 if TYPE_CHECKING:
@@ -58,9 +59,11 @@ __all__ = [
     "ConnectedComponents",
     "EffectiveDiameter",
     "Graph",
+    "Groups",
     "InputError",
     "Job",
     "KMeans",
+    "KeyValues",
     "MissingIndicesError",
     "PageRank",
     "RankFailed",
@@ -69,6 +72,7 @@ __all__ = [
     "SerializationError",
     "SparseSGD",
     "SpectralEmbedding",
+    "Table",
     "empty",
     "init",
     "launch",

@@ -45,11 +45,18 @@ from ripieno._arrays import (
 from ripieno._handles import Handle, Line, Talk, Work
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
+from ripieno.keyed import regrouping
+from ripieno.keyed.joint import Joint, alone
 from ripieno.sparse import DENSE_ABOVE, SparseReduce, indices_of, options_of, reduced, rows_of
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from ripieno._native import Communicator as NativeCommunicator
     from ripieno._native import PacketCurve
+    from ripieno.keyed import KeyValues, Table
+    from ripieno.keyed.combiners import Combine
+    from ripieno.keyed.partitioners import Partitioner
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -197,7 +204,7 @@ class Communicator:
     def allreduce(
         self,
         value: Any,
-        op: str = "sum",
+        op: Combine = "sum",
         *,
         out: np.ndarray | None = None,
         algorithm: str | None = None,
@@ -207,10 +214,12 @@ class Communicator:
 
         Parameters
         ----------
-        value : array, number, or tuple, list, dict of these
-            Same shapes and dtypes on every rank. All parts of one dtype travel together.
+        value : array, number, or tuple, list, dict of these; KeyValues; Table
+            Same shapes and dtypes on every rank. All parts of one dtype travel together. Key-values and tables may
+            differ from rank to rank: every rank gets one row per key, a partition per id, of those of all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"}
-            How two elements are combined; "and", "or", "xor" work on the bits of integers, and on booleans.
+            How two elements are combined; "and", "or", "xor" work on the bits of integers, and on booleans. For rows of
+            key-values also a function, see `regroup`; a table has its own.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
@@ -228,6 +237,8 @@ class Communicator:
         if out is not None and out is value and type(out) is np.ndarray and is_native(out.dtype):
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
             return self._allreduce_in_place(out, op, algorithm)
+        if isinstance(value, Joint):
+            return self._do(alone(value, out=out, algorithm=algorithm).allreduce(self, op))
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
     def reduce(
@@ -302,9 +313,12 @@ class Communicator:
         Returns
         -------
         list or ndarray
-            A list with one value per rank; with `out` or `counts`, one array of all rows.
+            A list with one value per rank; with `out` or `counts`, one array of all rows. Of key-values, those of all
+            ranks in one; of tables, one with the partitions of all, equal ids combined.
         """
         algorithm = in_order(algorithm, order)
+        if isinstance(value, Joint):
+            return self._do(alone(value, out=out, counts=counts, algorithm=algorithm).allgather())
         if out is None and counts is None:
             return self._do(Talk(lambda native: _objects.allgather(native, value, algorithm)))
         out, rows, element_counts = self._all_rows(value, out, counts)
@@ -669,6 +683,77 @@ class Communicator:
 
         return reduced(reduce, rows, len(wanted), out)
 
+    # Keyed data
+
+    def regroup(
+        self,
+        rows: KeyValues | Table,
+        *,
+        combine: Combine | None = None,
+        partitioner: Partitioner = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | PathLike[str] | None = None,
+        on_block: Callable[[Any], None] | None = None,
+    ) -> Any:
+        """Bring equal keys of all ranks together on one rank, their home, combined. Every rank calls it.
+
+        Rows of equal keys are combined before anything is sent, and again at their home. Orders are fixed: the result
+        is the same bits in every run, for every number of threads. It comes in an order that depends on the keys.
+
+        Parameters
+        ----------
+        rows : KeyValues or Table
+            Keys of one kind, values of one dtype and width on all ranks; a rank without rows takes those of the others.
+        combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable, optional
+            How rows of a key become one; by default "sum", or what the table says. "concat" keeps them all, side by
+            side. A function takes two blocks of rows, of shape (m,) or (m, width), and gives one of the same shape and
+            dtype, as NumPy's ufuncs do; it is associative.
+        partitioner : {"hash", "balanced"} or callable, optional
+            Where keys are at home: by their hash, the same on every machine, which is the default; or as the hash says,
+            but dealt so that ranks get about equal amounts, the default of "concat"; or as a function says, which takes
+            an array of keys, gives an array of ranks, and equal keys equal ones on every rank. Ids of tables are at
+            home at ``id % world_size``, or where a function says.
+        local_reduction : bool
+            False sends every row: to see what local reduction saves.
+        memory_limit : int, optional
+            Bytes, beyond which rows go to temporary files on their way; what comes in the end is in memory.
+        spill_directory : path, optional
+            Where temporary files are; by default where Python's are. They have no names, so none is left behind.
+        on_block : callable, optional
+            Gets the result in pieces, KeyValues or Groups, each as soon as its keys are complete.
+
+        Returns
+        -------
+        KeyValues, Groups, Table or None
+            What has its home here: Groups for "concat", None with `on_block`.
+
+        Raises
+        ------
+        InputError
+            An argument is wrong; or `combine` or `partitioner` gave another shape or dtype, or a rank that is not
+            there.
+        SpillError
+            Temporary files cannot be written.
+        CollectiveMismatch
+            On every rank: ranks differ in the kind of keys, dtype, width, `combine` or `partitioner`.
+
+        Notes
+        -----
+        What `combine`, `partitioner` or `on_block` raise goes to the caller; other ranks get `RankFailed`.
+        """
+        call = regrouping(
+            self,
+            rows,
+            combine=combine,
+            partitioner=partitioner,
+            local_reduction=local_reduction,
+            memory_limit=memory_limit,
+            spill_directory=spill_directory,
+            on_block=on_block,
+        )
+        return self._do(Talk(lambda native: call(native)[0]))
+
     # The same, returning a `Handle` at once. Arrays must not be changed, `out` not even read, until it is done. Calls
     # count in the order in which they are made, these and the blocking ones together. What needs no exchange of sizes
     # is in flight at once; the others follow each other, and what is called after one waits for it.
@@ -686,6 +771,7 @@ class Communicator:
     rotate_async = _later(rotate)
     neighbour_exchange_async = _later(neighbour_exchange)
     barrier_async = _later(barrier)
+    regroup_async = _later(regroup)
     send_async = _later(send)
     send_into_async = _later(send_into)
     recv_async = _later(recv)

@@ -1,0 +1,133 @@
+"""Arrow columns as keys and values, and back, without a copy where the layouts agree.
+
+They agree for integers and floating-point numbers, lists of a fixed size, and strings and bytes with 64-bit offsets.
+Offsets of 32 bits are widened, which costs n words, the characters staying where they are. Copied are integer keys of
+less than 64 bits, dictionaries (decoded), views of strings, and columns of several chunks (made one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ripieno.errors import InputError
+from ripieno.keyed.columns import EXPECTED_KEYS, EXPECTED_VALUES, Keys, Strings
+
+
+def columns_of(data: Any, names: Sequence[str]) -> list[pa.Array]:
+    """The named columns of a table or frame."""
+    try:
+        table = pa.table(data)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"a {type(data).__name__}: expected a table or frame of Arrow ({error})") from None
+    for name in names:
+        if table.column_names.count(name) != 1:
+            raise InputError(f"column {name!r}: expected one, there are {', '.join(map(repr, table.column_names))}")
+    return [_in_one_piece(table[name]) for name in names]
+
+
+def keys_of(given: Any, what: str) -> Keys:
+    """An Arrow column, or a list or array of strings, as keys."""
+    column = _checked(_column(given, what), what)
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.empty(0, np.int64)
+    if pa.types.is_integer(kind):
+        array = column.to_numpy()
+        if kind == pa.uint64() and len(array) and int(array.max()) >= 2**63:
+            raise InputError(f"{what}: {array.max()}: expected whole numbers below 2**63")
+        return array.astype(np.int64, copy=False)
+    if _is(kind, pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_fixed_size_binary):
+        column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
+        kind = column.type
+    if _is(kind, pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary):
+        return _strings(column, is_text=_is(kind, pa.types.is_string, pa.types.is_large_string))
+    raise InputError(f"{what}: {kind}: {EXPECTED_KEYS}")
+
+
+def values_of(given: Any, what: str) -> np.ndarray:
+    """An Arrow column of numbers, or of lists of numbers that are all of one length, as rows."""
+    column = _checked(_column(given, what), what)
+    kind, width = column.type, None
+    if pa.types.is_fixed_size_list(kind):
+        column, width = _checked(column.flatten(), what), kind.list_size
+    elif _is(kind, pa.types.is_list, pa.types.is_large_list):
+        lengths = np.diff(column.offsets.to_numpy())
+        ragged = np.flatnonzero(lengths != lengths[:1])
+        if len(ragged):
+            row = ragged[0]
+            raise InputError(f"{what}: row 0 has {lengths[0]} elements, row {row} has {lengths[row]}: expected equal")
+        column, width = _checked(column.flatten(), what), int(lengths[0]) if len(lengths) else 1
+    if not _is(column.type, pa.types.is_integer, pa.types.is_floating):
+        raise InputError(f"{what}: {kind}: {EXPECTED_VALUES}, or lists of these")
+    array = column.to_numpy()
+    return array if width is None else array.reshape(-1, width)
+
+
+def array_of_keys(keys: Keys) -> pa.Array:
+    """Keys as an Arrow array on the same memory: int64, large_string or large_binary."""
+    if not isinstance(keys, Strings):
+        return pa.array(keys)
+    kind = pa.large_string() if keys.is_text else pa.large_binary()
+    return pa.Array.from_buffers(kind, keys.count, [None, pa.py_buffer(keys.offsets), pa.py_buffer(keys.data)])
+
+
+def array_of_values(values: np.ndarray) -> pa.Array:
+    """Values as an Arrow array on the same memory; rows of several elements as lists of a fixed size."""
+    if values.ndim == 1:
+        return pa.array(values)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+
+
+def order_of_strings(keys: Strings, descending: bool) -> np.ndarray:
+    """The rows of strings in the order of their bytes; equal ones stay in theirs."""
+    import pyarrow.compute as pc
+
+    order = "descending" if descending else "ascending"
+    return pc.array_sort_indices(array_of_keys(keys), order=order).to_numpy().astype(np.int64)
+
+
+def _strings(column: pa.Array, is_text: bool) -> Strings:
+    if len(column) == 0:
+        return Strings(np.zeros(1, np.int64), np.empty(0, np.uint8), is_text)
+    _, offsets, data = column.buffers()
+    is_large = _is(column.type, pa.types.is_large_string, pa.types.is_large_binary)
+    words = np.frombuffer(offsets, np.int64 if is_large else np.int32)
+    words = words[column.offset : column.offset + len(column) + 1]
+    bytes_ = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return Strings(words.astype(np.int64, copy=False), bytes_, is_text)
+
+
+def _column(given: Any, what: str) -> pa.Array:
+    try:
+        if isinstance(given, pa.Array | pa.ChunkedArray):
+            return _in_one_piece(given)
+        if hasattr(given, "__arrow_c_stream__"):
+            return _in_one_piece(pa.chunked_array(given))
+        return _in_one_piece(pa.array(given))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{what}: a {type(given).__name__}: {error}: {EXPECTED_KEYS}") from None
+
+
+def _in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        raise InputError(f"a column of {column.type} and {len(column)} rows: characters need 64-bit offsets: cast it")
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+
+
+def _checked(column: pa.Array, what: str) -> pa.Array:
+    """`column`, in which nothing is missing."""
+    if column.null_count:
+        row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+        nulls = f"{column.null_count} of {len(column)} are null, the first in row {row}"
+        raise InputError(f"{what}: {nulls}: fill or drop them")
+    return column
+
+
+def _is(kind: pa.DataType, *tests: Any) -> bool:
+    return any(test(kind) for test in tests)

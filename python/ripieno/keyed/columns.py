@@ -1,0 +1,223 @@
+"""Columns of keys and values: whatever the caller has, checked, as the NumPy arrays that the native module works on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ripieno._arrays import as_array, is_native
+from ripieno.errors import InputError
+
+EXPECTED_KEYS = "expected whole numbers (of any integer type) or strings"
+EXPECTED_VALUES = "expected numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
+
+
+class Strings(NamedTuple):
+    """A column of n strings: string i is ``data[offsets[i]:offsets[i + 1]]``.
+
+    Attributes
+    ----------
+    offsets : int64 array of shape (n + 1,)
+    data : uint8 array
+    is_text : bool
+        Whether the strings are UTF-8, and not any bytes.
+    """
+
+    offsets: np.ndarray
+    data: np.ndarray
+    is_text: bool
+
+    @property
+    def count(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def used(self) -> np.ndarray:
+        """The bytes of these strings, of what may be a larger array."""
+        return self.data[self.offsets[0] : self.offsets[-1]]
+
+
+Keys = np.ndarray | Strings
+
+
+class Form(NamedTuple):
+    """What the keys and rows of key-values are: all ranks' have the same.
+
+    Attributes
+    ----------
+    keys : {"int64", "string", "binary"}
+    dtype : str
+        Of the values; empty where there are only keys.
+    width : int or None
+        Elements of a row; None for values of one axis.
+    """
+
+    keys: str
+    dtype: str
+    width: int | None
+
+    def __str__(self) -> str:
+        if not self.dtype:
+            return f"{self.keys} keys without values"
+        return f"{self.keys} keys, {self.dtype} values" + ("" if self.width is None else f" of width {self.width}")
+
+    @property
+    def native(self) -> tuple[str, str, int]:
+        """Kind of keys, dtype and width as the native module takes them."""
+        width = 1 if self.width is None else self.width
+        return "int64" if self.keys == "int64" else "string", self.dtype or "uint8", width if self.dtype else 0
+
+    @property
+    def empty(self) -> tuple[Keys, np.ndarray | None]:
+        """No keys and no values of this form."""
+        none = np.empty(0, np.int64)
+        keys = (
+            none if self.keys == "int64" else Strings(np.zeros(1, np.int64), none.view(np.uint8), self.keys == "string")
+        )
+        return keys, self.rows_of(np.empty(0, self.dtype or np.uint8))
+
+    def keys_of(self, native: Any) -> Keys:
+        """The keys that the native module gives, as a column."""
+        return native if self.keys == "int64" else Strings(*native, self.keys == "string")
+
+    def rows_of(self, flat: np.ndarray) -> np.ndarray | None:
+        """The values that the native module gives, as rows."""
+        if not self.dtype:
+            return None
+        return flat.reshape(-1) if self.width is None else flat.reshape(-1, self.width)
+
+
+def form_of(keys: Keys, values: np.ndarray | None) -> Form:
+    kind = ("string" if keys.is_text else "binary") if isinstance(keys, Strings) else "int64"
+    if values is None:
+        return Form(kind, "", None)
+    return Form(kind, values.dtype.name, values.shape[1] if values.ndim == 2 else None)
+
+
+def key_count(keys: Keys) -> int:
+    return keys.count if isinstance(keys, Strings) else len(keys)
+
+
+def native_keys(keys: Keys) -> Any:
+    """Keys as the native module takes them."""
+    return (keys.offsets, keys.data) if isinstance(keys, Strings) else keys
+
+
+def native_values(values: np.ndarray | None, count: int) -> np.ndarray:
+    """Values as the native module takes them."""
+    return np.empty((count, 0), np.uint8) if values is None else values
+
+
+def keys_of(given: Any, what: str = "keys") -> Keys:
+    """`given` as a column of keys; int64 arrays and large strings stay where they are.
+
+    Raises
+    ------
+    InputError
+        Other keys than whole numbers or strings, more than one axis, missing keys.
+    """
+    if isinstance(given, Strings):
+        return given
+    if _is_arrow(given):
+        return _arrow().keys_of(given, what)
+    array = _array(given)
+    if array is None:
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise InputError(f"{what}: a {type(given).__name__}: {EXPECTED_KEYS}, in an array, a list or a column")
+        if given and isinstance(given[0], str | bytes):
+            return _arrow().keys_of(given, what)
+        array = _listed(given, what, EXPECTED_KEYS)
+    if array.ndim != 1:
+        raise InputError(f"{what}: shape {array.shape}: expected one axis")
+    if array.dtype.kind in "USTO" and array.size:
+        return _arrow().keys_of(array, what)
+    if array.dtype.kind not in "iu" and array.size:
+        raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_KEYS}")
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.size and int(array.max()) >= 2**63:
+        raise InputError(f"{what}: {array.max()}: expected whole numbers below 2**63")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None:
+    """`given` as `count` contiguous rows of shape (count,) or (count, width), or None; only copied if it is not yet.
+
+    Raises
+    ------
+    InputError
+        Another number of rows, rows of different lengths, missing values, other types than numbers.
+    """
+    if given is None:
+        return None
+    array = _arrow().values_of(given, what) if _is_arrow(given) else _array(given)
+    if array is None:
+        array = _listed(given, what, EXPECTED_VALUES)
+    if array.ndim not in (1, 2) or array.shape[1:] == (0,):
+        raise InputError(f"{what}: shape {array.shape}: expected (n,) or (n, width), with a width of 1 or more")
+    native = array.dtype.newbyteorder("=")
+    if not is_native(native):
+        raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_VALUES}")
+    if len(array) != count:
+        raise InputError(f"{what}: {len(array)} rows for {count} keys: expected one for each")
+    return np.ascontiguousarray(array, dtype=native)
+
+
+def joined_keys(columns: Sequence[Keys]) -> Keys:
+    """Columns of one kind, one after the other."""
+    if len(columns) == 1:
+        return columns[0]
+    strings = [column for column in columns if isinstance(column, Strings)]
+    if not strings:
+        return np.concatenate(columns)
+    data = np.concatenate([column.used for column in strings])
+    offsets = np.zeros(sum(column.count for column in strings) + 1, np.int64)
+    at = 0
+    for column in strings:
+        begin = offsets[at]
+        np.add(column.offsets[1:], begin - column.offsets[0], out=offsets[at + 1 : at + 1 + column.count])
+        at += column.count
+    return Strings(offsets, data, strings[0].is_text)
+
+
+def slice_keys(keys: Keys, begin: int, end: int) -> Keys:
+    """The keys of rows `begin` … `end` - 1, on the same memory."""
+    if isinstance(keys, Strings):
+        return Strings(keys.offsets[begin : end + 1], keys.data, keys.is_text)
+    return keys[begin:end]
+
+
+def taken_keys(keys: Keys, rows: np.ndarray) -> Keys:
+    """The keys of some rows, in the order of `rows`."""
+    if not isinstance(keys, Strings):
+        return keys[rows]
+    lengths = np.diff(keys.offsets)[rows]
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    return Strings(offsets, keys.data[np.repeat(keys.offsets[:-1][rows], lengths) + within], keys.is_text)
+
+
+def _array(given: Any) -> np.ndarray | None:
+    return np.asarray(given) if isinstance(given, np.ndarray) else as_array(given)
+
+
+def _listed(given: Any, what: str, expected: str) -> np.ndarray:
+    """A list of numbers as an array."""
+    try:
+        array = np.asarray(given)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{what}: {error}: {expected}, rows of equal length") from None
+    if array.size and array.dtype.kind not in "iuf":
+        raise InputError(f"{what}: a {type(given).__name__} that becomes an array of {array.dtype}: {expected}")
+    return array
+
+
+def _is_arrow(given: Any) -> bool:
+    return hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+
+
+def _arrow() -> Any:
+    """What needs PyArrow, which takes half a second to import."""
+    from ripieno.keyed import arrow
+
+    return arrow

@@ -1,0 +1,122 @@
+"""How rows of equal keys become one: an operation of the native module, or a function on blocks of rows.
+
+A function gets two blocks of rows, left and right, and gives one: row i of what it gives stands for rows i of both. So
+a group of m rows is folded in ceil(log2 m) rounds, in each of which all neighbours of all groups meet in one call. The
+order is fixed, so the bits are the same in every run; the function should be associative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ripieno._arrays import OPS
+from ripieno.errors import InputError
+
+Combine = str | Callable[[Any, Any], Any]
+
+CONCAT = "concat"
+_UFUNCS: dict[Any, str] = {
+    np.add: "sum",
+    np.multiply: "prod",
+    np.minimum: "min",
+    np.maximum: "max",
+    np.bitwise_and: "and",
+    np.bitwise_or: "or",
+    np.bitwise_xor: "xor",
+}
+_NUMPY = {op: ufunc for ufunc, op in _UFUNCS.items()}
+
+
+class Combiner(NamedTuple):
+    """A name that all ranks share, and what it stands for.
+
+    Attributes
+    ----------
+    name : str
+        An operation, "concat", or the name of the function.
+    function : callable or None
+        The caller's own, where no operation is meant.
+    """
+
+    name: str
+    function: Callable[[Any, Any], Any] | None
+
+    @property
+    def native(self) -> str:
+        """How the native module combines: rows that a function folds are brought together only."""
+        return self.name if self.function is None else CONCAT
+
+    @property
+    def blockwise(self) -> Callable[[Any, Any], Any]:
+        """As a function on blocks or on arrays."""
+        if self.function is not None:
+            return self.function
+        return _joined if self.name == CONCAT else _NUMPY[self.name]
+
+
+def combiner_of(combine: Any) -> Combiner:
+    """What the caller means by ``combine=``."""
+    if callable(combine):
+        op = _UFUNCS.get(combine) if isinstance(combine, np.ufunc) else None
+        if op is not None:
+            return Combiner(op, None)
+        return Combiner(name_of(combine), combine)
+    op = "prod" if combine == "mul" else combine
+    if op not in (*OPS, CONCAT):
+        raise InputError(
+            f"combine={combine!r}: expected one of {', '.join(OPS)}, {CONCAT}, or a function of two blocks"
+        )
+    return Combiner(op, None)
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a function is called, the same on every rank."""
+    found = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
+    return found or type(function).__qualname__
+
+
+def called(combiner: Combiner, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The combination of two blocks, checked to be a block of the same shape and dtype."""
+    rows = np.asarray(combiner.blockwise(left, right))
+    if rows.shape != left.shape or rows.dtype != left.dtype:
+        raise InputError(
+            f"combine={combiner.name}: gave shape {rows.shape} and dtype {rows.dtype} "
+            f"for two blocks of shape {left.shape} and dtype {left.dtype}: expected the same"
+        )
+    return rows
+
+
+def fold(combiner: Combiner, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """One row for each of the groups of `counts` rows that lie one after the other in `values`.
+
+    In each round rows 2i and 2i + 1 of every group are combined; an odd one waits for the next round. Groups that are
+    down to one row take no part any more, so the cost is that of about twice the rows.
+    """
+    counts = counts.astype(np.int64)
+    result = np.empty((len(counts), *values.shape[1:]), values.dtype)
+    groups = np.arange(len(counts))
+    while len(groups):
+        starts = np.cumsum(counts) - counts
+        single = counts == 1
+        result[groups[single]] = values[starts[single]]
+        groups, counts, starts = groups[~single], counts[~single], starts[~single]
+        if len(groups) == 0:
+            break
+        pairs, odd = counts // 2, counts % 2 == 1
+        within = np.arange(pairs.sum()) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+        left = np.repeat(starts, pairs) + 2 * within
+        rows = called(combiner, values[left], values[left + 1])
+        next_counts = pairs + odd
+        next_starts = np.cumsum(next_counts) - next_counts
+        next_values = np.empty((int(next_counts.sum()), *values.shape[1:]), values.dtype)
+        next_values[np.repeat(next_starts, pairs) + within] = rows
+        next_values[(next_starts + pairs)[odd]] = values[(starts + counts - 1)[odd]]
+        values, counts = next_values, next_counts
+    return result
+
+
+def _joined(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.concatenate([left, right])

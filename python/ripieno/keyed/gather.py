@@ -1,0 +1,44 @@
+"""All ranks' key-values on every rank: each column is an allgather, straight into its place.
+
+Cost: an allreduce of 32 bytes, an allgather of 16 bytes a rank, and the columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ripieno._arrays import empty, flat, row_size, split
+from ripieno.keyed import agreement
+from ripieno.keyed.columns import Keys, Strings
+from ripieno.keyed.key_values import KeyValues
+
+
+def allgathered(native: Any, rows: KeyValues) -> KeyValues:
+    """The rows of all ranks, in the order of the ranks."""
+    form = agreement.common_form(native, "allgather of key-values", rows.form, len(rows))
+    keys, values = (rows.key_column, rows.values) if len(rows) else form.empty
+    sizes = np.zeros((native.world_size, 2), np.int64)
+    sizes[native.rank] = len(rows), keys.used.size if isinstance(keys, Strings) else 0
+    native.allgather(sizes.reshape(-1), [2] * native.world_size, None)
+    row_counts, sizes_bytes = sizes[:, 0], sizes[:, 1]
+    all_keys: Keys
+    if isinstance(keys, Strings):
+        ends = _together(native, keys.offsets[1:] - keys.offsets[0], row_counts)
+        ends += np.repeat(np.cumsum(sizes_bytes) - sizes_bytes, row_counts)
+        data = _together(native, keys.used, sizes_bytes)
+        all_keys = Strings(np.concatenate([np.zeros(1, np.int64), ends]), data, keys.is_text)
+    else:
+        all_keys = _together(native, keys, row_counts)
+    return KeyValues(all_keys, None if values is None else _together(native, values, row_counts))
+
+
+def _together(native: Any, mine: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """All ranks' rows of a column, of which every rank has `counts`."""
+    listed = counts.tolist()
+    rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)
+    split(rows, listed)[native.rank][...] = mine
+    line, scale = flat(rows)
+    native.allgather(line, [count * row_size(rows) * scale for count in listed], None)
+    return rows

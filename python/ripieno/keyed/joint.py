@@ -1,0 +1,31 @@
+"""What comes together in its own way when ranks bring it to a collective: key-values and tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ripieno._handles import Talk
+from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+
+class Joint:
+    """A value of many parts with keys or ids; the parts of all ranks meet by these, not by their places."""
+
+    def allreduce(self, comm: Communicator, op: Any) -> Talk:
+        """The call by which every rank gets the parts of all ranks, equal keys combined by `op`."""
+        raise NotImplementedError
+
+    def allgather(self) -> Talk:
+        """The call by which every rank gets the parts of all ranks."""
+        raise NotImplementedError
+
+
+def alone(value: Joint, **options: Any) -> Joint:
+    """`value`, for which collectives have no options."""
+    for name, option in options.items():
+        if option is not None:
+            raise InputError(f"{name}={option!r} beside {type(value).__name__}: expected to be left out")
+    return value

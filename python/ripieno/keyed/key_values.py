@@ -1,0 +1,247 @@
+"""`KeyValues`: rows with keys, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from ripieno._handles import Talk
+from ripieno.errors import InputError
+from ripieno.keyed import columns
+from ripieno.keyed.columns import Form, Keys, Strings
+from ripieno.keyed.joint import Joint
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ripieno.comm import Communicator
+    from ripieno.keyed.combiners import Combine
+    from ripieno.keyed.groups import Groups
+
+
+class KeyValues(Joint):
+    """A column of keys and a row of numbers for each; keys may repeat, and stand in any order.
+
+    Columns that have the right layout already are not copied: int64 arrays, NumPy arrays of numbers, Arrow columns of
+    the same types, large strings and large binaries. They must not change as long as this lives.
+
+    Parameters
+    ----------
+    keys : array of shape (n,), list, or Arrow column
+        Whole numbers of any integer type, which become int64, or strings: NumPy ``str`` or ``bytes``, lists of ``str``
+        or of ``bytes``, Arrow strings and binaries, also dictionary-encoded. Strings are equal if their bytes are.
+    values : array of shape (n,) or (n, width), list, or Arrow column, optional
+        Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64. Without it there are only keys.
+
+    Attributes
+    ----------
+    values : array of shape (n,) or (n, width), or None
+    key_column : int64 array, or Strings
+        The keys as the native module takes them.
+
+    Raises
+    ------
+    InputError
+        Keys or values of other types, missing ones, rows of different lengths, another number of values than of keys.
+
+    Examples
+    --------
+    >>> import ripieno as rp
+    >>> sales = rp.KeyValues(["pear", "fig", "pear"], [3, 1, 2])
+    >>> sales.combined("sum").sorted().to_arrow().to_pydict()
+    {'key': ['fig', 'pear'], 'value': [1, 5]}
+    """
+
+    def __init__(self, keys: Any, values: Any = None) -> None:
+        self.key_column: Keys = columns.keys_of(keys)
+        self.values: np.ndarray | None = columns.values_of(values, len(self))
+
+    @classmethod
+    def from_arrow(cls, data: Any, key: str = "key", value: str | None = "value") -> KeyValues:
+        """The rows of two columns of a table or frame.
+
+        Parameters
+        ----------
+        data : object with ``__arrow_c_stream__`` or ``__arrow_c_array__``
+            A PyArrow table or record batch, a frame of polars or pandas, a relation of DuckDB.
+        key, value : str
+            Names of the columns; None for no values. Lists of equal length become rows of that width.
+
+        Returns
+        -------
+        KeyValues
+            On the memory of `data` where types allow it (see the class) and a column has one chunk; columns of
+            several chunks are copied into one piece.
+
+        Raises
+        ------
+        InputError
+            A column is not there or has missing values or other types.
+        """
+        from ripieno.keyed import arrow
+
+        found = arrow.columns_of(data, [key] if value is None else [key, value])
+        keys = arrow.keys_of(found[0], f"column {key!r}")
+        values = None if value is None else arrow.values_of(found[1], f"column {value!r}")
+        return cls(keys, values)
+
+    @classmethod
+    def joined(cls, parts: Sequence[KeyValues]) -> KeyValues:
+        """The rows of all `parts`, one after the other.
+
+        Parts without rows may be of any types; the others have keys of one kind and values of one dtype and width.
+        """
+        if not parts:
+            raise InputError("joined: no parts: expected one or more")
+        filled = [part for part in parts if len(part)] or list(parts[:1])
+        for part in filled:
+            if part.form != filled[0].form:
+                raise InputError(f"joined: {part.form} among {filled[0].form}: expected one form")
+        if len(filled) == 1:
+            return filled[0]
+        values = [part.values for part in filled if part.values is not None]
+        return cls(
+            columns.joined_keys([part.key_column for part in filled]), np.concatenate(values) if values else None
+        )
+
+    @property
+    def keys(self) -> np.ndarray | pa.Array:
+        """The keys: an int64 array, or a LargeStringArray or LargeBinaryArray of PyArrow."""
+        if isinstance(self.key_column, Strings):
+            from ripieno.keyed import arrow
+
+            return arrow.array_of_keys(self.key_column)
+        return self.key_column
+
+    @property
+    def form(self) -> Form:
+        """Kind of the keys, dtype and width of the values."""
+        return columns.form_of(self.key_column, self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the columns."""
+        strings = isinstance(self.key_column, Strings)
+        keys_bytes = self.key_column.offsets.nbytes + self.key_column.used.nbytes if strings else self.key_column.nbytes
+        return keys_bytes + (0 if self.values is None else self.values.nbytes)
+
+    def __len__(self) -> int:
+        return columns.key_count(self.key_column)
+
+    def __repr__(self) -> str:
+        return f"<KeyValues: {len(self)} rows, {self.form}>"
+
+    def __reduce__(self) -> Any:
+        # Columns that pickle leaves where they are, cut to what is theirs.
+        keys = self.key_column
+        if isinstance(keys, Strings):
+            keys = Strings(keys.offsets - keys.offsets[0], np.ascontiguousarray(keys.used), keys.is_text)
+        return KeyValues, (keys, self.values)
+
+    def combined(
+        self, combine: Combine = "sum", *, threads: int = 1, memory_limit: int | None = None
+    ) -> KeyValues | Groups:
+        """One row for each key: what `Communicator.regroup` does to the rows of all ranks, here to these.
+
+        Parameters
+        ----------
+        combine : str or callable
+            As for `Communicator.regroup`; "concat" gives `Groups`.
+        threads : int
+            How many compute.
+        memory_limit : int, optional
+            Bytes, beyond which rows are kept in temporary files on their way.
+
+        Returns
+        -------
+        KeyValues or Groups
+            In an order that depends on the keys only.
+        """
+        from ripieno.keyed.regroup import Emitter
+
+        emitter = Emitter(1, combine, threads=threads, memory_limit=memory_limit)
+        emitter.add(self)
+        return emitter.combined()
+
+    def take(self, rows: Any) -> KeyValues:
+        """Some rows, by their numbers, in that order."""
+        rows = np.asarray(rows)
+        if rows.dtype.kind == "b":
+            rows = np.flatnonzero(rows)
+        rows = rows.astype(np.int64, copy=False)
+        return KeyValues(columns.taken_keys(self.key_column, rows), None if self.values is None else self.values[rows])
+
+    def sorted(self, by: Literal["key", "value"] = "key", descending: bool = False) -> KeyValues:
+        """The rows in order of their keys, or of their values and, where these are equal, of their keys.
+
+        Strings are compared by their bytes. Values that are not a number come last. Values must have one axis.
+        """
+        rows = _order_of_keys(self.key_column, descending and by == "key")
+        if by == "key":
+            return self.take(rows)
+        return self.take(rows[np.argsort(_ranked(self._sortable(by), descending)[rows], kind="stable")])
+
+    def top(self, k: int) -> KeyValues:
+        """The `k` rows of the largest values, largest first, equal ones in order of their keys."""
+        ranked = _ranked(self._sortable("value"), descending=True)
+        if k < 0:
+            raise InputError(f"top: k={k}: expected 0 or more")
+        if 0 < k < len(self):
+            last = np.partition(ranked, k - 1)[k - 1]
+            return self.take(np.flatnonzero(~(ranked > last)))._topped(k)
+        return self._topped(k)
+
+    def to_arrow(self) -> pa.Table:
+        """A table of the columns "key" and, where there are values, "value", on the same memory.
+
+        Rows of several values become lists of a fixed size.
+        """
+        import pyarrow as pa
+
+        from ripieno.keyed import arrow
+
+        named = {"key": arrow.array_of_keys(self.key_column)}
+        if self.values is not None:
+            named["value"] = arrow.array_of_values(self.values)
+        return pa.table(named)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def allreduce(self, comm: Communicator, op: Combine) -> Talk:
+        from ripieno.keyed.regroup import allreduced
+
+        return allreduced(comm, self, op)
+
+    def allgather(self) -> Talk:
+        from ripieno.keyed.gather import allgathered
+
+        return Talk(lambda native: allgathered(native, self))
+
+    def _topped(self, k: int) -> KeyValues:
+        ordered = self.sorted("value", descending=True)
+        return ordered if len(ordered) <= k else ordered.take(np.arange(k))
+
+    def _sortable(self, by: str) -> np.ndarray:
+        if by != "value":
+            raise InputError(f"by={by!r}: expected 'key' or 'value'")
+        if self.values is None or self.values.ndim != 1:
+            raise InputError(f"the order of values of {self.form}: expected one value for each key")
+        return self.values
+
+
+def _ranked(values: np.ndarray, descending: bool) -> np.ndarray:
+    """Numbers whose ascending order is the order asked for."""
+    if not descending:
+        return values
+    return ~values if values.dtype.kind in "iu" else -values
+
+
+def _order_of_keys(keys: Keys, descending: bool) -> np.ndarray:
+    if not isinstance(keys, Strings):
+        return np.argsort(_ranked(keys, descending), kind="stable")
+    from ripieno.keyed import arrow
+
+    return arrow.order_of_strings(keys, descending)

@@ -1,0 +1,48 @@
+"""Which rank is the home of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from ripieno.errors import InputError
+from ripieno.keyed import combiners
+
+Partitioner = Literal["hash", "balanced"] | Callable[[Any], Any] | None
+
+
+def check(partitioner: Any) -> None:
+    is_named = isinstance(partitioner, str) and partitioner in ("hash", "balanced")
+    if not (partitioner is None or is_named or callable(partitioner)):
+        raise InputError(f"partitioner={partitioner!r}: expected 'hash', 'balanced' or a function of a block of keys")
+
+
+def name_of(partitioner: Partitioner, fallback: str) -> str:
+    if callable(partitioner):
+        return combiners.name_of(partitioner)
+    return partitioner or fallback
+
+
+def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> np.ndarray:
+    """The rank of every key of a block, as uint32, checked."""
+    homes = np.asarray(partitioner(keys))
+    what = f"partitioner={name_of(partitioner, '')}"
+    if homes.shape != (len(keys),) or homes.dtype.kind not in "iu":
+        raise InputError(
+            f"{what}: gave shape {homes.shape} and dtype {homes.dtype} for {len(keys)} keys: expected a rank for each"
+        )
+    outside = np.flatnonzero((homes < 0) | (homes >= world_size))
+    if len(outside):
+        row = int(outside[0])
+        raise InputError(
+            f"{what}: gave rank {homes[row]} for key {_shown(keys[row])!r}: expected 0 … {world_size - 1} "
+            f"in a world of {world_size}"
+        )
+    return homes.astype(np.uint32)
+
+
+def _shown(key: Any) -> Any:
+    """A key as Python has it."""
+    return key.as_py() if hasattr(key, "as_py") else key.item()

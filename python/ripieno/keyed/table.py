@@ -1,0 +1,196 @@
+"""`Table`: arrays under ids, combined where ids are equal."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ripieno._arrays import reducible, split
+from ripieno._handles import Talk
+from ripieno.errors import InputError
+from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
+from ripieno.keyed.joint import Joint
+from ripieno.keyed.key_values import KeyValues
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+Partition = np.ndarray | KeyValues
+
+
+class Table(Joint, MutableMapping[int, Partition]):
+    """Partitions under ids, as a mapping whose ids ascend; an id that is added again is combined.
+
+    ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. Arrays are neither copied nor changed.
+
+    Parameters
+    ----------
+    partitions : mapping of int to array or KeyValues, optional
+        Ids are whole numbers of 64 bits. Arrays are of any shape and of a type that `Communicator.allreduce` takes;
+        different ids may have different shapes and types.
+    combine : {"sum", "prod", "min", "max", "and", "or", "xor", "concat"} or callable
+        How two partitions of an id become one: elementwise, or by a function of two arrays that gives one of the same
+        shape and dtype. "concat" puts the rows of one behind those of the other; their lengths may differ. Key-values
+        are joined and combined by key.
+
+    Raises
+    ------
+    InputError
+        An id is no whole number, a partition no array, or `combine` unknown or not defined on the type.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ripieno as rp
+    >>> table = rp.Table({3: np.ones(2), 1: np.zeros((2, 2))}, combine="sum")
+    >>> table.add(3, np.array([1.0, 2.0]))
+    >>> list(table), table[3]
+    ([1, 3], array([2., 3.]))
+    """
+
+    def __init__(self, partitions: Mapping[int, Any] | None = None, combine: Combine = "sum") -> None:
+        self.combiner = combiner_of(combine)
+        self._partitions: dict[int, Partition] = {}
+        for number, partition in (partitions or {}).items():
+            self[number] = partition
+
+    def add(self, number: int, partition: Any) -> None:
+        """Put `partition` under an id, combined with what is there.
+
+        Raises
+        ------
+        InputError
+            It has another shape or dtype than what is there.
+        """
+        number = _checked_id(number)
+        given = self._checked(number, partition)
+        there = self._partitions.get(number)
+        self._partitions[number] = given if there is None else self._combined(number, there, given)
+
+    def __getitem__(self, number: int) -> Partition:
+        return self._partitions[number]
+
+    def __setitem__(self, number: int, partition: Any) -> None:
+        number = _checked_id(number)
+        self._partitions[number] = self._checked(number, partition)
+
+    def __delitem__(self, number: int) -> None:
+        del self._partitions[number]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._partitions))
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __repr__(self) -> str:
+        nbytes = sum(partition.nbytes for partition in self._partitions.values())
+        return f"<Table: {len(self)} partitions, {nbytes} bytes, combine={self.combiner.name}>"
+
+    def __reduce__(self) -> Any:
+        return _unpacked, (pack(self), self.combiner.function or self.combiner.name)
+
+    def allreduce(self, comm: Communicator, op: Any) -> Talk:
+        from ripieno.keyed.table_calls import allreduced
+
+        if op not in ("sum", self.combiner.name):
+            raise InputError(f"op={op!r}: this table combines by {self.combiner.name}: leave op out")
+        return Talk(lambda native: allreduced(native, self))
+
+    def allgather(self) -> Talk:
+        from ripieno.keyed.table_calls import allgathered
+
+        return Talk(lambda native: allgathered(native, self))
+
+    def _checked(self, number: int, partition: Any) -> Partition:
+        if isinstance(partition, KeyValues):
+            return partition
+        if isinstance(partition, bytes | bytearray):
+            partition = np.frombuffer(partition, np.uint8)
+        named = self.combiner.function is None and self.combiner.name != CONCAT
+        return reducible(partition, self.combiner.name if named else "min", f"partition {number}")
+
+    def _combined(self, number: int, left: Partition, right: Partition) -> Partition:
+        is_concat = self.combiner.name == CONCAT
+        if isinstance(left, KeyValues) and isinstance(right, KeyValues):
+            joined = KeyValues.joined([left, right])
+            return joined if is_concat else joined.combined(self.combiner.function or self.combiner.name)
+        skip = 1 if is_concat else 0
+        forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (left, right)]
+        if forms[0] != forms[1] or (is_concat and np.ndim(left) == 0):
+            raise InputError(
+                f"partition {number}: {_described(right)} beside {_described(left)}: expected equal shapes and dtypes"
+            )
+        return self.combiner.blockwise(left, right) if is_concat else called(self.combiner, left, right)
+
+
+class Packed(NamedTuple):
+    """Partitions on their way: arrays of one dtype in one line, in the order of `ids`.
+
+    Attributes
+    ----------
+    ids : list of int
+        Of the arrays, ascending.
+    layout : list of (str, tuple of int)
+        Dtype and shape of each.
+    lines : dict of str to array
+        By dtype.
+    others : dict of int to KeyValues
+    """
+
+    ids: list[int]
+    layout: list[tuple[str, tuple[int, ...]]]
+    lines: dict[str, np.ndarray]
+    others: dict[int, KeyValues]
+
+
+def pack(partitions: Mapping[int, Partition]) -> Packed:
+    """Partitions in few arrays; they are copied, unless there is only one of its dtype."""
+    packed = Packed([], [], {}, {})
+    pieces: dict[str, list[np.ndarray]] = {}
+    for number in sorted(partitions):
+        partition = partitions[number]
+        if isinstance(partition, KeyValues):
+            packed.others[number] = partition
+            continue
+        packed.ids.append(number)
+        packed.layout.append((partition.dtype.name, partition.shape))
+        pieces.setdefault(partition.dtype.name, []).append(partition.reshape(-1))
+    for dtype, line in pieces.items():
+        packed.lines[dtype] = np.concatenate(line) if len(line) > 1 else line[0]
+    return packed
+
+
+def unpack(packed: Packed) -> dict[int, Partition]:
+    """The partitions, on the memory of the lines."""
+    partitions: dict[int, Partition] = dict(packed.others)
+    sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.lines}
+    for dtype, shape in packed.layout:
+        sizes[dtype].append(int(np.prod(shape, dtype=np.int64)))
+    pieces = {dtype: iter(split(line, sizes[dtype])) for dtype, line in packed.lines.items()}
+    for number, (dtype, shape) in zip(packed.ids, packed.layout, strict=True):
+        partitions[number] = next(pieces[dtype]).reshape(shape)
+    return partitions
+
+
+def _unpacked(packed: Packed, combine: Combine) -> Table:
+    return Table(unpack(packed), combine)
+
+
+def _checked_id(number: Any) -> int:
+    try:
+        found = operator.index(number)
+    except TypeError:
+        raise InputError(f"partition {number!r}: expected a whole number as its id") from None
+    if not -(2**63) <= found < 2**63:
+        raise InputError(f"partition {found}: expected an id of 64 bits")
+    return found
+
+
+def _described(partition: Partition) -> str:
+    if isinstance(partition, KeyValues):
+        return repr(partition)
+    return f"shape {partition.shape} and dtype {partition.dtype}"
