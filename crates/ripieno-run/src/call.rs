@@ -32,18 +32,18 @@ pub enum Element {
 pub struct Call {
     /// Which collective.
     pub collective: Collective,
-    /// Index of the algorithm in the list of its collective.
+    /// Index of the algorithm in the list of its collective; of a regroup what keys are, 0 integers and 1 strings.
     pub algorithm: u8,
     /// Type of the elements.
     pub element: Element,
     /// How elements combine, where they do.
     pub op: Option<Op>,
-    /// The root, where there is one; the receiver for point-to-point.
+    /// The root, where there is one; the receiver for point-to-point, the step of a regroup.
     pub root: u32,
-    /// Elements in all, of a sparse reduction those of a row; 0 where every rank has another count (alltoall).
+    /// Elements in all, of a sparse reduction or a regroup those of a row; 0 where every rank has another count (alltoall).
     pub element_count: u64,
     /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; of a sparse
-    /// reduction the number of its configuration; else 0.
+    /// reduction the number of its configuration; of a regroup a hash of its options; else 0.
     pub counts_hash: u32,
 }
 
@@ -180,6 +180,9 @@ impl std::fmt::Display for Call {
         if self.collective == Collective::SparseReduce {
             return self.describe_sparse(f);
         }
+        if self.collective == Collective::Regroup {
+            return self.describe_regroup(f);
+        }
         write!(f, "{}({} × {}", self.collective.name(), self.element.name(), self.element_count)?;
         if let Some(op) = self.op {
             write!(f, ", {}", op.name())?;
@@ -213,6 +216,17 @@ impl Call {
         let op = op.map_or("no op", Op::name);
         let (collective, element) = (collective.name(), element.name());
         write!(f, "{collective}(rows of {element} × {element_count}, {op}, configuration {counts_hash})")
+    }
+
+    fn describe_regroup(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Call { collective, algorithm, element, op, root, element_count, counts_hash } = self;
+        let keys = if *algorithm == 0 { "int64" } else { "string" };
+        let op = op.map_or("concat", Op::name);
+        let (collective, element) = (collective.name(), element.name());
+        write!(
+            f,
+            "{collective}({keys} keys, rows of {element} × {element_count}, {op}, step {root}, options #{counts_hash:08x})"
+        )
     }
 }
 

@@ -50,11 +50,19 @@ pub enum Error {
         /// The smallest of those that ranks named, ascending.
         examples: Vec<u64>,
     },
-    /// What a peer sent are no keys of a sparse reduction: it runs another version.
-    #[error("keys of a sparse reduction that cannot be read: {cause}")]
+    /// What a peer sent of a sparse reduction or a regroup has no meaning: it runs another version.
+    #[error("what another rank sent cannot be read: {cause}")]
     Malformed {
-        /// What is wrong with them.
+        /// What is wrong with it.
         cause: String,
+    },
+    /// What a call was given to do with its results has failed.
+    #[error("{cause}")]
+    Callback {
+        /// Why.
+        cause: String,
+        /// Where, if that is known.
+        traceback: String,
     },
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]
@@ -72,6 +80,13 @@ impl Error {
     /// Whether no later call on this communicator can succeed.
     pub fn ends_job(&self) -> bool {
         matches!(self, Error::Failed(_) | Error::Interrupted)
+    }
+}
+
+impl Error {
+    /// Where what was called back has failed, if that is known.
+    pub(crate) fn traceback(&self) -> &str {
+        if let Error::Callback { traceback, .. } = self { traceback } else { "" }
     }
 }
 

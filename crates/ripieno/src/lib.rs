@@ -7,6 +7,7 @@ mod communicator;
 mod core;
 mod error;
 mod flight;
+mod given;
 mod handle;
 pub mod keyed;
 pub mod measuring;

@@ -136,8 +136,34 @@ impl Seat {
         memory: M,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let mut memory = Box::new(memory);
+        let [main, output] = memory.buffers();
+        let ready = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
+        let ticket = self.submit(parts, ready, memory)?;
+        *self.sequence_of(task) += 1;
+        Ok(ticket)
+    }
+
+    /// As [`Seat::run_given`], but the run ends by itself. What it works on is kept until then.
+    pub fn start_given<M: Lasting>(
+        &mut self,
+        parts: &mut Parts<'_>,
+        call: Call,
+        schedule: Arc<Schedule>,
+        memory: M,
+    ) -> Result<Arc<Ticket<M>>, Error> {
+        let header = Header { communicator: self.id, sequence: self.sequence, call };
+        let ticket = self.submit(parts, Ready { header, schedule }, Box::new(memory))?;
+        self.sequence += 1;
+        Ok(ticket)
+    }
+
+    fn submit<M: Lasting>(
+        &mut self,
+        parts: &mut Parts<'_>,
+        Ready { header, schedule }: Ready,
+        mut memory: Box<M>,
+    ) -> Result<Arc<Ticket<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
-        let Ready { header, schedule } = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
         // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `Lasting` says that it
         // stays where it is and that nobody else uses it as long as its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
@@ -155,7 +181,6 @@ impl Seat {
             completion.tell(result.map(|_| *memory).map_err(Error::from));
         });
         parts.executor.submit(parts.fabric, header, schedule, vec![main, output, lent], end)?;
-        *self.sequence_of(task) += 1;
         parts.executor.advance(parts.fabric);
         Ok(ticket)
     }

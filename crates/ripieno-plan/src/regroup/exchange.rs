@@ -50,6 +50,11 @@ impl Blocks {
         self.spans[rank].length_bytes > self.eager_bytes
     }
 
+    /// How many ranks there are.
+    pub fn rank_count(&self) -> usize {
+        self.spans.len()
+    }
+
     /// Bytes of the buffer.
     pub fn total_bytes(&self) -> usize {
         self.spans.last().map_or(0, Span::end_bytes)

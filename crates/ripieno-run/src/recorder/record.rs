@@ -125,6 +125,9 @@ impl Record {
         if self.collective == Collective::SparseReduce {
             return "butterfly";
         }
+        if self.collective == Collective::Regroup {
+            return "pulled";
+        }
         Algorithm::by_index(self.collective, self.algorithm).map_or("unknown algorithm", |algorithm| algorithm.name)
     }
 

@@ -8,9 +8,11 @@ mod block;
 mod columns;
 mod part;
 mod parts;
+mod regroup;
 
 pub use aggregation::{Aggregation, MemoryLimit};
 pub use block::{Block, BlockView, Combine, Form, PartSize};
 pub use columns::{KeyKind, Keys, OwnedKeys};
 pub use parts::Parts;
+pub use regroup::{Regroup, Regrouped};
 pub use ripieno_kernels::keyed::{BadOffsets, Strings};

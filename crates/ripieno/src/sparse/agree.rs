@@ -32,7 +32,7 @@ pub(super) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], o
 }
 
 /// `own` of every rank, one after the other.
-pub(super) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Error> {
+pub(crate) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * own.len() * 8];
     for (place, word) in all[rank * own.len() * 8..].chunks_exact_mut(8).zip(own) {
@@ -42,7 +42,7 @@ pub(super) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Er
     Ok(words(&all).collect())
 }
 
-pub(super) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
 }
 

@@ -8,7 +8,7 @@
 //! [`Communicator::sparse`]: crate::Communicator::sparse
 //! [`Communicator::sparse_reduce`]: crate::Communicator::sparse_reduce
 
-mod agree;
+pub(crate) mod agree;
 mod configreduce;
 mod configure;
 mod design;

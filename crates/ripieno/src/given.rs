@@ -1,0 +1,36 @@
+//! Runs of plans that no algorithm of the catalogue has made.
+
+use crate::communicator::Communicator;
+use crate::error::Error;
+use crate::handle::{Handle, Lasting};
+use crate::pool::PooledBuffer;
+use ripieno_plan::Plan;
+use ripieno_run::{Call, Memory};
+
+impl Communicator {
+    /// Runs `plan`, which names ranks of this communicator, to its end, as the next collective of all ranks: their calls are
+    /// equal.
+    pub(crate) fn run_given(&self, call: Call, plan: Plan, buffers: [Memory<'_>; 3]) -> Result<(), Error> {
+        let mut held = self.hold()?;
+        let (mut parts, seat) = held.seat(self.seat)?;
+        let schedule = seat.schedule(plan);
+        seat.run_given(&mut parts, call, schedule, buffers)
+    }
+
+    /// As [`Communicator::run_given`], but returns at once; the run goes on without the caller. The plan has no scratch.
+    pub(crate) fn start_given<M: Lasting>(&self, call: Call, plan: Plan, memory: M) -> Result<Handle<M>, Error> {
+        let mut held = self.hold()?;
+        held.ensure_background()?;
+        let (mut parts, seat) = held.seat(self.seat)?;
+        let schedule = seat.schedule(plan);
+        let ticket = seat.start_given(&mut parts, call, schedule, memory)?;
+        drop(held);
+        Ok(Handle::new(ticket, self.shared.clone()))
+    }
+
+    /// Memory for one run, of any content.
+    pub(crate) fn scratch(&self, length_bytes: usize) -> Result<PooledBuffer, Error> {
+        let pool = self.hold()?.core().scratch.clone();
+        pool.take(length_bytes).map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
+    }
+}

@@ -1,0 +1,98 @@
+//! Blocks as bytes on a wire: keys, then counts where rows are kept, then rows.
+//!
+//! Integers lie as they do in memory. Of strings the lengths come first, 4 bytes each, then all their bytes.
+
+use super::super::block::{Block, BlockView, Combine, Form, PartSize};
+use super::super::columns::{KeyKind, OwnedKeys};
+use crate::error::{Error, argument};
+
+/// Bytes of the length of a string.
+const LENGTH_BYTES: u64 = 4;
+
+/// How many bytes a block of this size takes; `None` if there is no such block of this form.
+pub(super) fn encoded_bytes(form: &Form, size: PartSize) -> Option<u64> {
+    let PartSize { keys, key_bytes, rows } = size;
+    let key_bytes = match form.keys {
+        KeyKind::Int64 => keys.checked_mul(8).filter(|&bytes| bytes == key_bytes)?,
+        KeyKind::Strings => keys.checked_mul(LENGTH_BYTES)?.checked_add(key_bytes)?,
+    };
+    let count_bytes = match form.combine {
+        Combine::Op(_) => (rows == keys).then_some(0)?,
+        Combine::Concat => (rows >= keys).then_some(keys.checked_mul(8)?)?,
+    };
+    let is_nothing = keys > 0 || key_bytes == 0 && rows == 0;
+    let row_bytes = rows.checked_mul(form.row_bytes() as u64)?;
+    is_nothing.then_some(key_bytes.checked_add(count_bytes)?.checked_add(row_bytes)?)
+}
+
+/// Writes `block`, which has just as many bytes.
+pub(super) fn write(block: &Block, into: &mut [u8]) -> Result<(), Error> {
+    let mut rest = into;
+    let mut put = |bytes: &[u8]| {
+        let place = rest.split_off_mut(..bytes.len()).expect("a block has the size of its part");
+        place.copy_from_slice(bytes);
+    };
+    match &block.keys {
+        OwnedKeys::Int64(keys) => keys.iter().for_each(|key| put(&key.to_ne_bytes())),
+        OwnedKeys::Strings { offsets, data } => {
+            for ends in offsets.windows(2) {
+                let length = ends[1] - ends[0];
+                let length = u32::try_from(length)
+                    .map_err(|_| argument("length of a key", length, "less than 4 GiB for a key that is regrouped"))?;
+                put(&length.to_ne_bytes());
+            }
+            put(data);
+        }
+    }
+    block.counts.iter().flatten().for_each(|count| put(&count.to_ne_bytes()));
+    put(&block.values);
+    assert!(rest.is_empty(), "a block has the size of its part");
+    Ok(())
+}
+
+/// A block that came, whose rows lie where they came to.
+pub(super) struct Arrived<'a> {
+    keys: OwnedKeys,
+    counts: Option<Vec<u64>>,
+    values: &'a [u8],
+}
+
+impl<'a> Arrived<'a> {
+    /// Reads a block of this size from the front of `bytes`, which has as many; says what is wrong if it is none.
+    pub fn read(form: &Form, size: &PartSize, bytes: &mut &'a [u8]) -> Result<Arrived<'a>, String> {
+        let mut take = |length: u64| bytes.split_off(..length as usize).expect("sizes were added up");
+        let keys = match form.keys {
+            KeyKind::Int64 => OwnedKeys::Int64(numbers(take(size.key_bytes), i64::from_ne_bytes)),
+            KeyKind::Strings => {
+                let lengths = numbers(take(size.keys * LENGTH_BYTES), u32::from_ne_bytes);
+                let mut end = 0;
+                let ends = lengths.iter().map(|&length| {
+                    end += i64::from(length);
+                    end
+                });
+                let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
+                if end as u64 != size.key_bytes {
+                    return Err(format!("keys of {end} bytes where {} were announced", size.key_bytes));
+                }
+                OwnedKeys::Strings { offsets, data: take(size.key_bytes).to_vec() }
+            }
+        };
+        let counts = (form.combine == Combine::Concat).then(|| numbers(take(size.keys * 8), u64::from_ne_bytes));
+        if let Some(counts) = &counts {
+            let rows = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
+            if rows != Some(size.rows) || counts.contains(&0) {
+                return Err(format!("counts that do not add up to the {} rows that were announced", size.rows));
+            }
+        }
+        Ok(Arrived { keys, counts, values: take(size.rows * form.row_bytes() as u64) })
+    }
+
+    pub fn view(&self) -> BlockView<'_> {
+        BlockView { keys: self.keys.view(), counts: self.counts.as_deref(), values: self.values }
+    }
+}
+
+/// Numbers of `N` bytes, at any alignment.
+fn numbers<T, const N: usize>(bytes: &[u8], number: fn([u8; N]) -> T) -> Vec<T> {
+    bytes.as_chunks().0.iter().map(|bytes| number(*bytes)).collect()
+}

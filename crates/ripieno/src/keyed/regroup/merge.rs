@@ -1,0 +1,111 @@
+//! Merging: what the ranks have for a part becomes one block, as soon as the wave has come.
+
+use super::super::block::{Block, Form, PartSize};
+use super::super::part::Part;
+use super::encoding::{Arrived, encoded_bytes};
+use super::wave::Wave;
+use super::{OnBlock, Regrouping};
+use crate::error::Error;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// What the ranks have for one part.
+struct Pieces<'a> {
+    /// By rank.
+    pieces: Vec<Piece<'a>>,
+    into: &'a mut Block,
+}
+
+/// What one rank has for one part.
+enum Piece<'a> {
+    Own(Block),
+    Came { from: usize, size: PartSize, bytes: &'a [u8] },
+}
+
+impl Regrouping<'_> {
+    /// Merges what has come with what this rank has, and hands it on.
+    pub fn merge(&mut self, mut wave: Wave, on_block: &mut OnBlock<'_>) -> Result<(), Error> {
+        let started = Instant::now();
+        let rank = self.comm.rank();
+        let form = *self.parts.form();
+        let merged_form = Form { combine: self.options.merge, ..form };
+        let own = self.sizes.waves.parts(rank, wave.number);
+        let mut blocks = vec![Block::none(&merged_form); own.len()];
+        let mut came = wave.blocks();
+        let mut all = Vec::new();
+        for (&part, into) in own.iter().zip(&mut blocks) {
+            let mut pieces = Vec::new();
+            for (from, came) in came.iter_mut().enumerate() {
+                let size = self.sizes.incoming(from, part);
+                if size.keys == 0 {
+                    continue;
+                }
+                if from == rank {
+                    self.regrouped.rows_in += size.rows;
+                    pieces.push(Piece::Own(self.parts.take(part)?));
+                    continue;
+                }
+                let length = encoded_bytes(&form, size).expect("sizes have been checked");
+                let bytes = came.split_off(..length as usize).expect("sizes were added up");
+                pieces.push(Piece::Came { from, size, bytes });
+            }
+            all.push(Pieces { pieces, into });
+        }
+        merge_all(all, &form, &merged_form, self.options.threads.get())?;
+        drop(wave);
+        self.regrouped.merge += started.elapsed();
+
+        let started = Instant::now();
+        for block in blocks {
+            self.regrouped.keys += block.keys.len() as u64;
+            self.regrouped.rows += block.view().row_count();
+            on_block(block)?;
+        }
+        self.regrouped.handing_on += started.elapsed();
+        Ok(())
+    }
+}
+
+/// Merges parts, each on whichever thread is free.
+fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, thread_count: usize) -> Result<(), Error> {
+    let helper_count = thread_count.min(all.len()).saturating_sub(1);
+    let all = Mutex::new(all.into_iter());
+    let next = || all.lock().expect("taking a part does not panic").next();
+    let merge = || {
+        while let Some(Pieces { pieces, into }) = next() {
+            *into = merged(pieces, form, merged_form)?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helper_count).map(|_| scope.spawn(merge)).collect();
+        let own = merge();
+        helpers.into_iter().map(|helper| helper.join().expect("merging does not panic")).fold(own, Result::and)
+    })
+}
+
+/// One block of what the ranks have, in the order of the ranks.
+fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form) -> Result<Block, Error> {
+    // What is alone is merged already.
+    if let ([Piece::Own(_)], true) = (&pieces[..], form == merged_form)
+        && let Some(Piece::Own(block)) = pieces.pop()
+    {
+        return Ok(block);
+    }
+    let reduction = merged_form.reduction()?;
+    let mut part = Part::new(form.keys);
+    for piece in &pieces {
+        let arrived;
+        let view = match piece {
+            Piece::Own(block) => block.view(),
+            Piece::Came { from, size, bytes } => {
+                let malformed = |cause| Error::Malformed { cause: format!("rank {from} sent {cause}") };
+                arrived = Arrived::read(form, size, &mut &**bytes).map_err(malformed)?;
+                arrived.view()
+            }
+        };
+        let hashes = view.keys.hashes();
+        part.add(merged_form, reduction, view.keys, &hashes, view.counts, view.values);
+    }
+    Ok(part.into_block(merged_form))
+}

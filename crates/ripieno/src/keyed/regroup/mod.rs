@@ -1,0 +1,88 @@
+//! Regroup: the rows of every key come to one rank, combined, part by part.
+//!
+//! What each rank has for each part goes to the part's home by a plan; with it ranks agree on homes and on waves. A wave is one
+//! plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose keys are complete when it has come. The next one is
+//! in flight while it is merged and handed on.
+//!
+//! Cost: messages of 24 bytes per part to its home (twice if balanced), an allgather of 8 bytes per part, and the blocks of
+//! the parts, of which those that stay go over no link.
+//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
+//! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
+
+mod encoding;
+mod merge;
+mod options;
+mod sizes;
+mod wave;
+
+pub use options::{Regroup, Regrouped};
+
+use super::block::Block;
+use super::parts::Parts;
+use crate::communicator::Communicator;
+use crate::error::Error;
+use options::Agreement;
+use sizes::Sizes;
+use std::time::Instant;
+
+/// Takes blocks whose keys are complete.
+pub(super) type OnBlock<'a> = dyn FnMut(Block) -> Result<(), Error> + 'a;
+
+/// A regroup on its way.
+struct Regrouping<'a> {
+    comm: &'a Communicator,
+    options: &'a Regroup,
+    agreement: Agreement,
+    parts: Parts,
+    sizes: Sizes,
+    regrouped: Regrouped,
+}
+
+impl Communicator {
+    /// Sends the rows of every part to its home, merges those of equal keys there and hands the blocks of this rank's parts
+    /// to `on_block`, in the order of the parts, each as soon as its keys are complete. Within a block keys lie in order of
+    /// first appearance, one rank after the other; the result is the same bits in every run, for every size of waves and
+    /// number of threads. Every rank calls it, with data of one form and the same options. `on_block` must not call a
+    /// collective of this communicator.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Ranks that
+    /// call something else, or with another form or other options, are told by [`Failure::Mismatch`](crate::Failure::Mismatch).
+    /// What only this rank has, an error of `on_block`, of a spilled part or of memory, ends the job.
+    pub fn regroup(
+        &self,
+        parts: Parts,
+        options: &Regroup,
+        on_block: &mut dyn FnMut(Block) -> Result<(), Error>,
+    ) -> Result<Regrouped, Error> {
+        let agreement = Agreement::new(&parts, options, self.world_size())?;
+        let result = regroup(self, parts, options, agreement, on_block);
+        if let Err(error) = &result
+            && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed)
+        {
+            self.abort("", &error.to_string(), error.traceback());
+        }
+        result
+    }
+}
+
+fn regroup(
+    comm: &Communicator,
+    parts: Parts,
+    options: &Regroup,
+    mut agreement: Agreement,
+    on_block: &mut OnBlock<'_>,
+) -> Result<Regrouped, Error> {
+    let (started, sent_before) = (Instant::now(), comm.statistics()?.sent_bytes);
+    let sizes = Sizes::exchange(comm, &parts, &mut agreement, options)?;
+    let regrouped = Regrouped { waves: sizes.waves.count(), sizes: started.elapsed(), ..Regrouped::default() };
+    let mut regrouping = Regrouping { comm, options, agreement, parts, sizes, regrouped };
+    let mut next = regrouping.start(0)?;
+    while let Some(flight) = next {
+        let wave = regrouping.finish(flight)?;
+        next = regrouping.start(wave.number + 1)?;
+        regrouping.merge(wave, on_block)?;
+    }
+    let sent_bytes = comm.statistics()?.sent_bytes - sent_before;
+    Ok(Regrouped { bytes_sent: sent_bytes, ..regrouping.regrouped })
+}

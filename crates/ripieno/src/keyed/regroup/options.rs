@@ -1,0 +1,116 @@
+//! What the caller of a regroup may choose, and what it gets to know.
+
+use super::super::block::{Combine, Form};
+use super::super::columns::KeyKind;
+use super::super::parts::Parts;
+use crate::error::{Error, argument};
+use ripieno_plan::Collective;
+use ripieno_run::Call;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// What comes to a rank in one wave, if nobody says otherwise: larger ones are no faster, and take memory.
+const WAVE_BYTES: u64 = 16 << 20;
+/// Blocks up to this size are sent at once, if nobody says otherwise: the links hold them.
+const EAGER_BYTES: usize = 64 << 10;
+/// Large blocks on their way to a rank, if nobody says otherwise: while one comes, the grant of the next travels.
+const PULLS: usize = 4;
+
+/// How a regroup is done; the same on every rank, but for `threads`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Regroup {
+    /// What becomes of rows of equal keys from different ranks. Where the parts keep all rows, they may be combined here.
+    pub merge: Combine,
+    /// Whether parts are dealt to ranks by their size, the largest first, and not by their number.
+    pub balanced: bool,
+    /// Bytes that come to a rank in one wave; one part at least.
+    pub wave_bytes: u64,
+    /// Blocks up to this size are sent at once, larger ones when the receiver asks for them.
+    pub eager_bytes: usize,
+    /// How many of the larger ones are on their way to a rank at most.
+    pub pulls: NonZeroUsize,
+    /// How many threads merge, the caller's included.
+    pub threads: NonZeroUsize,
+}
+
+impl Regroup {
+    /// The usual way, on one thread, with rows that become one as `merge` says.
+    pub fn new(merge: Combine) -> Regroup {
+        let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
+        let threads = NonZeroUsize::MIN;
+        Regroup { merge, balanced: false, wave_bytes: WAVE_BYTES, eager_bytes: EAGER_BYTES, pulls, threads }
+    }
+
+    /// The same, with waves that leave enough of `memory_bytes`: a rank holds one that is merged, and one that travels with
+    /// what it sends of it.
+    pub fn within(self, memory_bytes: u64) -> Regroup {
+        Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 4), ..self }
+    }
+}
+
+/// What a regroup did, at this rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Regrouped {
+    /// Ranges of parts that travelled one after the other.
+    pub waves: usize,
+    /// Rows that were in the parts of this rank, and how many of them left it.
+    pub rows_in: u64,
+    #[allow(missing_docs)]
+    pub rows_sent: u64,
+    /// Keys that are at home here.
+    pub keys: u64,
+    /// Rows that are, after the merge.
+    pub rows: u64,
+    /// Payload bytes that left this rank.
+    pub bytes_sent: u64,
+    /// Until all knew homes and waves.
+    pub sizes: Duration,
+    /// Reading parts, packing them and waiting for those of others.
+    pub exchange: Duration,
+    /// Merging.
+    pub merge: Duration,
+    /// In `on_block`.
+    pub handing_on: Duration,
+}
+
+/// What ranks compare in every step: the same where they have data of one form and the same options.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreement {
+    call: Call,
+}
+
+impl Agreement {
+    /// Fails where the data is not for `rank_count` ranks or cannot be merged.
+    pub fn new(parts: &Parts, options: &Regroup, rank_count: usize) -> Result<Agreement, Error> {
+        if parts.rank_count() != rank_count {
+            let expected = format!("{rank_count}, as many as there are ranks here");
+            return Err(argument("ranks of the aggregation", parts.rank_count(), &expected));
+        }
+        let form = parts.form();
+        Form { combine: options.merge, ..*form }.reduction()?;
+        let Regroup { merge, balanced, wave_bytes, eager_bytes, pulls, threads: _ } = *options;
+        let mut hasher = DefaultHasher::new();
+        (parts.part_count(), merge, balanced, wave_bytes, eager_bytes, pulls).hash(&mut hasher);
+        let call = Call {
+            collective: Collective::Regroup,
+            algorithm: u8::from(form.keys == KeyKind::Strings),
+            element: form.element,
+            op: match form.combine {
+                Combine::Op(op) => Some(op),
+                Combine::Concat => None,
+            },
+            root: 0,
+            element_count: form.width as u64,
+            counts_hash: hasher.finish() as u32,
+        };
+        Ok(Agreement { call })
+    }
+
+    /// The call of the next step.
+    pub fn next_call(&mut self) -> Call {
+        let call = self.call;
+        self.call.root = call.root.wrapping_add(1);
+        call
+    }
+}

@@ -1,0 +1,105 @@
+//! A wave: some parts of every rank, packed for their homes, in flight, and come.
+
+use super::super::block::PartSize;
+use super::Regrouping;
+use super::encoding::{encoded_bytes, write};
+use crate::error::Error;
+use crate::handle::{Handle, Lasting};
+use crate::pool::PooledBuffer;
+use ripieno_plan::regroup::{Blocks, plan};
+use ripieno_plan::{Buffer, Span};
+use ripieno_run::Memory;
+use std::ops::Range;
+use std::time::Instant;
+
+/// A wave on its way.
+pub(super) struct Flight {
+    number: usize,
+    handle: Handle<Buffers>,
+    into: Blocks,
+}
+
+/// A wave that has come.
+pub(super) struct Wave {
+    pub number: usize,
+    buffer: PooledBuffer,
+    blocks: Blocks,
+}
+
+/// What is sent, and what comes.
+struct Buffers {
+    out: PooledBuffer,
+    into: PooledBuffer,
+}
+
+// SAFETY: pooled buffers own their bytes, and moving one does not move these.
+unsafe impl Lasting for Buffers {
+    fn buffers(&mut self) -> [Memory<'_>; 2] {
+        [Memory::Write(self.out.bytes_mut()), Memory::Write(self.into.bytes_mut())]
+    }
+}
+
+impl Regrouping<'_> {
+    /// Packs what this rank has for the others in `wave`, and begins to send it; nothing if there is no such wave.
+    pub fn start(&mut self, wave: usize) -> Result<Option<Flight>, Error> {
+        if wave == self.sizes.waves.count() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let (rank, p, eager_bytes) = (self.comm.rank(), self.comm.world_size(), self.options.eager_bytes);
+        let lengths = |length: &dyn Fn(usize) -> u64| -> Vec<usize> {
+            (0..p).map(|peer| if peer == rank { 0 } else { length(peer) as usize }).collect()
+        };
+        let bytes = |size: PartSize| encoded_bytes(self.parts.form(), size).expect("sizes have been checked");
+        let given = |to| self.sizes.waves.parts(to, wave).iter().map(|&part| bytes(self.parts.size(part))).sum();
+        let own = self.sizes.waves.parts(rank, wave);
+        let taken = |from| own.iter().map(|&part| bytes(self.sizes.incoming(from, part))).sum();
+        let out = Blocks::new(Buffer::MAIN, &lengths(&given), eager_bytes);
+        let into = Blocks::new(Buffer::OUTPUT, &lengths(&taken), eager_bytes);
+
+        let mut buffers =
+            Buffers { out: self.comm.scratch(out.total_bytes())?, into: self.comm.scratch(into.total_bytes())? };
+        for peer in (0..p).filter(|&peer| peer != rank) {
+            self.pack(peer, wave, &mut buffers.out.bytes_mut()[range(out.span(peer))])?;
+        }
+        let plan = plan(&self.comm.group, &out, &into, self.options.pulls.get());
+        let handle = self.comm.start_given(self.agreement.next_call(), plan, buffers)?;
+        self.regrouped.exchange += started.elapsed();
+        Ok(Some(Flight { number: wave, handle, into }))
+    }
+
+    /// Writes the parts that travel to `peer`, one after the other.
+    fn pack(&mut self, peer: usize, wave: usize, mut into: &mut [u8]) -> Result<(), Error> {
+        for &part in self.sizes.waves.parts(peer, wave) {
+            let size = self.parts.size(part);
+            let bytes = encoded_bytes(self.parts.form(), size).expect("sizes have been checked") as usize;
+            let place = into.split_off_mut(..bytes).expect("sizes were added up");
+            if size.keys > 0 {
+                write(&self.parts.take(part)?, place)?;
+            }
+            self.regrouped.rows_in += size.rows;
+            self.regrouped.rows_sent += size.rows;
+        }
+        Ok(())
+    }
+
+    /// Waits until what the others have for this rank has come.
+    pub fn finish(&mut self, flight: Flight) -> Result<Wave, Error> {
+        let started = Instant::now();
+        let Buffers { into, .. } = flight.handle.wait()?;
+        self.regrouped.exchange += started.elapsed();
+        Ok(Wave { number: flight.number, buffer: into, blocks: flight.into })
+    }
+}
+
+impl Wave {
+    /// What came from each rank.
+    pub fn blocks(&mut self) -> Vec<&[u8]> {
+        let (bytes, blocks): (&[u8], _) = (self.buffer.bytes_mut(), &self.blocks);
+        (0..blocks.rank_count()).map(|rank| &bytes[range(blocks.span(rank))]).collect()
+    }
+}
+
+fn range(span: Span) -> Range<usize> {
+    span.start_bytes..span.end_bytes()
+}

@@ -1,0 +1,154 @@
+//! Regroups against what one thread computes, for every kind of keys and way to combine.
+
+mod common;
+
+use common::sets::Random;
+use common::{endpoint_world, mismatch, values, world};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, OwnedKeys, Regroup, Regrouped, Strings};
+use ripieno::net::Links;
+use ripieno::{Communicator, Element, Error, Failure, Op};
+use ripieno_kernels::Threads;
+use std::collections::BTreeMap;
+
+/// Rows of some rank: a number for each key, and a row of small numbers.
+struct Rows {
+    keys: Vec<i64>,
+    values: Vec<i64>,
+}
+
+/// Keys with their rows, one after the other.
+type Found = BTreeMap<Vec<u8>, Vec<i64>>;
+
+fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> Rows {
+    let mut random = Random(rank as u64 * 77 + key_count);
+    let keys = (0..count).map(|_| random.below(key_count) as i64 - 3).collect();
+    let values = (0..count * width).map(|_| random.below(9) as i64 - 4).collect();
+    Rows { keys, values }
+}
+
+/// The key as bytes: of a number, or a text of any length.
+fn text(key: i64) -> Vec<u8> {
+    format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
+}
+
+fn add(aggregation: &mut Aggregation, rows: &Rows, ranks: Option<&[u32]>) {
+    let threads = Threads::new(1);
+    let bytes = common::bytes(&rows.values);
+    match aggregation.form().keys {
+        KeyKind::Int64 => aggregation.add(Keys::Int64(&rows.keys), &bytes, ranks, &threads).unwrap(),
+        KeyKind::Strings => {
+            let texts: Vec<Vec<u8>> = rows.keys.iter().map(|&key| text(key)).collect();
+            let mut offsets = vec![0];
+            texts.iter().for_each(|text| offsets.push(offsets[offsets.len() - 1] + text.len() as i64));
+            let data = texts.concat();
+            aggregation.add(Keys::Strings(Strings::new(&offsets, &data).unwrap()), &bytes, ranks, &threads).unwrap();
+        }
+    }
+}
+
+fn bytes_of(keys: KeyKind, key: i64) -> Vec<u8> {
+    match keys {
+        KeyKind::Int64 => key.to_ne_bytes().to_vec(),
+        KeyKind::Strings => text(key),
+    }
+}
+
+fn apply(op: Op, a: i64, b: i64) -> i64 {
+    match op {
+        Op::Sum => a + b,
+        Op::Prod => a.wrapping_mul(b),
+        Op::Min => a.min(b),
+        Op::Max => a.max(b),
+        Op::And => a & b,
+        Op::Or => a | b,
+        Op::Xor => a ^ b,
+    }
+}
+
+/// What all ranks together should find.
+fn expected(all: &[Rows], keys: KeyKind, merge: Combine, width: usize) -> Found {
+    let mut found = Found::new();
+    for rows in all {
+        for (at, &key) in rows.keys.iter().enumerate() {
+            let row = &rows.values[at * width..(at + 1) * width];
+            let known = found.entry(bytes_of(keys, key)).or_default();
+            match merge {
+                Combine::Op(op) if !known.is_empty() => {
+                    known.iter_mut().zip(row).for_each(|(a, &b)| *a = apply(op, *a, b));
+                }
+                _ => known.extend_from_slice(row),
+            }
+        }
+    }
+    found
+}
+
+/// The keys of a block, as bytes.
+fn keys_of(block: &Block) -> Vec<Vec<u8>> {
+    match &block.keys {
+        OwnedKeys::Int64(keys) => keys.iter().map(|key| key.to_ne_bytes().to_vec()).collect(),
+        OwnedKeys::Strings { offsets, data } => {
+            offsets.windows(2).map(|ends| data[ends[0] as usize..ends[1] as usize].to_vec()).collect()
+        }
+    }
+}
+
+/// What blocks hold; no key may come twice.
+fn found(blocks: &[Block], width: usize) -> Found {
+    let mut found = Found::new();
+    for block in blocks {
+        let mut rest = &values(&block.values)[..];
+        for (at, key) in keys_of(block).into_iter().enumerate() {
+            let count = block.counts.as_ref().map_or(1, |counts| counts[at] as usize);
+            let row = rest.split_off(..count * width).unwrap();
+            assert!(found.insert(key, row.to_vec()).is_none(), "a key comes once");
+        }
+        assert!(rest.is_empty());
+    }
+    found
+}
+
+fn run(comm: &Communicator, form: Form, rows: &Rows, options: &Regroup) -> (Vec<Block>, Regrouped) {
+    let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
+    add(&mut aggregation, rows, None);
+    let mut blocks = Vec::new();
+    let parts = aggregation.seal(&Threads::new(1)).unwrap();
+    let regrouped = comm
+        .regroup(parts, options, &mut |block| {
+            blocks.push(block);
+            Ok(())
+        })
+        .unwrap();
+    (blocks, regrouped)
+}
+
+const SUM: Combine = Combine::Op(Op::Sum);
+
+fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
+    Form { keys, element: Element::I64, width, combine }
+}
+
+#[test]
+fn every_key_comes_to_one_rank_with_all_its_rows() {
+    for p in [1, 2, 3, 5, 8] {
+        for (keys, combine, merge, width) in [
+            (KeyKind::Int64, SUM, SUM, 1),
+            (KeyKind::Int64, Combine::Concat, Combine::Concat, 2),
+            (KeyKind::Int64, Combine::Concat, Combine::Op(Op::Max), 3),
+            (KeyKind::Strings, SUM, SUM, 2),
+            (KeyKind::Strings, Combine::Concat, Combine::Concat, 1),
+            (KeyKind::Strings, Combine::Concat, SUM, 1),
+        ] {
+            let all: Vec<Rows> = (0..p).map(|rank| rows(rank, 400 * rank + 50, 300, width)).collect();
+            let options = Regroup { wave_bytes: 3000, eager_bytes: 100, ..Regroup::new(merge) };
+            let blocks: Vec<Vec<Block>> =
+                world(p, |comm| run(comm, form(keys, width, combine), &all[comm.rank()], &options).0);
+            let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
+            assert_eq!(
+                found(&blocks, width),
+                expected(&all, keys, merge, width),
+                "p={p}, {keys:?}, {combine:?} {merge:?}"
+            );
+        }
+    }
+}
