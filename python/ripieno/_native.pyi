@@ -108,6 +108,18 @@ class Communicator:
     def barrier(self, algorithm: str | None = None, *, later: bool = False) -> Handle | None: ...
     def send(self, array: NDArray[Any], to: int, *, later: bool = False) -> Handle | None: ...
     def receive(self, array: NDArray[Any], source: int, *, later: bool = False) -> Handle | None: ...
+    def regroup(
+        self,
+        aggregation: Aggregation,
+        merge: str | None = None,
+        balanced: bool = False,
+        wave_bytes: int | None = None,
+        eager_bytes: int | None = None,
+        pulls: int | None = None,
+        threads: int | None = None,
+        memory_limit_bytes: int | None = None,
+        on_block: Callable[[Block], object] | None = None,
+    ) -> tuple[list[Block], dict[str, Any]]: ...
     def split(self, color: int | None, key: int) -> Communicator | None: ...
     def replicate(self, replicas: int) -> Communicator: ...
     def lost(self) -> list[int]: ...
@@ -168,6 +180,35 @@ def sparse_reduce(
     missing_is_zero: bool,
     dense_above: float,
 ) -> None: ...
+
+# Keyed data. Keys are an int64 array, or offsets (one more than there are keys) and bytes of strings.
+
+KeyArrays = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.uint8]]
+
+class Aggregation:
+    row_count: int
+    spilled_bytes: int
+
+    def __init__(
+        self,
+        key_kind: str,
+        dtype: str,
+        width: int,
+        combine: str,
+        rank_count: int,
+        memory_limit_bytes: int | None = None,
+        spill_directory: str | None = None,
+    ) -> None: ...
+    def add(
+        self, keys: KeyArrays, values: NDArray[Any], ranks: NDArray[np.uint32] | None = None, threads: int = 1
+    ) -> None: ...
+    def absorb(self, other: Aggregation) -> None: ...
+    def blocks(self, threads: int = 1) -> list[Block]: ...
+
+class Block:
+    keys: KeyArrays
+    counts: NDArray[np.uint64] | None
+    values: NDArray[Any]
 
 # Measuring; see `ripieno.bench`. Times are seconds.
 

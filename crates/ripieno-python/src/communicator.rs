@@ -6,6 +6,7 @@ use crate::arrays::Bytes;
 use crate::errors;
 use crate::handle::{Handle, Kept};
 use crate::interruption::Interruption;
+use crate::keyed::{self, Aggregation, Asked, Block};
 use crate::recorder::{self, Whose};
 use crate::supplier::Supplier;
 use numpy::PyUntypedArray;
@@ -13,6 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Links, Ports, Token};
 use ripieno::{Algorithm, Collective, Element, Error, Failure, Memory, Op, Overrides, Task};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -270,6 +272,27 @@ impl Communicator {
     #[pyo3(signature = (array, source, *, later=false))]
     fn receive(&self, py: Python<'_>, array: Array, source: usize, later: bool) -> Begun {
         self.perform(py, &Task::PointToPoint { from: source, to: self.rank }, array, None, None, later)
+    }
+
+    /// Sends the rows of an aggregation to the homes of their keys.
+    #[pyo3(signature = (aggregation, merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None, threads=None,
+        memory_limit_bytes=None, on_block=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn regroup<'py>(
+        &self,
+        py: Python<'py>,
+        aggregation: &Aggregation,
+        merge: Option<&str>,
+        balanced: bool,
+        wave_bytes: Option<u64>,
+        eager_bytes: Option<usize>,
+        pulls: Option<NonZeroUsize>,
+        threads: Option<NonZeroUsize>,
+        memory_limit_bytes: Option<u64>,
+        on_block: Option<Py<PyAny>>,
+    ) -> PyResult<(Vec<Block>, Bound<'py, PyDict>)> {
+        let asked = Asked { merge, balanced, wave_bytes, eager_bytes, pulls, threads, memory_limit_bytes };
+        keyed::regroup(py, self, aggregation, &asked, on_block)
     }
 
     /// The communicator of the ranks of one color, in the order of `key`; None for ranks without a color.

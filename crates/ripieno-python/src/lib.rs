@@ -8,6 +8,7 @@ mod graph;
 mod handle;
 mod interruption;
 mod kernels;
+mod keyed;
 mod measuring;
 mod memory;
 mod recorder;
@@ -29,5 +30,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     design::register(module)?;
     graph::register(module)?;
     sparse::register(module)?;
+    keyed::register(module)?;
     kernels::register(module)
 }

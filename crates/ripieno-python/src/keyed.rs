@@ -1,0 +1,311 @@
+//! Keyed data for Python: aggregations, blocks and regroup.
+
+use crate::arrays::Bytes;
+use crate::communicator::{Communicator, parse_op};
+use crate::errors;
+use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyUntypedArray};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ripieno::keyed::{self, Combine, Form, KeyKind, Keys, MemoryLimit, OwnedKeys, Regroup, Regrouped, Strings};
+use ripieno::{Element, Error};
+use ripieno_kernels::Threads;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+/// Adds the classes of this module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Aggregation>()?;
+    module.add_class::<Block>()
+}
+
+/// Rows under keys, equal keys combined.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct Aggregation {
+    form: Form,
+    state: Mutex<State>,
+}
+
+/// What was added, until it is taken.
+#[derive(Default)]
+struct State {
+    rows: Option<keyed::Aggregation>,
+    row_count: u64,
+    spilled_bytes: u64,
+}
+
+/// A column of keys, as arrays.
+#[derive(FromPyObject)]
+enum KeyArrays<'py> {
+    Int64(PyReadonlyArray1<'py, i64>),
+    Strings(PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, u8>),
+}
+
+#[pymethods]
+impl Aggregation {
+    #[new]
+    #[pyo3(signature = (key_kind, dtype, width, combine, rank_count, memory_limit_bytes=None, spill_directory=None))]
+    fn new(
+        key_kind: &str,
+        dtype: &str,
+        width: usize,
+        combine: &str,
+        rank_count: NonZeroUsize,
+        memory_limit_bytes: Option<u64>,
+        spill_directory: Option<PathBuf>,
+    ) -> PyResult<Aggregation> {
+        let form = Form {
+            keys: parse_key_kind(key_kind)?,
+            element: parse_element(dtype)?,
+            width,
+            combine: parse_combine(combine)?,
+        };
+        let limit = match (memory_limit_bytes, spill_directory) {
+            (Some(bytes), Some(directory)) => Some(MemoryLimit { bytes, directory }),
+            (None, None) => None,
+            _ => return Err(errors::input("expected memory_limit_bytes and spill_directory, or neither".to_string())),
+        };
+        let rows = keyed::Aggregation::new(form, rank_count.get(), limit).map_err(errors::from_collective)?;
+        Ok(Aggregation { form, state: Mutex::new(State { rows: Some(rows), ..State::default() }) })
+    }
+
+    /// Adds a row for each key; `ranks` are their homes, if not the hash decides.
+    #[pyo3(signature = (keys, values, ranks=None, threads=NonZeroUsize::MIN))]
+    fn add(
+        &self,
+        py: Python<'_>,
+        keys: KeyArrays<'_>,
+        values: &Bound<'_, PyUntypedArray>,
+        ranks: Option<PyReadonlyArray1<'_, u32>>,
+        threads: NonZeroUsize,
+    ) -> PyResult<()> {
+        let (keys, values) = (keys.column()?, Bytes::of(values)?);
+        if values.element != self.form.element {
+            let (given, expected) = (values.element.name(), self.form.element.name());
+            return Err(errors::input(format!("values of dtype {given}: expected {expected}, as before")));
+        }
+        let ranks = ranks.as_ref().map(slice).transpose()?;
+        let values = values.read();
+        self.change(py, |state| {
+            state.rows()?.add(keys, values, ranks, &Threads::new(threads.get()))?;
+            state.row_count += keys.len() as u64;
+            Ok(())
+        })
+    }
+
+    /// Adds all rows of `other`, which is over then.
+    fn absorb(&self, py: Python<'_>, other: &Aggregation) -> PyResult<()> {
+        let (rows, row_count) = other.take(py)?;
+        self.change(py, |state| {
+            state.rows()?.absorb(rows)?;
+            state.row_count += row_count;
+            Ok(())
+        })
+    }
+
+    /// Rows that were added.
+    #[getter]
+    fn row_count(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).row_count)
+    }
+
+    /// Bytes that were written to files.
+    #[getter]
+    fn spilled_bytes(&self, py: Python<'_>) -> u64 {
+        py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).spilled_bytes())
+    }
+
+    /// The blocks of all parts, without communication; the aggregation is over then.
+    #[pyo3(signature = (threads=NonZeroUsize::MIN))]
+    fn blocks(&self, py: Python<'_>, threads: NonZeroUsize) -> PyResult<Vec<Block>> {
+        let (rows, _) = self.take(py)?;
+        let blocks = py.detach(|| {
+            let mut parts = rows.seal(&Threads::new(threads.get()))?;
+            let filled: Vec<usize> = (0..parts.part_count()).filter(|&part| parts.size(part).keys > 0).collect();
+            filled.into_iter().map(|part| parts.take(part)).collect::<Result<Vec<_>, _>>()
+        });
+        let blocks = blocks.map_err(errors::from_collective)?;
+        blocks.into_iter().map(|block| Block::new(py, block, &self.form)).collect()
+    }
+}
+
+impl Aggregation {
+    /// Works on what was added, with the interpreter released.
+    fn change<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> Result<T, Error> + Send) -> PyResult<T> {
+        let done = py.detach(|| work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)));
+        done.map_err(errors::from_collective)
+    }
+
+    /// What was added, and how many rows; nothing can be added any more.
+    fn take(&self, py: Python<'_>) -> PyResult<(keyed::Aggregation, u64)> {
+        self.change(py, |state| {
+            state.spilled_bytes = state.spilled_bytes();
+            state.rows()?;
+            let rows = state.rows.take().expect("it is there");
+            Ok((rows, state.row_count))
+        })
+    }
+}
+
+impl State {
+    fn rows(&mut self) -> Result<&mut keyed::Aggregation, Error> {
+        self.rows.as_mut().ok_or_else(|| Error::Argument {
+            name: "aggregation",
+            value: "one whose rows were taken".to_string(),
+            expected: "one that was not regrouped, absorbed or made into blocks yet".to_string(),
+        })
+    }
+
+    fn spilled_bytes(&self) -> u64 {
+        self.rows.as_ref().map_or(self.spilled_bytes, keyed::Aggregation::spilled_bytes)
+    }
+}
+
+impl KeyArrays<'_> {
+    fn column(&self) -> PyResult<Keys<'_>> {
+        Ok(match self {
+            KeyArrays::Int64(keys) => Keys::Int64(slice(keys)?),
+            KeyArrays::Strings(offsets, data) => {
+                let strings = Strings::new(slice(offsets)?, slice(data)?);
+                Keys::Strings(strings.map_err(|bad| errors::input(bad.to_string()))?)
+            }
+        })
+    }
+}
+
+/// Distinct keys and their rows, as arrays that own the memory.
+#[pyclass(frozen, get_all, module = "ripieno._native")]
+pub struct Block {
+    keys: Py<PyAny>,
+    counts: Option<Py<PyArray1<u64>>>,
+    values: Py<PyAny>,
+}
+
+impl Block {
+    fn new(py: Python<'_>, block: keyed::Block, form: &Form) -> PyResult<Block> {
+        let row_count = block.view().row_count();
+        let keys = match block.keys {
+            OwnedKeys::Int64(keys) => keys.into_pyarray(py).into_any(),
+            OwnedKeys::Strings { offsets, data } => {
+                (offsets.into_pyarray(py), data.into_pyarray(py)).into_pyobject(py)?.into_any()
+            }
+        };
+        let counts = block.counts.map(|counts| counts.into_pyarray(py).unbind());
+        let dtype = PyArrayDescr::new(py, form.element.name())?;
+        let values = block.values.into_pyarray(py).call_method1("view", (dtype,))?;
+        let values = match form.width {
+            1 => values,
+            width => values.call_method1("reshape", ((row_count, width),))?,
+        };
+        Ok(Block { keys: keys.unbind(), counts, values: values.unbind() })
+    }
+}
+
+/// How a regroup is done, as far as the caller says.
+#[derive(Default)]
+pub struct Asked<'a> {
+    pub merge: Option<&'a str>,
+    pub balanced: bool,
+    pub wave_bytes: Option<u64>,
+    pub eager_bytes: Option<usize>,
+    pub pulls: Option<NonZeroUsize>,
+    pub threads: Option<NonZeroUsize>,
+    pub memory_limit_bytes: Option<u64>,
+}
+
+impl Asked<'_> {
+    fn options(&self, form: &Form) -> PyResult<Regroup> {
+        let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
+        let asked = Regroup {
+            balanced: self.balanced,
+            wave_bytes: self.wave_bytes.unwrap_or(usual.wave_bytes),
+            eager_bytes: self.eager_bytes.unwrap_or(usual.eager_bytes),
+            pulls: self.pulls.unwrap_or(usual.pulls),
+            threads: self.threads.unwrap_or(usual.threads),
+            ..usual
+        };
+        Ok(self.memory_limit_bytes.map_or(asked, |bytes| asked.within(bytes)))
+    }
+}
+
+/// Sends the rows to the homes of their keys; gives the blocks of this rank, unless `on_block` takes them, and statistics.
+pub fn regroup<'py>(
+    py: Python<'py>,
+    communicator: &Communicator,
+    aggregation: &Aggregation,
+    asked: &Asked<'_>,
+    on_block: Option<Py<PyAny>>,
+) -> PyResult<(Vec<Block>, Bound<'py, PyDict>)> {
+    let options = asked.options(&aggregation.form)?;
+    let form = Form { combine: options.merge, ..aggregation.form };
+    let (rows, _) = aggregation.take(py)?;
+    let (mut blocks, raised) = (Vec::new(), Mutex::new(None));
+    let mut keep = |block: keyed::Block| -> Result<(), Error> {
+        let Some(on_block) = &on_block else {
+            blocks.push(block);
+            return Ok(());
+        };
+        Python::attach(|py| {
+            let given = Block::new(py, block, &form).and_then(|block| on_block.call1(py, (block,)));
+            given.map(drop).map_err(|error| {
+                let told = describe(py, &error);
+                *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                told
+            })
+        })
+    };
+    let ended = communicator.call(py, |comm| {
+        let parts = rows.seal(&Threads::new(options.threads.get()))?;
+        comm.regroup(parts, &options, &mut keep)
+    });
+    if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        return Err(error);
+    }
+    let entries = statistics(py, &ended?, aggregation.spilled_bytes(py))?;
+    let blocks = blocks.into_iter().map(|block| Block::new(py, block, &form)).collect::<PyResult<_>>()?;
+    Ok((blocks, entries))
+}
+
+/// What the other ranks are told of an exception.
+fn describe(py: Python<'_>, error: &PyErr) -> Error {
+    let described = py.import("ripieno.comm").and_then(|comm| comm.call_method1("describe", (error.value(py),)));
+    let (cause, traceback) = described.and_then(|told| told.extract()).unwrap_or((error.to_string(), String::new()));
+    Error::Callback { cause, traceback }
+}
+
+fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped, spilled_bytes: u64) -> PyResult<Bound<'py, PyDict>> {
+    let Regrouped { waves, rows_in, rows_sent, keys, rows, bytes_sent, sizes, exchange, merge, handing_on } =
+        *regrouped;
+    let entries = PyDict::new(py);
+    entries.set_item("waves", waves)?;
+    entries.set_item("rows_in", rows_in)?;
+    entries.set_item("rows_sent", rows_sent)?;
+    entries.set_item("keys", keys)?;
+    entries.set_item("rows", rows)?;
+    entries.set_item("bytes_sent", bytes_sent)?;
+    entries.set_item("spilled_bytes", spilled_bytes)?;
+    for (name, time) in [("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", handing_on)] {
+        entries.set_item(format!("{name}_s"), time.as_secs_f64())?;
+    }
+    Ok(entries)
+}
+
+fn parse_key_kind(name: &str) -> PyResult<KeyKind> {
+    let known = [KeyKind::Int64, KeyKind::Strings];
+    let kind = known.into_iter().find(|kind| kind.name() == name);
+    kind.ok_or_else(|| errors::input(format!("key_kind={name:?}: expected {}", known.map(KeyKind::name).join(" or "))))
+}
+
+fn parse_element(name: &str) -> PyResult<Element> {
+    let element = Element::ALL.into_iter().find(|element| element.name() == name);
+    let names = || Element::ALL.map(Element::name).join(", ");
+    element.ok_or_else(|| errors::input(format!("dtype={name:?}: expected one of {}", names())))
+}
+
+fn parse_combine(name: &str) -> PyResult<Combine> {
+    if name == "concat" { Ok(Combine::Concat) } else { parse_op(name).map(Combine::Op) }
+}
+
+fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
+    array.as_slice().map_err(|_| errors::input("expected C-contiguous arrays of keys and ranks".to_string()))
+}
