@@ -171,7 +171,6 @@ class Emitter:
             balanced=self._is_balanced,
             threads=self._threads,
             memory_limit_bytes=self._memory_limit,
-            spill_directory=self._spill_directory,
             on_block=None if on_block is None else give,
             **exchange,
         )
