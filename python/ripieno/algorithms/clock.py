@@ -41,21 +41,15 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Iteration:
-    """One iteration of the run that was kept.
+class Lap:
+    """How long one iteration took.
 
     Parameters
     ----------
-    inertia
-        Before the centroids moved.
-    moved
-        Squared Frobenius norm of their shift.
     compute_s, communication_s
         Seconds of each rank; waiting for a slower rank is communication.
     """
 
-    inertia: float
-    moved: float
     compute_s: tuple[float, ...]
     communication_s: tuple[float, ...]
 
@@ -63,6 +57,22 @@ class Iteration:
     def seconds(self) -> float:
         """How long the iteration took."""
         return max(sum(pair) for pair in zip(self.compute_s, self.communication_s, strict=True))
+
+
+@dataclass(frozen=True)
+class Iteration(Lap):
+    """One iteration of the run that was kept, and how long it took.
+
+    Parameters
+    ----------
+    inertia
+        Before the centroids moved.
+    moved
+        Squared Frobenius norm of their shift.
+    """
+
+    inertia: float
+    moved: float
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
-        Iteration(inertia, moved, *zip(*lap, strict=True))
+        Iteration(*zip(*lap, strict=True), inertia, moved)
         for (inertia, moved), lap in zip(best.history, laps, strict=True)
     ]
     return FitReport(

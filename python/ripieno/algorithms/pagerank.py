@@ -15,7 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ripieno.algorithms import pagerank_program as program
 from ripieno.algorithms.checks import check_count
+from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.pagerank_program import Given, Options, Part
+from ripieno.algorithms.vertex_order import Vertices
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph, open_graph
@@ -27,25 +29,16 @@ Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True)
-class PageRankIteration:
-    """One iteration.
+class PageRankIteration(Lap):
+    """One iteration, and how long it took.
 
     Parameters
     ----------
     error
         By how much the ranks changed, summed over the vertices without sign.
-    compute_s, communication_s
-        Seconds of each rank; waiting for a slower rank is communication.
     """
 
     error: float
-    compute_s: tuple[float, ...]
-    communication_s: tuple[float, ...]
-
-    @property
-    def seconds(self) -> float:
-        """How long the iteration took."""
-        return max(sum(pair) for pair in zip(self.compute_s, self.communication_s, strict=True))
 
 
 @dataclass(frozen=True)
@@ -236,16 +229,15 @@ class PageRank(WorkerEstimator):
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
 
     def _keep(self, parts: list[Part], graph: Graph, total_s: float) -> None:
-        ids = np.concatenate([part.ids for part in parts])
-        order = np.argsort(ids)
-        self.vertices_ = ids[order] if graph.labels is None else graph.labels[ids[order]]
-        self.ranks_ = np.concatenate([part.ranks for part in parts])[order]
+        vertices = Vertices.of([part.ids for part in parts], graph)
+        self.vertices_ = vertices.names
+        self.ranks_ = vertices.put([part.ranks for part in parts])
         first = parts[0]
         self.n_iter_ = first.iteration_count
         laps = zip(*(part.laps for part in parts), strict=True)
         self.report_ = PageRankReport(
             iterations=tuple(
-                PageRankIteration(error, *zip(*lap, strict=True)) for error, lap in zip(first.errors, laps, strict=True)
+                PageRankIteration(*zip(*lap, strict=True), error) for error, lap in zip(first.errors, laps, strict=True)
             ),
             vertex_count=first.vertex_count,
             edge_count=first.edge_count,
