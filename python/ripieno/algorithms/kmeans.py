@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.checks import check_count, checked_weights
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart
+from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.data import Dataset, InMemory, is_path_like, open_source
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
@@ -25,12 +26,11 @@ from ripieno.errors import InputError
 INITS = ("k-means||", "k-means++", "random")
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 RANDOM_RUN_COUNT = 10
-SEED_LIMIT = 2**31 - 1
 
 Input = ArrayLike | PathLike | Sequence[PathLike]
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, WorkerEstimator):
     """K-means clustering by Lloyd's iteration, on rows divided among workers.
 
     Parameters
@@ -165,9 +165,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        parts = self._launch(
-            self.workers, program.fit, _payload(source), checked_weights(sample_weight, source), options
-        )
+        weights = checked_weights(sample_weight, source)
+        parts = self._run(program.fit, _payload(source), weights, options, comm=None, on_event=self._on_event)
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -215,8 +214,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
         """Run a program over the rows of X and the centroids: files by all workers, an array in this process."""
         check_is_fitted(self)
         source = self._open(X, reset=False)
-        workers = self.workers if isinstance(source, Dataset) else 1
-        return self._launch(workers, run, _payload(source), self.cluster_centers_)
+        alone = isinstance(source, InMemory)
+        return self._run(run, _payload(source), self.cluster_centers_, comm=None, alone=alone)
 
     def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
         if not is_path_like(X):
@@ -232,13 +231,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             )
         return source
 
-    def _launch(self, workers: int, run: Callable[..., Any], *arguments: Any) -> list[Any]:
-        # Imported late: algorithms and launchers know of each other only here.
-        from ripieno.launch import launch
-
-        with launch(workers, self.engine, self.threads, self._on_event) as job:
-            return job.run(run, *arguments)
-
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:
             self.on_iteration(event)
@@ -246,10 +238,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ba
             print("run {run}, iteration {iteration}: inertia {inertia:.6g}".format(**event))
 
     def _check_parameters(self) -> None:
-        for name in ("n_clusters", "max_iter", "workers"):
+        for name in ("n_clusters", "max_iter"):
             check_count(name, getattr(self, name))
-        if self.threads is not None:
-            check_count("threads", self.threads)
+        self._check_workers()
         if self.n_init != "auto":
             check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
         if not isinstance(self.tol, Real) or not self.tol >= 0:

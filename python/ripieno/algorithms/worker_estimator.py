@@ -27,18 +27,25 @@ class WorkerEstimator(BaseEstimator):
         *arguments: Any,
         comm: Communicator | None,
         on_event: Callable[[dict[str, Any]], None] | None = None,
+        alone: bool = False,
     ) -> list[Any]:
-        """What `program(comm, *arguments)` returns on each worker, or on each rank of `comm`, if given."""
-        check_count("workers", self.workers)
-        if self.threads is not None:
-            check_count("threads", self.threads)
+        """What `program(comm, *arguments)` returns on each worker, or on each rank of `comm`, if given.
+
+        `alone` stays in this process, however many workers there could be.
+        """
+        self._check_workers()
         if comm is not None:
             return comm.allgather(program(comm, *arguments))
         # Imported late: algorithms and launchers know of each other only here.
         from ripieno.launch import launch
 
-        with launch(self.workers, self.engine, self.threads, on_event) as job:
+        with launch(1 if alone else self.workers, self.engine, self.threads, on_event) as job:
             return job.run(program, *arguments)
+
+    def _check_workers(self) -> None:
+        check_count("workers", self.workers)
+        if self.threads is not None:
+            check_count("threads", self.threads)
 
     def _seed(self, comm: Communicator | None) -> int:
         """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""
