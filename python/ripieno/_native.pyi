@@ -342,3 +342,43 @@ def pagerank_step(
     contributions: NDArray[np.float64],
     threads: int,
 ) -> tuple[float, float]: ...
+
+#: Strings as columns: where each begins and the last ends, (n + 1,) int64, and their bytes, uint8.
+Strings = tuple[NDArray[np.int64], NDArray[np.uint8]]
+
+class WordCounts:
+    """The distinct words of texts, the longest runs of bytes without ASCII white space, counted.
+
+    With `lower`, ASCII capitals count as small letters.
+    """
+
+    size_bytes: int
+
+    def __init__(self, lower: bool) -> None: ...
+    def __len__(self) -> int: ...
+    def add(self, text: bytes) -> None: ...
+    # The words in order of first appearance and their counts, which are forgotten here.
+    def take(self) -> tuple[Strings, NDArray[np.int64]]: ...
+
+class LineSearch:
+    """A search for the lines of texts that match a pattern, of the syntax of Rust's crate regex unless `fixed`.
+
+    Raises InputError if the pattern is no regular expression.
+    """
+
+    def __init__(
+        self, pattern: str, *, fixed: bool = False, ignore_case: bool = False, invert: bool = False
+    ) -> None: ...
+    def find(self, text: bytes, at_most: int | None) -> FoundLines: ...
+    def count(self, text: bytes, at_most: int | None) -> int: ...
+
+class FoundLines:
+    """Lines of a text that were found; `line_count` line ends are in the text."""
+
+    line_count: int
+
+    def __len__(self) -> int: ...
+    # Their numbers, from 0, the bytes at which they begin, and the lines without their ends.
+    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Strings]: ...
+    # Before each line stand `label` and, with the number of the text's first line, its number and a colon.
+    def printed(self, label: bytes, first_number: int | None) -> bytes: ...

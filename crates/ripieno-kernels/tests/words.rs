@@ -1,6 +1,7 @@
 //! Words found and counted.
 
 use ripieno_kernels::Simd;
+use ripieno_kernels::keyed::Strings;
 use ripieno_kernels::text::WordCounts;
 use std::collections::HashMap;
 
@@ -101,7 +102,10 @@ fn texts_and_counts_add_up() {
     first.absorb(second);
     assert_eq!(columns(first), columns(&together));
 
-    second.clear();
+    let words = columns(second);
+    let (offsets, data, numbers) = second.take();
+    assert!(Strings::new(&offsets, &data).unwrap().iter().eq(words.iter().map(|(word, _)| word.as_slice())));
+    assert!(numbers.iter().eq(words.iter().map(|(_, count)| count)));
     assert_eq!((second.words().len(), second.counts().len()), (0, 0));
     second.add(&text);
     assert_eq!(columns(second), columns(&together));

@@ -14,6 +14,7 @@ mod memory;
 mod recorder;
 mod sparse;
 mod supplier;
+mod text;
 
 use pyo3::prelude::*;
 
@@ -31,5 +32,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::register(module)?;
     sparse::register(module)?;
     keyed::register(module)?;
+    text::register(module)?;
     kernels::register(module)
 }

@@ -65,10 +65,10 @@ impl WordCounts {
         self.table.size_bytes() + self.counts.capacity() * size_of::<u64>()
     }
 
-    /// Forgets all words and keeps the memory.
-    pub fn clear(&mut self) {
-        self.table.clear();
-        self.counts.clear();
+    /// The words as a column, offsets and bytes, and their counts; all are forgotten here.
+    pub fn take(&mut self) -> (Vec<i64>, Vec<u8>, Vec<u64>) {
+        let (offsets, data) = std::mem::take(&mut self.table).into_columns();
+        (offsets, data, std::mem::take(&mut self.counts))
     }
 
     /// Counts the words of `text`.
