@@ -2,125 +2,13 @@
 
 mod common;
 
-use common::sets::Random;
-use common::{endpoint_world, mismatch, values, world};
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, OwnedKeys, Regroup, Regrouped, Strings};
+use common::regroups::{Rows, add, expected, found, keys_of, rows};
+use common::{endpoint_world, mismatch, world};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
 use ripieno::net::Links;
 use ripieno::{Communicator, Element, Error, Failure, Op};
 use ripieno_kernels::Threads;
-use std::collections::BTreeMap;
-
-/// Rows of some rank: a number for each key, and a row of small numbers.
-struct Rows {
-    keys: Vec<i64>,
-    values: Vec<i64>,
-}
-
-/// Keys with their rows, one after the other.
-type Found = BTreeMap<Vec<u8>, Vec<i64>>;
-
-fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> Rows {
-    let mut random = Random(rank as u64 * 77 + key_count);
-    let keys = (0..count).map(|_| random.below(key_count) as i64 - 3).collect();
-    let values = (0..count * width).map(|_| random.below(9) as i64 - 4).collect();
-    Rows { keys, values }
-}
-
-/// The key as bytes: of a number, or a text of any length.
-fn text(key: i64) -> Vec<u8> {
-    format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
-}
-
-fn add(aggregation: &mut Aggregation, rows: &Rows, ranks: Option<&[u32]>) {
-    let threads = Threads::new(1);
-    let bytes = common::bytes(&rows.values);
-    match aggregation.form().keys {
-        KeyKind::Int64 => aggregation.add(Keys::Int64(&rows.keys), &bytes, ranks, &threads).unwrap(),
-        KeyKind::Strings => {
-            let texts: Vec<Vec<u8>> = rows.keys.iter().map(|&key| text(key)).collect();
-            let mut offsets = vec![0];
-            texts.iter().for_each(|text| offsets.push(offsets[offsets.len() - 1] + text.len() as i64));
-            let data = texts.concat();
-            aggregation.add(Keys::Strings(Strings::new(&offsets, &data).unwrap()), &bytes, ranks, &threads).unwrap();
-        }
-    }
-}
-
-fn bytes_of(keys: KeyKind, key: i64) -> Vec<u8> {
-    match keys {
-        KeyKind::Int64 => key.to_ne_bytes().to_vec(),
-        KeyKind::Strings => text(key),
-    }
-}
-
-fn apply(op: Op, a: i64, b: i64) -> i64 {
-    match op {
-        Op::Sum => a + b,
-        Op::Prod => a.wrapping_mul(b),
-        Op::Min => a.min(b),
-        Op::Max => a.max(b),
-        Op::And => a & b,
-        Op::Or => a | b,
-        Op::Xor => a ^ b,
-    }
-}
-
-/// What all ranks together should find.
-fn expected(all: &[Rows], keys: KeyKind, merge: Combine, width: usize) -> Found {
-    let mut found = Found::new();
-    for rows in all {
-        for (at, &key) in rows.keys.iter().enumerate() {
-            let row = &rows.values[at * width..(at + 1) * width];
-            let known = found.entry(bytes_of(keys, key)).or_default();
-            match merge {
-                Combine::Op(op) if !known.is_empty() => {
-                    known.iter_mut().zip(row).for_each(|(a, &b)| *a = apply(op, *a, b));
-                }
-                _ => known.extend_from_slice(row),
-            }
-        }
-    }
-    found
-}
-
-/// The keys of a block, as bytes.
-fn keys_of(block: &Block) -> Vec<Vec<u8>> {
-    match &block.keys {
-        OwnedKeys::Int64(keys) => keys.iter().map(|key| key.to_ne_bytes().to_vec()).collect(),
-        OwnedKeys::Strings { offsets, data } => {
-            offsets.windows(2).map(|ends| data[ends[0] as usize..ends[1] as usize].to_vec()).collect()
-        }
-    }
-}
-
-/// What blocks hold; no key may come twice.
-fn found(blocks: &[Block], width: usize) -> Found {
-    let mut found = Found::new();
-    for block in blocks {
-        let mut rest = &values(&block.values)[..];
-        for (at, key) in keys_of(block).into_iter().enumerate() {
-            let count = block.counts.as_ref().map_or(1, |counts| counts[at] as usize);
-            let row = rest.split_off(..count * width).unwrap();
-            assert!(found.insert(key, row.to_vec()).is_none(), "a key comes once");
-        }
-        assert!(rest.is_empty());
-    }
-    found
-}
-
-fn run(comm: &Communicator, form: Form, rows: &Rows, options: &Regroup) -> (Vec<Block>, Regrouped) {
-    let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
-    add(&mut aggregation, rows, None);
-    let mut blocks = Vec::new();
-    let parts = aggregation.seal(&Threads::new(1)).unwrap();
-    let regrouped = comm
-        .regroup(parts, options, &mut |block| {
-            blocks.push(block);
-            Ok(())
-        })
-        .unwrap();
-    (blocks, regrouped)
-}
+use std::num::NonZeroUsize;
 
 const SUM: Combine = Combine::Op(Op::Sum);
 
@@ -128,27 +16,300 @@ fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
     Form { keys, element: Element::I64, width, combine }
 }
 
+/// Regroups what `rows` are with `ranks` as homes, if there are any.
+fn try_run(
+    comm: &Communicator,
+    form: Form,
+    rows: &Rows,
+    ranks: Option<&[u32]>,
+    options: &Regroup,
+) -> Result<(Vec<Block>, Regrouped), Error> {
+    let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
+    add(&mut aggregation, rows, ranks);
+    let mut blocks = Vec::new();
+    let parts = aggregation.seal(&Threads::new(1)).unwrap();
+    let regrouped = comm.regroup(parts, options, &mut |block| {
+        blocks.push(block);
+        Ok(())
+    })?;
+    Ok((blocks, regrouped))
+}
+
+fn run(comm: &Communicator, form: Form, rows: &Rows, options: &Regroup) -> (Vec<Block>, Regrouped) {
+    try_run(comm, form, rows, None, options).unwrap()
+}
+
+/// Rows of all ranks, more of the later ones, none of the first of several.
+fn all_rows(p: usize, width: usize) -> Vec<Rows> {
+    (0..p).map(|rank| rows(rank, if p > 1 { 350 * rank } else { 350 }, 300, width)).collect()
+}
+
+const CASES: [(KeyKind, Combine, Combine, usize); 9] = [
+    (KeyKind::Int64, SUM, SUM, 1),
+    (KeyKind::Int64, SUM, SUM, 0),
+    (KeyKind::Int64, Combine::Concat, Combine::Concat, 2),
+    (KeyKind::Int64, Combine::Concat, Combine::Op(Op::Max), 3),
+    (KeyKind::Strings, SUM, SUM, 2),
+    (KeyKind::Strings, Combine::Op(Op::Min), Combine::Op(Op::Min), 1),
+    (KeyKind::Strings, Combine::Op(Op::Xor), Combine::Op(Op::Xor), 1),
+    (KeyKind::Strings, Combine::Concat, Combine::Concat, 1),
+    (KeyKind::Strings, Combine::Concat, SUM, 1),
+];
+
 #[test]
 fn every_key_comes_to_one_rank_with_all_its_rows() {
     for p in [1, 2, 3, 5, 8] {
-        for (keys, combine, merge, width) in [
-            (KeyKind::Int64, SUM, SUM, 1),
-            (KeyKind::Int64, Combine::Concat, Combine::Concat, 2),
-            (KeyKind::Int64, Combine::Concat, Combine::Op(Op::Max), 3),
-            (KeyKind::Strings, SUM, SUM, 2),
-            (KeyKind::Strings, Combine::Concat, Combine::Concat, 1),
-            (KeyKind::Strings, Combine::Concat, SUM, 1),
-        ] {
-            let all: Vec<Rows> = (0..p).map(|rank| rows(rank, 400 * rank + 50, 300, width)).collect();
-            let options = Regroup { wave_bytes: 3000, eager_bytes: 100, ..Regroup::new(merge) };
-            let blocks: Vec<Vec<Block>> =
-                world(p, |comm| run(comm, form(keys, width, combine), &all[comm.rank()], &options).0);
-            let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
-            assert_eq!(
-                found(&blocks, width),
-                expected(&all, keys, merge, width),
-                "p={p}, {keys:?}, {combine:?} {merge:?}"
+        for (number, (keys, combine, merge, width)) in CASES.into_iter().enumerate() {
+            let all = all_rows(p, width);
+            let options = Regroup {
+                balanced: number % 2 == 1,
+                wave_bytes: [0, 3000, u64::MAX][number % 3],
+                eager_bytes: [0, 100, usize::MAX][number % 3],
+                ..Regroup::new(merge)
+            };
+            let results = world(p, |comm| run(comm, form(keys, width, combine), &all[comm.rank()], &options));
+            let rows_in: u64 = results.iter().map(|(_, regrouped)| regrouped.rows_in).sum();
+            let rows_out: u64 = results.iter().map(|(_, regrouped)| regrouped.rows).sum();
+            let key_count: u64 = results.iter().map(|(_, regrouped)| regrouped.keys).sum();
+            let blocks: Vec<Block> = results.into_iter().flat_map(|(blocks, _)| blocks).collect();
+            let (found, case) = (found(&blocks, width), format!("p={p}, {keys:?}, {combine:?}, {merge:?} × {width}"));
+            assert_eq!(found, expected(&all, keys, merge, width), "{case}");
+            assert_eq!(key_count, found.len() as u64, "{case}");
+            match (combine, merge) {
+                (Combine::Concat, Combine::Concat) => {
+                    assert_eq!((rows_in, rows_out), (row_count(&all), rows_in), "{case}")
+                }
+                (Combine::Concat, _) => assert_eq!((rows_in, rows_out), (row_count(&all), key_count), "{case}"),
+                _ => assert!(rows_out == key_count && rows_in >= rows_out, "{case}"),
+            }
+        }
+    }
+}
+
+fn row_count(all: &[Rows]) -> u64 {
+    all.iter().map(|rows| rows.keys.len() as u64).sum()
+}
+
+#[test]
+fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
+    for links in [Links::SharedMemory, Links::Tcp] {
+        let all: Vec<Rows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
+        // Large enough for several waves of pulled blocks.
+        let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
+        let results = endpoint_world(4, links, |comm| {
+            let whole = run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
+            let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
+            let halved = run(&part, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
+            assert!(whole.1.waves > 2 && halved.1.waves > 2, "{whole:?}");
+            (whole.0, halved.0)
+        });
+        let (whole, halved): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        assert_eq!(found(&whole.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
+        for color in 0..2 {
+            let own: Vec<Rows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
+            let blocks = [&halved[color][..], &halved[2 + color]].concat();
+            assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
+        }
+    }
+}
+
+/// Floats whose sum depends on the order of its terms.
+fn floats(rank: usize, count: usize) -> Vec<u8> {
+    (0..count).flat_map(|at| ((0.1 + rank as f64 * 1.7).powi(1 + at as i32 % 9) * 1e-3).to_ne_bytes()).collect()
+}
+
+#[test]
+fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
+    let all: Vec<Rows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
+    for combine in [SUM, Combine::Concat] {
+        let form = Form { element: Element::F64, ..form(KeyKind::Int64, 1, combine) };
+        let once = |options: Regroup| {
+            world(3, |comm| {
+                let mut aggregation = Aggregation::new(form, 3, None).unwrap();
+                let keys = &all[comm.rank()].keys;
+                let values = floats(comm.rank(), keys.len());
+                aggregation.add(Keys::Int64(keys), &values, None, &Threads::new(1)).unwrap();
+                let mut blocks = Vec::new();
+                let mut keep = |block| {
+                    blocks.push(block);
+                    Ok(())
+                };
+                comm.regroup(aggregation.seal(&Threads::new(1)).unwrap(), &options, &mut keep).unwrap();
+                blocks
+            })
+        };
+        let usual = once(Regroup::new(SUM));
+        for wave_bytes in [0, 2000, 20_000] {
+            for (threads, pulls) in [(1, 1), (4, 3)].map(|(threads, pulls)| (number(threads), number(pulls))) {
+                let options = Regroup { wave_bytes, eager_bytes: 64, threads, pulls, ..Regroup::new(SUM) };
+                assert_eq!(once(options), usual, "{combine:?}, waves of {wave_bytes}, {threads} threads");
+            }
+        }
+    }
+}
+
+fn number(number: usize) -> NonZeroUsize {
+    NonZeroUsize::new(number).unwrap()
+}
+
+#[test]
+fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_rank() {
+    world(3, |comm| {
+        let rank = comm.rank() as i64;
+        // Every rank begins with a key of its own, then gives the common ones backwards; all go to rank 1.
+        let keys: Vec<i64> = [100 + rank].into_iter().chain((0..40).rev()).collect();
+        let values = keys.iter().map(|&key| rank * 1000 + key).collect();
+        let homes = vec![1u32; keys.len()];
+        let rows = Rows { keys, values };
+        let form = form(KeyKind::Int64, 1, Combine::Concat);
+        let (blocks, _) = try_run(comm, form, &rows, Some(&homes), &Regroup::new(Combine::Concat)).unwrap();
+        assert_eq!(blocks.is_empty(), rank != 1);
+        let order = |key: i64| if key >= 100 { (key - 100, 0) } else { (0, 40 - key) };
+        for block in &blocks {
+            let keys: Vec<i64> =
+                keys_of(block).iter().map(|key| i64::from_ne_bytes(key[..].try_into().unwrap())).collect();
+            assert!(keys.is_sorted_by_key(|&key| order(key)), "{keys:?}");
+            let expected: Vec<i64> = keys
+                .iter()
+                .flat_map(|&key| {
+                    if key >= 100 {
+                        vec![(key - 100) * 1000 + key]
+                    } else {
+                        (0..3).map(|rank| rank * 1000 + key).collect()
+                    }
+                })
+                .collect();
+            assert_eq!(common::values(&block.values), expected);
+        }
+    });
+}
+
+/// Half of all rows have one key; where its part is at home there is little else, and the others share the rest alike.
+#[test]
+fn a_heavy_key_does_not_unbalance_the_others() {
+    let p = 5;
+    let all: Vec<Rows> = (0..p)
+        .map(|rank| {
+            let mut rows = rows(rank, 20_000, 1 << 40, 1);
+            rows.keys.iter_mut().step_by(2).for_each(|key| *key = 7);
+            rows
+        })
+        .collect();
+    let loads = |balanced: bool| {
+        let options = Regroup { balanced, ..Regroup::new(Combine::Concat) };
+        let form = form(KeyKind::Int64, 1, Combine::Concat);
+        let mut loads: Vec<u64> = world(p, |comm| run(comm, form, &all[comm.rank()], &options).1.rows);
+        loads.sort_unstable();
+        loads
+    };
+    let heavy = 50_000;
+    let [balanced, hashed] = [true, false].map(loads);
+    assert_eq!(balanced.iter().sum::<u64>(), 100_000);
+    assert!((heavy..heavy + 1000).contains(balanced.last().unwrap()), "{balanced:?}");
+    assert!(balanced[..p - 1].iter().all(|load| load.abs_diff(heavy / (p as u64 - 1)) < 500), "{balanced:?}");
+    // The hash alone puts a fifth of the others beside it.
+    assert!(*hashed.last().unwrap() > heavy + 9000, "{hashed:?}");
+}
+
+/// Beside blocks: sizes of 24 bytes per part to every rank, 8 bytes per part to all, a byte each way per pulled block.
+#[test]
+fn nothing_travels_but_blocks_sizes_and_grants() {
+    for (p, eager_bytes) in [(2, usize::MAX), (3, 0), (5, 0)] {
+        let all: Vec<Rows> = (0..p).map(|rank| rows(rank, 1000, 1 << 40, 2)).collect();
+        let options = Regroup { wave_bytes: u64::MAX, eager_bytes, ..Regroup::new(SUM) };
+        let results = world(p, |comm| run(comm, form(KeyKind::Int64, 2, SUM), &all[comm.rank()], &options).1);
+        let parts_per_rank = Aggregation::new(form(KeyKind::Int64, 2, SUM), p, None).unwrap().parts_per_rank();
+        for regrouped in results {
+            let peers = p as u64 - 1;
+            let sizes = peers * parts_per_rank as u64 * (24 + 8);
+            let grants = if eager_bytes == 0 { 2 * peers } else { 0 };
+            assert_eq!(regrouped.bytes_sent, sizes + regrouped.rows_sent * (8 + 16) + grants, "p={p}");
+            assert!(regrouped.rows_sent > 0 && regrouped.rows_sent < regrouped.rows_in);
+        }
+    }
+}
+
+#[test]
+fn local_reduction_sends_a_row_per_key_and_not_every_row() {
+    let all: Vec<Rows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
+    let sent = |combine: Combine| {
+        let options = Regroup { wave_bytes: u64::MAX, ..Regroup::new(SUM) };
+        let results = world(4, |comm| run(comm, form(KeyKind::Int64, 4, combine), &all[comm.rank()], &options));
+        let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        assert_eq!(found(&blocks.concat(), 4), expected(&all, KeyKind::Int64, SUM, 4));
+        regrouped.iter().map(|regrouped| regrouped.rows_sent).sum::<u64>()
+    };
+    // Three quarters of 100 keys of 4 ranks have their homes elsewhere.
+    let (with, without) = (sent(SUM), sent(Combine::Concat));
+    assert_eq!(with, 300);
+    assert!((20_000..28_000).contains(&without), "{without}");
+}
+
+#[test]
+fn ranks_that_call_something_else_are_told() {
+    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+    let others = [
+        (Form { width: 2, ..int64 }, usual),
+        (form(KeyKind::Strings, 1, SUM), usual),
+        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual),
+        (Form { element: Element::U64, ..int64 }, usual),
+        (int64, Regroup { balanced: true, ..usual }),
+        (int64, Regroup { wave_bytes: 5, ..usual }),
+        (int64, Regroup::new(Combine::Op(Op::Max))),
+    ];
+    for (other, options) in others {
+        let results = world(3, |comm| {
+            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
+            let rows = rows(comm.rank(), 10, 5, form.width);
+            try_run(comm, form, &rows, None, &options).map(drop)
+        });
+        for result in results {
+            let description = mismatch(result);
+            assert!(
+                description.contains("regroup(int64 keys, rows of int64 × 1, sum, step 0, options #"),
+                "{description}"
             );
         }
     }
+    let results = world(2, |comm| match comm.rank() {
+        0 => comm.allreduce(&mut [0; 8], Element::I64, Op::Sum, None),
+        _ => try_run(comm, int64, &rows(1, 10, 5, 1), None, &usual).map(drop),
+    });
+    results.into_iter().for_each(|result| assert!(mismatch(result).contains("allreduce(int64 × 1, sum")));
+}
+
+#[test]
+fn what_fails_where_blocks_are_handed_on_ends_the_job() {
+    let failed = Error::Callback { cause: "no room".to_string(), traceback: "line 3".to_string() };
+    let results = world(3, |comm| {
+        let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
+        add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
+        let options = Regroup { wave_bytes: 1000, ..Regroup::new(SUM) };
+        let mut refuse = |_| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
+        let ended = comm.regroup(aggregation.seal(&Threads::new(1)).unwrap(), &options, &mut refuse);
+        (ended.map(drop), comm.barrier(None))
+    });
+    assert_eq!(results[1].0, Err(failed));
+    for (rank, (ended, after)) in results.into_iter().enumerate() {
+        let Err(Error::Failed(Failure::RankFailed { rank: 1, cause, traceback, .. })) = after else {
+            panic!("{after:?}")
+        };
+        assert_eq!((&cause[..], &traceback[..]), ("no room", "line 3"));
+        assert!(rank == 1 || matches!(ended, Err(Error::Failed(_))), "{ended:?}");
+    }
+}
+
+#[test]
+fn parts_for_other_ranks_and_rows_without_a_merge_are_refused_before_anything_is_sent() {
+    world(2, |comm| {
+        let seal = |form, ranks| Aggregation::new(form, ranks, None).unwrap().seal(&Threads::new(1)).unwrap();
+        let int64 = form(KeyKind::Int64, 1, SUM);
+        let refused = comm.regroup(seal(int64, 3), &Regroup::new(SUM), &mut |_| Ok(()));
+        assert!(matches!(refused, Err(Error::Argument { name: "ranks of the aggregation", .. })), "{refused:?}");
+        let floats = Form { element: Element::F32, combine: Combine::Concat, ..int64 };
+        let refused = comm.regroup(seal(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_| Ok(()));
+        assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+        let nothing = comm.regroup(seal(int64, 2), &Regroup::new(SUM), &mut |_| panic!("there is no block")).unwrap();
+        assert_eq!((nothing.waves, nothing.rows_in, nothing.keys), (0, 0, 0));
+    });
 }

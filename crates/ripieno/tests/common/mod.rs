@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Not every test uses all.
 
 pub mod keyed;
+pub mod regroups;
 pub mod sets;
 
 use ripieno::net::exchange::ThreadExchange;

@@ -1,0 +1,105 @@
+//! Keyed rows for every rank of a world, and what their regroup gives.
+
+use super::sets::Random;
+use ripieno::Op;
+use ripieno::keyed::{Aggregation, Block, Combine, KeyKind, Keys, OwnedKeys, Strings};
+use ripieno_kernels::Threads;
+use std::collections::BTreeMap;
+
+/// Rows of some rank: a number for each key, and a row of small numbers.
+pub struct Rows {
+    pub keys: Vec<i64>,
+    pub values: Vec<i64>,
+}
+
+/// Keys with their rows, one after the other.
+pub type Found = BTreeMap<Vec<u8>, Vec<i64>>;
+
+pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> Rows {
+    let mut random = Random(rank as u64 * 77 + key_count);
+    let keys = (0..count).map(|_| random.below(key_count) as i64 - 3).collect();
+    let values = (0..count * width).map(|_| random.below(9) as i64 - 4).collect();
+    Rows { keys, values }
+}
+
+/// The key as bytes: of a number, or a text of any length.
+fn text(key: i64) -> Vec<u8> {
+    format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
+}
+
+pub fn add(aggregation: &mut Aggregation, rows: &Rows, ranks: Option<&[u32]>) {
+    let threads = Threads::new(1);
+    let bytes = super::bytes(&rows.values);
+    match aggregation.form().keys {
+        KeyKind::Int64 => aggregation.add(Keys::Int64(&rows.keys), &bytes, ranks, &threads).unwrap(),
+        KeyKind::Strings => {
+            let texts: Vec<Vec<u8>> = rows.keys.iter().map(|&key| text(key)).collect();
+            let mut offsets = vec![0];
+            texts.iter().for_each(|text| offsets.push(offsets[offsets.len() - 1] + text.len() as i64));
+            let data = texts.concat();
+            aggregation.add(Keys::Strings(Strings::new(&offsets, &data).unwrap()), &bytes, ranks, &threads).unwrap();
+        }
+    }
+}
+
+fn bytes_of(keys: KeyKind, key: i64) -> Vec<u8> {
+    match keys {
+        KeyKind::Int64 => key.to_ne_bytes().to_vec(),
+        KeyKind::Strings => text(key),
+    }
+}
+
+fn apply(op: Op, a: i64, b: i64) -> i64 {
+    match op {
+        Op::Sum => a + b,
+        Op::Prod => a.wrapping_mul(b),
+        Op::Min => a.min(b),
+        Op::Max => a.max(b),
+        Op::And => a & b,
+        Op::Or => a | b,
+        Op::Xor => a ^ b,
+    }
+}
+
+/// What all ranks together should find.
+pub fn expected(all: &[Rows], keys: KeyKind, merge: Combine, width: usize) -> Found {
+    let mut found = Found::new();
+    for rows in all {
+        for (at, &key) in rows.keys.iter().enumerate() {
+            let row = &rows.values[at * width..(at + 1) * width];
+            let known = found.entry(bytes_of(keys, key)).or_default();
+            match merge {
+                Combine::Op(op) if !known.is_empty() => {
+                    known.iter_mut().zip(row).for_each(|(a, &b)| *a = apply(op, *a, b));
+                }
+                _ => known.extend_from_slice(row),
+            }
+        }
+    }
+    found
+}
+
+/// The keys of a block, as bytes.
+pub fn keys_of(block: &Block) -> Vec<Vec<u8>> {
+    match &block.keys {
+        OwnedKeys::Int64(keys) => keys.iter().map(|key| key.to_ne_bytes().to_vec()).collect(),
+        OwnedKeys::Strings { offsets, data } => {
+            offsets.windows(2).map(|ends| data[ends[0] as usize..ends[1] as usize].to_vec()).collect()
+        }
+    }
+}
+
+/// What blocks hold; no key may come twice.
+pub fn found(blocks: &[Block], width: usize) -> Found {
+    let mut found = Found::new();
+    for block in blocks {
+        let mut rest = &super::values(&block.values)[..];
+        for (at, key) in keys_of(block).into_iter().enumerate() {
+            let count = block.counts.as_ref().map_or(1, |counts| counts[at] as usize);
+            let row = rest.split_off(..count * width).unwrap();
+            assert!(found.insert(key, row.to_vec()).is_none(), "a key comes once");
+        }
+        assert!(rest.is_empty());
+    }
+    found
+}
