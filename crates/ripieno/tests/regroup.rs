@@ -3,7 +3,7 @@
 mod common;
 
 use common::regroups::{Rows, add, expected, found, keys_of, rows};
-use common::{endpoint_world, mismatch, world};
+use common::{copied_world, endpoint_world, mismatch, world};
 use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
 use ripieno::net::Links;
 use ripieno::{Communicator, Element, Error, Failure, Op};
@@ -110,6 +110,23 @@ fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
             let blocks = [&halved[color][..], &halved[2 + color]].concat();
             assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
         }
+    }
+}
+
+#[test]
+fn copies_of_ranks_get_the_same_blocks() {
+    for links in [Links::SharedMemory, Links::Tcp] {
+        let all: Vec<Rows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
+        let options = Regroup { wave_bytes: 5000, eager_bytes: 500, ..Regroup::new(SUM) };
+        let results = copied_world(4, 2, links, |world| {
+            let comm = world.replicate(2).unwrap();
+            let (blocks, regrouped) = run(&comm, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
+            assert!(regrouped.waves > 2, "{regrouped:?}");
+            world.barrier(None).unwrap();
+            blocks
+        });
+        assert_eq!(results[..2], results[2..]);
+        assert_eq!(found(&results[..2].concat(), 1), expected(&all, KeyKind::Strings, SUM, 1));
     }
 }
 

@@ -13,19 +13,21 @@ pub fn hashed_homes(part_count: usize, rank_count: usize) -> Vec<usize> {
 }
 
 /// Every part goes to the rank that has least so far, the largest first: no rank has more than the mean and one part.
-/// Where parts or ranks have as much, the lower number comes first, so all ranks find the same.
+/// Where ranks have as much, the one with fewer parts is next, and then the lower one, so all ranks find the same.
 ///
 /// Cost: `n·log(n)` for `n` parts.
 /// Source: Graham, "Bounds on multiprocessing timing anomalies", SIAM J. Appl. Math. 1969 (largest first).
 pub fn balanced_homes(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
     let mut largest_first: Vec<usize> = (0..part_bytes.len()).collect();
     largest_first.sort_by_key(|&part| Reverse(part_bytes[part]));
-    let mut loads: BinaryHeap<Reverse<(u64, usize)>> = (0..rank_count).map(|rank| Reverse((0, rank))).collect();
+    let mut loads: BinaryHeap<Reverse<(u64, usize, usize)>> =
+        (0..rank_count).map(|rank| Reverse((0, 0, rank))).collect();
     let mut homes = vec![0; part_bytes.len()];
     for part in largest_first {
         let Some(mut least) = loads.peek_mut() else { break };
-        let Reverse((load_bytes, rank)) = &mut *least;
+        let Reverse((load_bytes, part_count, rank)) = &mut *least;
         *load_bytes += part_bytes[part];
+        *part_count += 1;
         homes[part] = *rank;
     }
     homes
@@ -68,6 +70,7 @@ mod tests {
     #[test]
     fn equal_parts_are_dealt_in_turn() {
         assert_eq!(balanced_homes(&[5; 7], 3), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(balanced_homes(&[0; 4], 2), [0, 1, 0, 1]);
         assert_eq!(hashed_homes(6, 3), [0, 0, 1, 1, 2, 2]);
     }
 }

@@ -24,6 +24,16 @@ pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync)
 
 /// As `world`, over endpoints that meet, watch each other and talk over `links`. All leave after the last has finished.
 pub fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
+    copied_world(p, 1, links, program)
+}
+
+/// As `endpoint_world`, of ranks with so many copies each.
+pub fn copied_world<R: Send>(
+    p: usize,
+    replicas: usize,
+    links: Links,
+    program: impl Fn(&mut Communicator) -> R + Sync,
+) -> Vec<R> {
     // Nobody begins before all have met: a job that fails at once would fail the meeting of the slowest.
     let met = std::sync::Barrier::new(p);
     let finished: Vec<(R, Communicator)> = std::thread::scope(|scope| {
@@ -34,6 +44,7 @@ pub fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Com
                 let (program, met) = (&program, &met);
                 scope.spawn(move || {
                     let mut config = Config::new(rank, p, Token::from_secret("test"));
+                    config.replicas = replicas;
                     (config.links, config.linger) = (links, Duration::from_millis(100));
                     let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
                     met.wait();

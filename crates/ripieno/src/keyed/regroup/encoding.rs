@@ -96,3 +96,60 @@ impl<'a> Arrived<'a> {
 fn numbers<T, const N: usize>(bytes: &[u8], number: fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks().0.iter().map(|bytes| number(*bytes)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Element, Op};
+
+    const STRINGS: Form = Form { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: Combine::Concat };
+
+    fn block() -> Block {
+        let keys = OwnedKeys::Strings { offsets: vec![0, 2, 2, 7], data: b"abcdefg".to_vec() };
+        Block { keys, counts: Some(vec![1, 3, 1]), values: (0..30).collect() }
+    }
+
+    fn written(block: &Block, size: PartSize) -> Vec<u8> {
+        let mut bytes = vec![0; encoded_bytes(&STRINGS, size).unwrap() as usize];
+        write(block, &mut bytes).unwrap();
+        bytes
+    }
+
+    const SIZE: PartSize = PartSize { keys: 3, key_bytes: 7, rows: 5 };
+
+    #[test]
+    fn a_block_comes_back_as_it_left() {
+        let bytes = written(&block(), SIZE);
+        assert_eq!(bytes.len(), 3 * 4 + 7 + 3 * 8 + 30);
+        let mut rest = &bytes[..];
+        let arrived = Arrived::read(&STRINGS, &SIZE, &mut rest).unwrap();
+        assert_eq!((arrived.keys, arrived.counts, arrived.values), (block().keys, block().counts, &block().values[..]));
+        assert!(rest.is_empty());
+    }
+
+    #[test]
+    fn lengths_and_counts_that_do_not_add_up_are_refused() {
+        let refused = |place: usize, value: u8| {
+            let mut bytes = written(&block(), SIZE);
+            bytes[place] = value;
+            Arrived::read(&STRINGS, &SIZE, &mut &bytes[..]).err()
+        };
+        assert_eq!(refused(0, 2), None);
+        assert!(refused(0, 3).unwrap().contains("keys of 8 bytes"));
+        let first_count = 3 * 4 + 7;
+        for (place, value) in [(first_count, 0), (first_count, 2), (first_count + 7, 0xff)] {
+            assert!(refused(place, value).unwrap().contains("5 rows"), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn integers_are_written_at_any_alignment() {
+        let form = Form { keys: KeyKind::Int64, element: Element::U8, width: 1, combine: Combine::Op(Op::Sum) };
+        let size = PartSize { keys: 2, key_bytes: 16, rows: 2 };
+        let block = Block { keys: OwnedKeys::Int64(vec![i64::MIN, 7]), counts: None, values: vec![3, 4] };
+        let mut bytes = vec![0; 1 + 18];
+        write(&block, &mut bytes[1..]).unwrap();
+        let arrived = Arrived::read(&form, &size, &mut &bytes[1..]).unwrap();
+        assert_eq!((arrived.keys, arrived.values), (block.keys, &[3, 4][..]));
+    }
+}

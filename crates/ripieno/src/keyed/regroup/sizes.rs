@@ -39,12 +39,17 @@ impl Sizes {
         options: &Regroup,
     ) -> Result<Sizes, Error> {
         let (part_count, p) = (parts.part_count(), comm.world_size());
+        let sizes: Vec<PartSize> = (0..part_count).map(|part| parts.size(part)).collect();
         let mut homes = hashed_homes(part_count, p);
-        let mut own = Own::told(comm, parts, agreement, &homes)?;
+        let mut own = Own::told(comm, &sizes, agreement, &homes)?;
         let part_bytes = all_words(comm, &own.bytes(parts.form())?)?;
         if options.balanced {
             homes = balanced_homes(&part_bytes, p);
-            own = Own::told(comm, parts, agreement, &homes)?;
+            own = Own::told(comm, &sizes, agreement, &homes)?;
+            let mut told = own.parts.iter().zip(own.bytes(parts.form())?);
+            if let Some((part, _)) = told.find(|&(&part, bytes)| part_bytes[part] != bytes) {
+                return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
+            }
         }
         Ok(Sizes { waves: Waves::new(&homes, &part_bytes, p, options.wave_bytes), own })
     }
@@ -58,13 +63,13 @@ impl Sizes {
 
 impl Own {
     /// Every rank tells the sizes of its parts to their homes.
-    fn told(comm: &Communicator, parts: &Parts, agreement: &mut Agreement, homes: &[usize]) -> Result<Own, Error> {
+    fn told(comm: &Communicator, sizes: &[PartSize], agreement: &mut Agreement, homes: &[usize]) -> Result<Own, Error> {
         let (rank, p) = (comm.rank(), comm.world_size());
         let (mut out, mut lengths) = (Vec::new(), Vec::new());
         for home in 0..p {
             let before = out.len();
             for part in (0..homes.len()).filter(|&part| homes[part] == home) {
-                let PartSize { keys, key_bytes, rows } = parts.size(part);
+                let PartSize { keys, key_bytes, rows } = sizes[part];
                 [keys, key_bytes, rows].iter().for_each(|number| out.extend_from_slice(&number.to_ne_bytes()));
             }
             lengths.push(out.len() - before);
@@ -85,21 +90,96 @@ impl Own {
         Ok(Own { parts: own, sizes })
     }
 
-    /// How many bytes each part takes, of all ranks together.
+    /// How many bytes each part takes, of all ranks together; all parts together are no more than memory could hold.
     fn bytes(&self, form: &Form) -> Result<Vec<u64>, Error> {
-        let of_part = |place: usize| {
-            let mut sizes = self.sizes.iter().enumerate();
-            sizes.try_fold(0u64, |sum, (rank, sizes)| {
-                let bytes = encoded_bytes(form, sizes[place]).and_then(|bytes| sum.checked_add(bytes));
-                bytes.filter(|&bytes| isize::try_from(bytes).is_ok()).ok_or_else(|| {
-                    let (part, PartSize { keys, key_bytes, rows }) = (self.parts[place], sizes[place]);
-                    let cause = format!(
-                        "rank {rank} announced {keys} keys of {key_bytes} bytes with {rows} rows for part {part}"
-                    );
-                    Error::Malformed { cause }
-                })
-            })
+        let (mut part_bytes, mut total_bytes) = (vec![0; self.parts.len()], 0u64);
+        for (rank, sizes) in self.sizes.iter().enumerate() {
+            for ((&size, sum), part) in sizes.iter().zip(&mut part_bytes).zip(&self.parts) {
+                let bytes = encoded_bytes(form, size);
+                let total = bytes.and_then(|bytes| total_bytes.checked_add(bytes));
+                let (Some(bytes), Some(total)) = (bytes, total.filter(|&total| isize::try_from(total).is_ok())) else {
+                    let PartSize { keys, key_bytes, rows } = size;
+                    let announced = format!("{keys} keys of {key_bytes} bytes with {rows} rows");
+                    return Err(Error::Malformed {
+                        cause: format!("rank {rank} announced {announced} for part {part}"),
+                    });
+                };
+                *sum += bytes;
+                total_bytes = total;
+            }
+        }
+        Ok(part_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Aggregation, Combine, KeyKind};
+    use super::*;
+    use crate::{Element, Failure, Op};
+    use ripieno_kernels::Threads;
+    use ripieno_net::ThreadFabric;
+
+    const FORM: Form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum) };
+
+    fn no_parts(form: Form) -> Parts {
+        Aggregation::new(form, 2, None).unwrap().seal(&Threads::new(1)).unwrap()
+    }
+
+    /// What rank 0 gets when rank 1 says that all its parts have `sizes`, one for each time that it is asked.
+    fn lied_to(form: Form, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
+        let fabrics = ThreadFabric::group(2).unwrap();
+        let lie = |comm: &Communicator| {
+            let (parts, mut agreement) = (no_parts(form), Agreement::new(&no_parts(form), options, 2).unwrap());
+            let none = vec![0; parts.part_count()];
+            for (turn, &size) in sizes.iter().enumerate() {
+                let homes = if turn == 0 { hashed_homes(none.len(), 2) } else { balanced_homes(&none, 2) };
+                Own::told(comm, &vec![size; parts.part_count()], &mut agreement, &homes)?;
+                if turn + 1 < sizes.len() {
+                    all_words(comm, &none[none.len() / 2..])?;
+                }
+            }
+            comm.barrier(None)
         };
-        (0..self.parts.len()).map(of_part).collect()
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = fabrics.into_iter().map(|fabric| Communicator::new(Box::new(fabric))).collect();
+            let mut ranks = ranks.into_iter();
+            let (honest, liar) = (ranks.next().unwrap(), ranks.next().unwrap());
+            let liar = scope.spawn(move || lie(&liar));
+            let told = honest.regroup(no_parts(form), options, &mut |_| Ok(())).map(drop);
+            [told, liar.join().unwrap()]
+        })
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_end_the_job() {
+        let concat = Form { combine: Combine::Concat, ..FORM };
+        let strings = Form { keys: KeyKind::Strings, ..FORM };
+        let size = |keys, key_bytes, rows| PartSize { keys, key_bytes, rows };
+        let lies = [
+            (FORM, size(1, 7, 1), "1 keys of 7 bytes with 1 rows"),
+            (FORM, size(2, 16, 3), "2 keys of 16 bytes with 3 rows"),
+            (FORM, size(1 << 61, 1 << 63, 1 << 61), "keys"),
+            (FORM, size(1 << 57, 1 << 60, 1 << 57), "keys"),
+            (concat, size(3, 24, 2), "3 keys of 24 bytes with 2 rows"),
+            (concat, size(1, 8, u64::MAX), "rows"),
+            (strings, size(0, 5, 0), "0 keys of 5 bytes with 0 rows"),
+            (strings, size(u64::MAX, 5, u64::MAX), "keys"),
+        ];
+        for (form, lie, text) in lies {
+            let [told, after] = lied_to(form, &Regroup::new(form.combine), &[lie]);
+            let Err(Error::Malformed { cause }) = told else { panic!("{told:?}") };
+            assert!(cause.starts_with("rank 1 announced") && cause.contains(text), "{cause}");
+            assert!(matches!(after, Err(Error::Failed(Failure::RankFailed { rank: 0, .. }))), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn other_sizes_for_other_homes_end_the_job() {
+        let options = Regroup { balanced: true, ..Regroup::new(FORM.combine) };
+        let sizes = [PartSize::default(), PartSize { keys: 1, key_bytes: 8, rows: 1 }];
+        let [told, after] = lied_to(FORM, &options, &sizes);
+        assert!(matches!(&told, Err(Error::Malformed { cause }) if cause.contains("two sizes")), "{told:?}");
+        assert!(after.is_err());
     }
 }
