@@ -77,6 +77,13 @@ def test_columns_of_csv_have_the_same_types_in_all_splits(tmp_path):
         pa.schema([("when", pa.timestamp("s", "UTC")), ("zip", pa.string()), ("n", pa.string())])
     }
     assert parts[1].read()["zip"][0].as_py() == "01234"
+    (tmp_path / "b.csv").write_text("zip,day,when,n\n" + "01234,2020-01-01,2020-01-01T10:00:00Z,1.5\n")
+    (tmp_path / "c.csv").write_text("zip,day,when,n\n" + "01234,2020-01-01,2020-01-01T10:00:00Z,2\n")
+    several = splits([tmp_path / "c.csv", path, tmp_path / "b.csv"])
+    assert pa.concat_tables(part.read() for part in several)["n"].to_pylist() == [2.0, *[None] * 50, 1.5]
+    (tmp_path / "d.csv").write_text("zip,day,when,n\n" + "01234,2020-01-01,2020-01-01T10:00:00Z,word\n")
+    with pytest.raises(rp.InputError, match=r"files have different types of columns: .*n.*; name one, as in types"):
+        splits([tmp_path / "c.csv", tmp_path / "d.csv"])
     late = tmp_path / "late.csv"
     late.write_text("n\n" + "1\n" * 600_000 + "x\n")
     with pytest.raises(rp.InputError, match=r"late.csv, records from byte .*invalid value .x.; name its type"):

@@ -34,6 +34,7 @@ COMMANDS = {
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
     "packets": "ripieno.cli.packets:packets_command",
     "run": "ripieno.launch.cli:run_command",
+    "split": "ripieno.cli.split:split_command",
     "trace": "ripieno.cli.trace:trace_command",
 }
 

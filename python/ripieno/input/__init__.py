@@ -5,10 +5,14 @@
         for text in split.blocks():                      # whole lines
             ...
 
-Source: Zhang and Qiu, "Social image clustering with Twister", section 3.2.
+`divide` makes even partitions of files, on several nodes each, and a partition file, which `open_partitions` reads.
+
+Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """
 
 from ripieno.input.assignment import Assignment, assign, share
+from ripieno.input.divide import divide
+from ripieno.input.partitions import open_partitions
 from ripieno.input.split import Format, Split, splits
 
-__all__ = ["Assignment", "Format", "Split", "assign", "share", "splits"]
+__all__ = ["Assignment", "Format", "Split", "assign", "divide", "open_partitions", "share", "splits"]

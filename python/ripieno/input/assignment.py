@@ -214,4 +214,6 @@ def _runs(numbers: Sequence[int]) -> str:
             runs[-1][1] = at
         else:
             runs.append([at, at])
-    return ", ".join(f"{first}" if first == last else f"{first} … {last}" for first, last in runs)
+    return ", ".join(
+        f"{first} … {last}" if last > first + 1 else ", ".join(map(str, range(first, last + 1))) for first, last in runs
+    )

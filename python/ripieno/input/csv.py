@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ MARK = b"\xef\xbb\xbf"
 #: How much of a file is read to know the types of its columns, and at once to find cuts.
 SAMPLE_BYTES = 1 << 20
 WINDOW_BYTES = 1 << 20
+TYPES_HINT = 'types={"column": "string"}'
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -104,6 +105,10 @@ class Csv:
                 if text.strip():
                     yield self._table(split, begin, text)
 
+    def extent(self, split: Split) -> tuple[int, int]:
+        """The split's range."""
+        return split.start, split.stop
+
     @property
     def schema(self) -> pa.Schema:
         """The columns that are read."""
@@ -122,7 +127,7 @@ class Csv:
                 pa.csv.ConvertOptions(column_types=schema, include_columns=schema.names),
             )
         except pa.ArrowInvalid as error:
-            hint = '; name its type, as in types={"column": "string"}' * ("conversion error" in str(error))
+            hint = f"; name its type, as in {TYPES_HINT}" * ("conversion error" in str(error))
             raise InputError(f"{split.path}, records from byte {begin:,} on: {error}{hint}") from error
 
 
@@ -145,6 +150,30 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
         begin += len(text)
 
 
+def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
+    """Files of the same columns, of the types that hold what each of them looks like: fractions, if one has some.
+
+    Raises
+    ------
+    InputError
+        A column has types that no type holds, as numbers and words.
+    """
+    schemas: dict[tuple[str, ...], pa.Schema] = {}
+    for format in formats:
+        schema = pa.schema([(name, arrow_type(kind)) for name, kind in format.types])
+        names = tuple(schema.names)
+        try:
+            schemas[names] = pa.unify_schemas([schemas.get(names, schema), schema], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise InputError(f"files have different types of columns: {error}; name one, as in {TYPES_HINT}") from error
+    # A column of which nothing is seen may hold anything.
+    types = {
+        names: tuple((field.name, "string" if pa.types.is_null(field.type) else str(field.type)) for field in schema)
+        for names, schema in schemas.items()
+    }
+    return [replace(format, types=types[tuple(name for name, _ in format.types)]) for format in formats]
+
+
 def arrow_type(name: str) -> pa.DataType:
     """The type that Arrow prints by this name.
 
@@ -165,6 +194,4 @@ def _types(path: str, schema: pa.Schema, options: Options) -> tuple[tuple[str, s
     unknown = next((name for name in options.types if name not in names), None)
     if unknown is not None:
         raise InputError(f"types={{{unknown!r}: …}}: {path} has the columns {', '.join(map(repr, names))}")
-    # A column of which nothing is seen may hold anything.
-    seen = {field.name: "string" if pa.types.is_null(field.type) else str(field.type) for field in schema}
-    return tuple((seen | dict(options.types)).items())
+    return tuple(({field.name: str(field.type) for field in schema} | dict(options.types)).items())

@@ -75,12 +75,16 @@ class Npy:
         for start in range(first, last, step):
             yield self._rows(split, start, min(start + step, last))
 
+    def extent(self, split: Split) -> tuple[int, int]:
+        """The bytes of the rows."""
+        return self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes
+
     def _range(self, split: Split) -> tuple[int, int]:
         return (0, self.shape[0]) if split.compression else (split.start, split.stop)
 
     def _rows(self, split: Split, start: int, stop: int) -> NDArray[Any]:
         shape, at = (stop - start, *self.shape[1:]), self.offset + start * self.row_bytes
-        path = split.path
+        path = split.place()
         short = InputError(f"{path} is shorter than its header says: rows {start:,} … {stop:,} are not all there")
         with blamed_on(path):
             if split.compression is None and not is_url(path) and prod(shape):

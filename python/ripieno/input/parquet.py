@@ -58,6 +58,17 @@ class Parquet:
                 for batch in table.iter_batches(rows, row_groups=[number], columns=self.columns):
                     yield pa.Table.from_batches([batch])
 
+    def extent(self, split: Split) -> tuple[int, int]:
+        """From the first page of the row groups to the last one."""
+        with self._opened(split) as table:
+            groups = [table.metadata.row_group(i) for i in range(split.start, split.stop)]
+        chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+        begins = [
+            min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0) for chunk in chunks
+        ]
+        ends = [begin + chunk.total_compressed_size for begin, chunk in zip(begins, chunks, strict=True)]
+        return min(begins, default=0), max(ends, default=0)
+
     @contextmanager
     def _opened(self, split: Split) -> Iterator[pq.ParquetFile]:
         with split.opened() as file, _checked(split.path), pq.ParquetFile(file) as table:

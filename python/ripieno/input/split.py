@@ -10,9 +10,10 @@ from typing import IO, Any, Protocol
 
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
-from ripieno.input.csv import Csv, arrow_type
+from ripieno.input.checksums import Checksum
+from ripieno.input.csv import Csv, arrow_type, of_same_types
 from ripieno.input.cuts import apportioned
-from ripieno.input.files import File, found, opened
+from ripieno.input.files import File, found, is_url, opened
 from ripieno.input.npy import Npy
 from ripieno.input.parquet import Parquet
 from ripieno.input.text import Text
@@ -39,6 +40,9 @@ class Format(Protocol):
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[Any]:
         """The same, some at a time."""
+
+    def extent(self, split: Split) -> tuple[int, int]:
+        """The bytes of the file, as it is stored, in which a split lies."""
 
 
 FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet}
@@ -81,6 +85,10 @@ class Split:
         Hosts that have the file on a disk of their own; empty where all are as near.
     compression : str or None
         What fsspec calls it. The split is then the whole file, and `stop` its length as it is stored.
+    copies : tuple of str
+        Other paths of the same file. The first of all that is there is read.
+    checksum : Checksum, optional
+        Of the bytes in which the split lies, from the partition file.
     """
 
     path: str
@@ -90,6 +98,8 @@ class Split:
     size_bytes: int
     hosts: tuple[str, ...] = ()
     compression: str | None = None
+    copies: tuple[str, ...] = ()
+    checksum: Checksum | None = None
 
     def __str__(self) -> str:
         where = "whole" if self.compression else f"{self.format.unit} {self.start:,} … {self.stop:,}"
@@ -117,12 +127,36 @@ class Split:
             raise InputError(f"block_bytes={block_bytes}: expected >= 1")
         return self.format.blocks(self, block_bytes)
 
+    def verify(self) -> None:
+        """Read the bytes in which the split lies.
+
+        Raises
+        ------
+        InputError
+            They are not what they were when the partition file was written, or there is none.
+        """
+        if self.checksum is None:
+            raise InputError(f"{self} has no checksum: only what a partition file lists has one")
+        place = self.place()
+        if self.checksum != Checksum.of(place, self.checksum.start, self.checksum.stop):
+            raise InputError(f"{place}, {self.format.unit} {self.start:,} … {self.stop:,}: not what was written there")
+
+    def place(self) -> str:
+        """Where the file is read: the first of `path` and `copies` that is there."""
+        places = (self.path, *self.copies)
+        found = next((path for path in places if is_url(path) or os.path.exists(path)), None)
+        if found is None:
+            owners = f" here; on {', '.join(self.hosts)} it should" if self.hosts else ""
+            raise InputError(f"{' and '.join(places)} {'do' if self.copies else 'does'} not exist{owners}")
+        return found
+
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
         """The file, unpacked; refused if it has become too short to hold what the split stands for."""
-        with opened(self.path, self.compression) as file:
+        place = self.place()
+        with opened(place, self.compression) as file:
             if self.compression is None and self.format.unit == "bytes" and file.seek(0, os.SEEK_END) < self.stop:
-                raise InputError(f"{self.path} has {file.tell():,} bytes, but had {self.stop:,} when it was split")
+                raise InputError(f"{place} has {file.tell():,} bytes, but had {self.stop:,} when it was split")
             file.seek(0)
             yield file
 
@@ -190,14 +224,20 @@ def splits(
     else:
         divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, whole, strict=True)]
         counts = apportioned(divisible, count - sum(whole))
-    return [
-        split
-        for file, count in zip(files, counts, strict=True)
-        for split in _cut(file, count, open_format(file, format, options))
-    ]
+    formats = open_formats(files, format, options)
+    return [split for job in zip(files, counts, formats, strict=True) for split in _cut(*job)]
 
 
-def open_format(file: File, name: str | None, options: Options) -> Format:
+def open_formats(files: Sequence[File], name: str | None, options: Options) -> list[Format]:
+    """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
+    formats = [_open_format(file, name, options) for file in files]
+    tables = [at for at, format in enumerate(formats) if isinstance(format, Csv)]
+    for at, format in zip(tables, of_same_types([formats[at] for at in tables]), strict=True):
+        formats[at] = format
+    return formats
+
+
+def _open_format(file: File, name: str | None, options: Options) -> Format:
     """How the records lie in a file, by the name of a format or what the file's own name says."""
     name = name or SUFFIXES.get(file.inner_suffix, "text")
     for option, value, kinds in (("columns", options.columns, ("csv", "parquet")), ("types", options.types, ("csv",))):

@@ -48,3 +48,8 @@ class Text:
                     return
                 yield text
                 at = begin + len(text)
+
+    def extent(self, split: Split) -> tuple[int, int]:
+        """The split's range, from the first line that begins in it to the end of the last one."""
+        with split.opened() as file, blamed_on(split.path):
+            return lines.line_start(file, split.start), lines.line_start(file, split.stop)

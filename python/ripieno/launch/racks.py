@@ -38,7 +38,7 @@ def rack_of_this_host(racks: Racks | None = None, variables: Mapping[str, str] =
     if not racks:
         return None
     host = socket.gethostname()
-    return _rack_of(host, racks, "racks") if isinstance(racks, Mapping) else _rack_of(host, read(racks), str(racks))
+    return rack_of(host, racks, "racks") if isinstance(racks, Mapping) else rack_of(host, read(racks), str(racks))
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -53,7 +53,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     return racks
 
 
-def _rack_of(host: str, racks: Mapping[str, Sequence[str]], where: str) -> str:
+def rack_of(host: str, racks: Mapping[str, Sequence[str]], where: str) -> str:
     for rack, patterns in racks.items():
         if isinstance(patterns, str) or not all(isinstance(pattern, str) for pattern in patterns):
             raise InputError(f"{where}: rack {rack}={patterns!r}: expected a list of host names")

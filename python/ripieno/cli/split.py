@@ -1,0 +1,120 @@
+"""`ripieno split`: files into even partitions, and who would read which of them."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ripieno.errors import InputError
+from ripieno.input import assign, divide, open_partitions
+from ripieno.launch.racks import rack_of
+from ripieno.launch.racks import read as read_racks
+
+
+class Names(click.ParamType):
+    """Names with commas in between."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        """The names, without empty ones."""
+        return value if isinstance(value, tuple) else tuple(filter(None, (name.strip() for name in value.split(","))))
+
+
+@click.command("split", short_help="Divide files into even partitions, or show who reads which.")
+@click.argument("inputs", nargs=-1)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder to make.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many.")
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="How many nodes hold each partition; by default 1, in place all.",
+)
+@click.option("--nodes", type=Names(), metavar="A,B,C", default="", help="Hosts that hold the partitions.")
+@click.option(
+    "--racks", metavar="FILE", help="Racks of the nodes, as for `ripieno run`: replicas go to different ones."
+)
+@click.option(
+    "--format",
+    type=click.Choice(["text", "csv", "npy", "parquet"]),
+    help="How the files are read; by default what their names say.",
+)
+@click.option("--no-header", is_flag=True, help="CSV begins with a record, not with names of columns.")
+@click.option("--in-place", is_flag=True, help="Copy nothing: list ranges of the files as they are.")
+@click.option("--overwrite", is_flag=True, help="Replace the folder if it holds partitions.")
+@click.option(
+    "--plan",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Show which workers would read which partitions of this partition file, and write nothing.",
+)
+@click.option(
+    "-w", "--workers", type=click.IntRange(min=1), metavar="COUNT", help="With --plan; by default one a host."
+)
+@click.option(
+    "--hosts", type=Names(), metavar="A,B,C", default="", help="With --plan; by default the nodes of the file."
+)
+@click.option("--verify", is_flag=True, help="With --plan: read the partitions, and compare them with their checksums.")
+def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) -> None:
+    """Divide INPUTS into even partitions, cut between records, and list them in OUT/partitions.json.
+
+    INPUTS are files, globs, folders or URLs of text, .csv, .npy or .parquet; text and CSV also compressed. The
+    partitions are files of the same kind. With --nodes each node gets a folder with what it shall hold, to be moved
+    there; programs that read the partition file find partitions on the host that they run on.
+
+    With --plan nothing is divided. By default there is a worker on each of the nodes that the partition file names.
+
+    \b
+    Examples:
+      ripieno split big.txt --partitions 64 --replicas 2 --nodes a,b,c --out parts/
+      ripieno split --plan parts/partitions.json --workers 6 --hosts a,b,c
+    """
+    if plan is not None:
+        _check_unused("--plan", inputs, options, ("workers", "hosts", "verify"))
+        click.echo(_plan(plan, options["workers"], options["hosts"], options["verify"]))
+        return
+    for name in ("out", "partitions"):
+        if options[name] is None:
+            raise click.UsageError(f"Missing option '--{name}'.")
+    if not inputs:
+        raise click.UsageError("Missing argument 'INPUTS...'.")
+    _check_unused("--out", (), options, [name for name in options if name not in ("workers", "hosts", "verify")])
+    nodes = options["nodes"]
+    path = divide(
+        list(inputs),
+        options["out"],
+        partitions=options["partitions"],
+        replicas=options["replicas"],
+        nodes=nodes,
+        racks=None if options["racks"] is None else _racks_of(nodes, options["racks"]),
+        format=options["format"],
+        header=not options["no_header"],
+        in_place=options["in_place"],
+        overwrite=options["overwrite"],
+    )
+    sizes = [part.size_bytes for part in open_partitions(path)]
+    click.echo(f"{len(sizes)} partitions of {min(sizes):,} to {max(sizes):,} bytes: {path}")
+
+
+def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool) -> str:
+    parts = open_partitions(path, verify=verify)
+    hosts = hosts or tuple(dict.fromkeys(host for part in parts for host in part.hosts)) or (socket.gethostname(),)
+    count = workers or len(hosts)
+    # As launchers do it: neighbouring ranks are on one host.
+    return str(assign(parts, [hosts[rank * len(hosts) // count] for rank in range(count)]))
+
+
+def _racks_of(nodes: tuple[str, ...], path: str) -> dict[str, str]:
+    racks = read_racks(path)
+    return {node: rack_of(node, racks, path) for node in nodes}
+
+
+def _check_unused(mode: str, inputs: tuple[str, ...], options: dict[str, Any], used: Any) -> None:
+    wrong = next((name for name, value in options.items() if name not in used and value), None)
+    if inputs or wrong:
+        named = "INPUTS" if inputs else f"--{(wrong or '').replace('_', '-')}"
+        raise InputError(f"{named} means nothing with {mode}")

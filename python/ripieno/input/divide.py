@@ -1,0 +1,187 @@
+"""`divide`: files into even partitions, cut between records, and the partition file that lists them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
+from ripieno.input.checksums import Checksum
+from ripieno.input.cuts import piece_size
+from ripieno.input.files import File, found, is_url
+from ripieno.input.materials import MATERIALS, Material
+from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
+from ripieno.input.replicas import placed
+from ripieno.input.split import Format, Options, Split, open_formats, splits
+from ripieno.output import new_folder
+
+
+def divide(
+    source: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    partitions: int,
+    replicas: int | None = None,
+    nodes: Sequence[str] = (),
+    racks: Mapping[str, str] | None = None,
+    format: str | None = None,
+    header: bool = True,
+    in_place: bool = False,
+    overwrite: bool = False,
+) -> Path:
+    """Divide files, as one list of records, into even partitions; all of it is written, or nothing.
+
+    Partitions are files of the same format as the source, ``part-00000.txt`` and so on. With `nodes` each node has a
+    folder of that name with the partitions that it shall hold; with `replicas` alone there is a folder per replica,
+    ``copy-0`` and so on. Folders may be moved to disks of their own: a partition is read where it is found. Until then
+    the replicas of a partition are one file under several names, where the file system has such.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        As for `splits`; compressed files are unpacked, and read twice.
+    out : path
+        The folder to make.
+    partitions : int
+        How many. They differ by about 1/64 of their size, or by the longest record.
+    replicas : int, optional
+        How many nodes hold each partition; by default one, in place all.
+    nodes : sequence of str
+        Hosts that hold the partitions.
+    racks : mapping of str to str, optional
+        The rack of every node: replicas of a partition are put into different ones.
+    format : {"text", "csv", "npy", "parquet"}, optional
+        By default what the names of the files say; of all files the same.
+    header : bool, default=True
+        Whether CSV begins with the names of the columns. Every partition gets them.
+    in_place : bool, default=False
+        Copy nothing: list ranges of the files as they are. There may be fewer partitions then, or more, as from
+        `splits`.
+    overwrite : bool, default=False
+        Replace `out` if it is a folder that this function has made.
+
+    Returns
+    -------
+    Path
+        The partition file, ``partitions.json`` in `out`.
+
+    Raises
+    ------
+    InputError
+        As from `splits`; there is nothing to divide; files differ in format or columns; there are fewer nodes than
+        replicas, or `out` exists.
+    """
+    for name, value in (("partitions", partitions), ("replicas", 1 if replicas is None else replicas)):
+        if value < 1:
+            raise InputError(f"{name}={value}: expected >= 1")
+    wrong = next((node for node in nodes if not node or "/" in node or node.startswith(".")), None)
+    if wrong is not None:
+        raise InputError(f"nodes: {wrong!r} is no name of a host")
+    if in_place and not nodes and replicas is not None:
+        raise InputError("replicas of what is listed in place: expected the nodes that have the files")
+    if replicas is None:
+        replicas = len(nodes) if in_place else 1
+    out = Path(out)
+    holders = list(nodes) or [f"copy-{i}" for i in range(replicas)]
+    with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
+        if in_place:
+            parts = _listed(splits(source, count=partitions, format=format, header=header))
+            places = placed(len(parts), nodes, replicas, racks) if nodes else [()] * len(parts)
+            parts = [replace(part, hosts=place) for part, place in zip(parts, places, strict=True)]
+        else:
+            files = [file for file in found(source) if file.size_bytes]
+            material = _material(files, open_formats(files, format, Options(header)))
+            places = placed(partitions, holders, replicas, racks)
+            folders = places if nodes or replicas > 1 else [(".",)] * partitions
+            parts = _written(material, folder, folders)
+            parts = [replace(part, hosts=place if nodes else ()) for part, place in zip(parts, places, strict=True)]
+        write_partitions(folder / FILE_NAME, parts)
+    return out / FILE_NAME
+
+
+def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
+    kinds = {format.name: file.path for file, format in zip(files, formats, strict=True)}
+    if len(kinds) > 1:
+        told = ", ".join(f"{path} as {name}" for name, path in kinds.items())
+        raise InputError(f"files are read in different ways ({told}): name one format for all, or divide them apart")
+    if not files:
+        raise InputError("there is nothing to divide: the files are empty")
+    material = MATERIALS[formats[0].name](files, formats)
+    if not material.length:
+        raise InputError(f"there is nothing to divide: {files[0].path} has no records")
+    return material
+
+
+def _listed(parts: list[Split]) -> list[Split]:
+    """Partitions that stay where they are."""
+    if not parts:
+        raise InputError("there is nothing to divide: the files are empty")
+    listed = []
+    for part in parts:
+        path = part.path if is_url(part.path) else os.path.abspath(part.path)
+        extent = (0, part.stop) if part.compression else part.format.extent(part)
+        if part.format.name == "text" and not part.compression:
+            # Ranges that begin and end with a line are of use to other programs, too.
+            part = replace(part, start=extent[0], stop=extent[1], size_bytes=extent[1] - extent[0])
+        listed.append(replace(part, path=path, checksum=Checksum.of(path, *extent)))
+    return listed
+
+
+def _written(material: Material, folder: Path, places: Sequence[tuple[str, ...]]) -> list[Split]:
+    """New files, in the folders that are named for each, and what they hold."""
+    for name in sorted({name for place in places for name in place}):
+        (folder / name).mkdir(exist_ok=True)
+    groups = groupby(_numbered(material, len(places)), key=lambda piece: piece[0])
+    parts, group = [], next(groups, None)
+    for number, (first, *others) in enumerate(places):
+        name = f"part-{number:05}{material.ending}"
+        path = folder / first / name
+        with open(path, "wb") as file, closing(material.sink(file)) as sink:
+            if group is not None and group[0] == number:
+                for _, records in group[1]:
+                    sink.write(records)
+                group = next(groups, None)
+        for other in others:
+            _link(path, folder / other / name)
+        whole = File(str(path), path.stat().st_size)
+        format = material.format(whole)
+        range = next(iter(format.cut(whole, 1)), (0, 0, 0))
+        copies = tuple(os.path.join(other, name) for other in others)
+        checksum = Checksum.of(str(path), 0, whole.size_bytes)
+        relative = os.path.normpath(os.path.join(first, name))
+        parts.append(Split(relative, format, *range, copies=copies, checksum=checksum))
+    return parts
+
+
+def _numbered(material: Material, count: int) -> Iterator[tuple[int, object]]:
+    begin = 0
+    for size, records in material.pieces(piece_size(material.length, count)):
+        yield begin * count // material.length, records
+        begin += size
+
+
+def _link(path: Path, other: Path) -> None:
+    try:
+        other.hardlink_to(path)
+    except OSError:
+        # Not every file system has files of several names.
+        shutil.copyfile(path, other)
+
+
+def _replaceable(out: Path) -> Collection[str]:
+    """Names in a folder of partitions; an error if it holds anything else."""
+    if not (out / FILE_NAME).is_file():
+        return (FILE_NAME,)
+    listed = {Path(path) for part in open_partitions(out / FILE_NAME) for path in (part.path, *part.copies)}
+    other = sorted(path for path in out.rglob("*") if path.is_file() and path not in {*listed, out / FILE_NAME})
+    if other:
+        raise InputError(
+            f"{out} holds {str(other[0].relative_to(out))!r}, which is no partition: choose another folder"
+        )
+    return [path.name for path in out.iterdir()]

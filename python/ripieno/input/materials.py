@@ -1,0 +1,163 @@
+"""What files of one format hold, as one stream of records that is dealt out to new files of the same format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ripieno.data import lines
+from ripieno.errors import InputError
+from ripieno.input.checksums import READ_BYTES
+from ripieno.input.csv import Csv, records
+from ripieno.input.files import File, blamed_on, opened
+from ripieno.input.npy import Npy
+from ripieno.input.parquet import Parquet
+from ripieno.input.sinks import LineSink, NpySink, ParquetSink, Sink
+from ripieno.input.split import Format, Options, Split
+from ripieno.input.text import Text
+
+Piece = tuple[int, Any]
+
+
+class Material(Protocol):
+    """Records of several files of one format."""
+
+    #: In the unit of pieces, bytes or rows.
+    length: int
+    ending: str
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time: as much as `size`, or as it takes to end a record; and how much."""
+
+    def sink(self, file: IO[bytes]) -> Sink:
+        """A new file for some of them."""
+
+    def format(self, file: File) -> Format:
+        """How they lie in such a file."""
+
+
+class Lines:
+    """Lines of text."""
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Text]) -> None:
+        self._files = files
+        endings = {file.inner_suffix for file in files}
+        self.ending = endings.pop() if len(endings) == 1 else ".txt"
+        self.length = sum(map(_unpacked_bytes, files))
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        for file in self._files:
+            with opened(file.path, file.compression) as stream, blamed_on(file.path):
+                while text := lines.whole_lines(stream, size):
+                    yield len(text), text
+
+    def sink(self, file: IO[bytes]) -> LineSink:
+        return LineSink(file)
+
+    def format(self, file: File) -> Text:
+        return Text()
+
+
+class Records:
+    """Records of CSV; every new file has the header of the first one."""
+
+    ending = ".csv"
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Csv]) -> None:
+        self._files, self._formats = files, formats
+        first = formats[0]
+        names = [name for name, _ in first.types]
+        for file, other in zip(files, formats, strict=True):
+            if other.delimiter != first.delimiter or [name for name, _ in other.types] != names:
+                raise InputError(f"{file.path} has other columns than {files[0].path}, or another delimiter")
+        with opened(files[0].path, files[0].compression) as stream, blamed_on(files[0].path):
+            self._head = stream.read(first.body)
+        self._stops = [_unpacked_bytes(file) for file in files]
+        self.length = sum(self._stops) - sum(format.body for format in formats)
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
+            with opened(file.path, file.compression) as stream, blamed_on(file.path):
+                for _, text in records(file.path, stream, format.body, stop, size):
+                    yield len(text), text
+
+    def sink(self, file: IO[bytes]) -> LineSink:
+        return LineSink(file, self._head)
+
+    def format(self, file: File) -> Csv:
+        return replace(self._formats[0], body=len(self._head))
+
+
+class Rows:
+    """Rows of arrays that differ in their number only."""
+
+    ending = ".npy"
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Npy]) -> None:
+        self._first = formats[0]
+        for file, other in zip(files, formats, strict=True):
+            if (other.dtype, other.shape[1:]) != (self._first.dtype, self._first.shape[1:]):
+                raise InputError(
+                    f"{file.path} has rows of shape {other.shape[1:]} and type {other.dtype}, but {files[0].path} of "
+                    f"{self._first.shape[1:]} and {self._first.dtype}"
+                )
+        self._wholes = [_whole(file, format, format.shape[0]) for file, format in zip(files, formats, strict=True)]
+        self.length = sum(format.shape[0] for format in formats)
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        for whole in self._wholes:
+            for rows in whole.blocks(max(1, size * self._first.row_bytes)):
+                yield len(rows), rows
+
+    def sink(self, file: IO[bytes]) -> NpySink:
+        return NpySink(file, self._first.dtype, self._first.shape[1:])
+
+    def format(self, file: File) -> Npy:
+        return Npy.open(file, Options())
+
+
+class Tables:
+    """Rows of tables of one schema."""
+
+    ending = ".parquet"
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Parquet]) -> None:
+        self._paths = [file.path for file in files]
+        self.length = 0
+        for at, path in enumerate(self._paths):
+            with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
+                schema = table.schema_arrow
+                self._schema = schema if at == 0 else self._schema
+                self.length += table.metadata.num_rows
+            if schema != self._schema:
+                raise InputError(f"{path} has other columns than {self._paths[0]}, or other types of columns")
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        for path in self._paths:
+            with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
+                for batch in table.iter_batches(size):
+                    yield batch.num_rows, pa.Table.from_batches([batch])
+
+    def sink(self, file: IO[bytes]) -> ParquetSink:
+        return ParquetSink(file, self._schema)
+
+    def format(self, file: File) -> Parquet:
+        return Parquet()
+
+
+MATERIALS: dict[str, Any] = {"text": Lines, "csv": Records, "npy": Rows, "parquet": Tables}
+
+
+def _whole(file: File, format: Format, stop: int) -> Split:
+    return Split(file.path, format, 0, stop, file.size_bytes, (), file.compression)
+
+
+def _unpacked_bytes(file: File) -> int:
+    if file.compression is None:
+        return file.size_bytes
+    with opened(file.path, file.compression) as stream, blamed_on(file.path):
+        return sum(map(len, iter(lambda: stream.read(READ_BYTES), b"")))

@@ -1,0 +1,104 @@
+"""The partition file: which partitions there are, in which files, on which hosts, with their sizes and checksums.
+
+JSON, with a line per partition. Paths are relative to the folder of the partition file, or absolute, or URLs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
+from ripieno.input.checksums import Checksum
+from ripieno.input.files import blamed_on, is_url
+from ripieno.input.split import FORMATS, Format, Split
+
+#: What a partition file is called that `ripieno split` writes.
+FILE_NAME = "partitions.json"
+VERSION = 1
+_KIND = "ripieno partitions"
+
+
+def open_partitions(path: PathLike, *, verify: bool = False) -> list[Split]:
+    """The splits that a partition file lists, with the hosts that have them.
+
+    Nothing but the partition file has to be where this is called.
+
+    Parameters
+    ----------
+    path : path
+        The file that `ripieno split` has written.
+    verify : bool, default=False
+        Read all partitions, and compare them with their checksums. `Split.verify` does so for one.
+
+    Raises
+    ------
+    InputError
+        It is no partition file, or one of another version; with `verify`, a partition is not what it was.
+    """
+    path = Path(path)
+    with blamed_on(str(path)):
+        text = path.read_bytes()
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"{path} is no partition file: {error}") from error
+    if not isinstance(content, dict) or content.get("kind") != _KIND:
+        raise InputError(f"{path} is no partition file: expected JSON that says kind = {_KIND!r}")
+    if content.get("version") != VERSION:
+        raise InputError(f"{path} is a partition file of version {content.get('version')}, expected {VERSION}")
+    try:
+        formats = [_format(entry) for entry in content["formats"]]
+        parts = [_split(entry, formats, path.parent) for entry in content["partitions"]]
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InputError(f"{path} is damaged: {type(error).__name__} {error}") from error
+    if verify:
+        for part in parts:
+            part.verify()
+    return parts
+
+
+def write_partitions(path: Path, parts: Sequence[Split]) -> None:
+    """Write the partition file of `parts`, whose local files may be given relative to its folder."""
+    formats = list(dict.fromkeys(part.format for part in parts))
+    head = {"kind": _KIND, "version": VERSION, "formats": [{"name": f.name} | asdict(f) for f in formats]}
+    lines = [json.dumps(_entry(number, part, formats), ensure_ascii=False) for number, part in enumerate(parts)]
+    body = ",\n".join(f"  {line}" for line in lines)
+    text = f'{json.dumps(head, ensure_ascii=False)[:-1]}, "partitions": [\n{body}\n]}}\n'
+    path.write_text(text, encoding="utf-8")
+
+
+def _entry(number: int, part: Split, formats: list[Format]) -> dict[str, Any]:
+    assert part.checksum is not None, "what is listed has a checksum"
+    entry = {"id": number, "path": part.path, "start": part.start, "stop": part.stop, "size_bytes": part.size_bytes}
+    entry |= {"hosts": part.hosts, "copies": part.copies, "compression": part.compression}
+    return entry | {"format": formats.index(part.format), "checksum": asdict(part.checksum)}
+
+
+def _format(entry: dict[str, Any]) -> Format:
+    fields = {name: _tuples(value) for name, value in entry.items() if name != "name"}
+    return FORMATS[entry["name"]](**fields)
+
+
+def _split(entry: dict[str, Any], formats: list[Format], folder: Path) -> Split:
+    path, *copies = (name if is_url(name) else os.path.join(folder, name) for name in (entry["path"], *entry["copies"]))
+    return Split(
+        path=path,
+        format=formats[entry["format"]],
+        start=int(entry["start"]),
+        stop=int(entry["stop"]),
+        size_bytes=int(entry["size_bytes"]),
+        hosts=tuple(entry["hosts"]),
+        compression=entry["compression"],
+        copies=tuple(copies),
+        checksum=Checksum(**entry["checksum"]),
+    )
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value

@@ -1,0 +1,89 @@
+"""Files of partitions being written: records come some at a time, in order."""
+
+from __future__ import annotations
+
+from typing import IO, Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+#: Rows of Parquet are kept until they make a row group of so many bytes.
+GROUP_BYTES = 64 << 20
+
+
+class Sink(Protocol):
+    """What puts records into a file that is open."""
+
+    def write(self, records: Any) -> None:
+        """Records behind those that came before."""
+
+    def close(self) -> None:
+        """No more will come; the file is left open."""
+
+
+class LineSink:
+    """Lines, or records of CSV behind a header; one that ends without a line feed gets it if another one follows."""
+
+    def __init__(self, file: IO[bytes], head: bytes = b"") -> None:
+        self._file = file
+        self._file.write(head)
+        self._ends = True
+
+    def write(self, records: bytes) -> None:
+        if not self._ends:
+            self._file.write(b"\n")
+        self._file.write(records)
+        self._ends = records.endswith(b"\n")
+
+    def close(self) -> None:
+        pass
+
+
+class NpySink:
+    """Rows of an array whose length is known at the end: the header is written anew then, in the room that it has."""
+
+    def __init__(self, file: IO[bytes], dtype: str, row_shape: tuple[int, ...]) -> None:
+        self._file = file
+        self._header = np.lib.format.header_data_from_array_1_0(np.empty((0, *row_shape), dtype))
+        self._row_count = 0
+        self._body = self._write_header()
+
+    def write(self, records: NDArray[Any]) -> None:
+        self._file.write(np.ascontiguousarray(records).data)
+        self._row_count += len(records)
+
+    def close(self) -> None:
+        self._file.seek(0)
+        body = self._write_header()
+        assert body == self._body, "NumPy leaves room in a header for any number of rows"
+
+    def _write_header(self) -> int:
+        shape = (self._row_count, *self._header["shape"][1:])
+        np.lib.format.write_array_header_1_0(self._file, self._header | {"shape": shape})
+        return self._file.tell()
+
+
+class ParquetSink:
+    """Rows of tables of one schema."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(file, schema)
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+
+    def write(self, records: pa.Table) -> None:
+        self._waiting.append(records)
+        self._waiting_bytes += records.nbytes
+        if self._waiting_bytes >= GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        with self._writer:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+        self._waiting, self._waiting_bytes = [], 0

@@ -1,0 +1,319 @@
+"""`divide` and `ripieno split`: even partitions that hold every record once, on the nodes it says."""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+from ripieno.cli import main
+from ripieno.input import divide, open_partitions, splits
+from ripieno.input.replicas import placed
+
+COUNTS = [1, 2, 3, 7, 20]
+LINES = [b"line %d" % i for i in range(300)]
+TABLE = pa.table({"n": range(100), "word": [f'"{i}",\n{i}' for i in range(100)], "x": np.arange(100) / 4})
+ROWS = np.arange(300.0).reshape(100, 3)
+
+
+def names(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "big.txt"
+    path.write_bytes(b"\n".join(LINES) + b"\n")
+    return path
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """Files of each format that hold the same records in two parts."""
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "a.log").write_bytes(b"\r\n".join(LINES[:200]))
+    (folder / "b.log.gz").write_bytes(gzip.compress(b"\n".join(LINES[200:]) + b"\n"))
+    for at, part in enumerate((TABLE[:70], TABLE[70:])):
+        # The second file has an integer where the first has a fraction.
+        whole = part.set_column(2, "x", part["x"].cast(pa.int64(), safe=False)) if at else part
+        pa.csv.write_csv(whole, folder / f"{at}.csv")
+        pq.write_table(part, folder / f"{at}.parquet", row_group_size=8)
+        np.save(folder / f"{at}.npy", ROWS[:70] if at == 0 else ROWS[70:])
+    (folder / "1.csv.bz2").write_bytes(bz2.compress((folder / "1.csv").read_bytes()))
+    (folder / "1.csv").unlink()
+    return folder
+
+
+def joined(kind, parts):
+    """All records, in the order of the partitions, and how many bytes (of arrays and tables, rows) each has."""
+    read = [part.read() for part in parts]
+    if kind == "text":
+        lines = [text.replace(b"\r\n", b"\n").removesuffix(b"\n").split(b"\n") if text else [] for text in read]
+        return list(chain.from_iterable(lines)), [len(text) for text in read]
+    if kind == "npy":
+        return np.concatenate(read).tolist(), [len(rows) for rows in read]
+    sizes = [len(table) if kind == "parquet" else part.size_bytes for table, part in zip(read, parts, strict=True)]
+    return pa.concat_tables(read), sizes
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("pattern", ["*.log*", "*.csv*", "*.npy", "*.parquet"])
+def test_partitions_are_even_and_hold_all_records_once_and_in_order(sources, tmp_path, pattern, count):
+    path = divide(str(sources / pattern), tmp_path / "parts", partitions=count)
+
+    parts = open_partitions(path, verify=True)
+    kind = parts[0].format.name
+    records, sizes = joined(kind, parts)
+    expected = {"text": LINES, "npy": ROWS.tolist(), "parquet": TABLE}.get(kind)
+    if kind == "csv":
+        cut = pa.chunked_array([np.concatenate([np.arange(70) / 4, np.arange(70, 100) // 4])])
+        expected = TABLE.set_column(2, "x", cut)
+    assert records == expected
+    longest = {"text": 10, "csv": 20}.get(kind, 1)
+    assert len(parts) == count and max(sizes) - min(sizes) <= 2 * (sum(sizes) / count / 64 + longest)
+    # What was written are files of the format, for any program.
+    again = splits(sorted(str(file) for file in (tmp_path / "parts").glob("part-*")), bytes=1 << 30)
+    assert joined(kind, again)[0] == expected
+    assert names(tmp_path / "parts") == [*(Path(part.path).name for part in parts), "partitions.json"]
+
+
+def test_more_partitions_than_records_are_empty_ones(tmp_path):
+    np.save(tmp_path / "a.npy", ROWS[:3])
+    pq.write_table(TABLE[:3], tmp_path / "a.parquet")
+    (tmp_path / "a.csv").write_text("n\n1\n2\n3")
+    (tmp_path / "a.txt").write_text("1\n2\n3")
+    for name, expected in [("a.npy", ROWS[:3].tolist()), ("a.txt", [b"1", b"2", b"3"]), ("a.parquet", TABLE[:3])]:
+        path = divide(tmp_path / name, tmp_path / f"parts-{name}", partitions=7)
+        parts = open_partitions(path, verify=True)
+        assert len(parts) == 7 and joined(parts[0].format.name, parts)[0] == expected
+    parts = open_partitions(divide(tmp_path / "a.csv", tmp_path / "parts", partitions=7))
+    assert pa.concat_tables(part.read() for part in parts).to_pydict() == {"n": [1, 2, 3]}
+
+
+@pytest.mark.parametrize("pattern", ["big.txt", "big.txt.gz", "*.csv*", "*.npy", "*.parquet"])
+@pytest.mark.parametrize("count", [1, 5])
+def test_in_place_nothing_is_copied_and_ranges_end_with_records(sources, text, tmp_path, pattern, count):
+    shutil.move(text, sources / "big.txt")
+    (sources / "big.txt.gz").write_bytes(gzip.compress((sources / "big.txt").read_bytes()))
+
+    path = divide(str(sources / pattern), tmp_path / "parts", partitions=count, in_place=True)
+
+    parts = open_partitions(path, verify=True)
+    before = splits(str(sources / pattern), count=count)
+    assert names(tmp_path / "parts") == ["partitions.json"] and len(parts) == len(before)
+    assert all(Path(part.path).parent == sources and part.hosts == () for part in parts)
+    for part, other in zip(parts, before, strict=True):
+        np.testing.assert_array_equal(part.read(), other.read())
+    if pattern == "big.txt":
+        ranges = [(sources / "big.txt").read_bytes()[part.start : part.stop] for part in parts]
+        assert [hashlib.sha256(lines).hexdigest() for lines in ranges] == [part.checksum.sha256 for part in parts]
+
+
+def test_a_changed_partition_is_found(sources, tmp_path):
+    for pattern in ("*.npy", "*.parquet", "a.log", "0.csv"):
+        path = divide(str(sources / pattern), tmp_path / pattern[2:], partitions=3, in_place=True)
+        file = sorted(sources.glob(pattern))[0]
+        content = bytearray(file.read_bytes())
+        part = open_partitions(path)[0]
+        content[part.checksum.stop - 1] ^= 1
+        file.write_bytes(content)
+        with pytest.raises(rp.InputError, match=rf"{file.name}, .* not what was written there"):
+            part.verify()
+        with pytest.raises(rp.InputError, match="not what was written there"):
+            open_partitions(path, verify=True)
+
+
+def test_nodes_have_folders_and_a_partition_is_read_where_it_is_found(text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=6, replicas=2, nodes=["a", "b", "c"])
+
+    parts = open_partitions(path)
+    assert Counter(host for part in parts for host in part.hosts) == {"a": 4, "b": 4, "c": 4}
+    for at, part in enumerate(parts):
+        assert all((tmp_path / "parts" / host / f"part-{at:05}.txt").is_file() for host in part.hosts)
+    shutil.rmtree(tmp_path / "parts" / "b")
+    moved = shutil.move(tmp_path / "parts", tmp_path / "elsewhere") / "partitions.json"
+    parts = open_partitions(moved, verify=True)
+    assert joined("text", parts)[0] == LINES
+    shutil.rmtree(tmp_path / "elsewhere" / "a")
+    lost = next(part for part in parts if set(part.hosts) == {"a", "b"})
+    with pytest.raises(rp.InputError, match=r"part-\d+.txt and .* do not exist here; on [ab], [ab] it should"):
+        lost.read()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_replicas_are_spread_over_nodes_and_racks(seed):
+    random = np.random.default_rng(seed)
+    nodes = [f"n{at}" for at in range(random.integers(2, 9))]
+    racks = {node: f"r{at % 3}" for at, node in enumerate(nodes)} if seed % 2 else None
+    replicas = int(random.integers(1, len(nodes) + 1))
+
+    holders = placed(len(nodes) * 12, nodes, replicas, racks)
+
+    assert all(len(set(holder)) == replicas for holder in holders)
+    assert set(Counter(holder[0] for holder in holders).values()) == {12}
+    if racks is None:
+        assert set(Counter(node for holder in holders for node in holder).values()) == {12 * replicas}
+    else:
+        most = min(replicas, len(set(racks.values())))
+        assert all(len({racks[node] for node in holder}) == most for holder in holders)
+
+
+def test_what_cannot_be_divided_is_named(sources, text, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    (tmp_path / "head.csv").write_text("a,b\n")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    np.save(tmp_path / "wide.npy", np.ones((2, 4)))
+    pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
+    out = tmp_path / "parts"
+    for source, options, message in [
+        (empty, {}, "nothing to divide"),
+        (empty, {"in_place": True}, "nothing to divide"),
+        (tmp_path / "head.csv", {}, "head.csv has no records"),
+        ([text, sources / "0.npy"], {}, "read in different ways"),
+        ([sources / "0.csv", tmp_path / "other.csv"], {}, "other.csv has other columns than"),
+        ([sources / "0.npy", tmp_path / "wide.npy"], {}, r"wide.npy has rows of shape \(4,\)"),
+        ([sources / "0.parquet", tmp_path / "other.parquet"], {}, "other.parquet has other columns than"),
+        (text, {"partitions": 0}, "partitions=0"),
+        (text, {"replicas": 3, "nodes": ["a", "b"]}, "replicas=3, but there are 2 nodes"),
+        (text, {"nodes": ["a", "a"]}, "nodes=a,a: expected different"),
+        (text, {"nodes": ["../a"]}, "'../a' is no name of a host"),
+        (text, {"replicas": 2, "in_place": True}, "expected the nodes"),
+        (text, {"nodes": ["a", "b"], "racks": {"a": "r"}}, "nothing says where b stands"),
+        (tmp_path / "none.txt", {}, "does not exist"),
+    ]:
+        with pytest.raises(rp.InputError, match=message):
+            divide(source, out, **{"partitions": 2} | options)
+        assert not out.exists()
+
+
+def test_a_file_that_is_no_partition_file_is_refused(text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=2)
+    good = path.read_text()
+    for content, message in [
+        ("{", "is no partition file"),
+        ("[]", "is no partition file: expected JSON that says kind"),
+        (good.replace('"version": 1', '"version": 2'), "version 2, expected 1"),
+        (good.replace('"start"', '"begin"'), "is damaged: KeyError 'start'"),
+        (good.replace('"name": "text"', '"name": "video"'), "is damaged: KeyError 'video'"),
+        (good[: len(good) // 2], "is no partition file"),
+    ]:
+        path.write_text(content)
+        with pytest.raises(rp.InputError, match=message):
+            open_partitions(path)
+
+
+def test_the_command_divides_and_shows_who_reads_what(text, tmp_path, capsys):
+    racks = tmp_path / "racks.toml"
+    racks.write_text('[racks]\nnorth = ["a", "b"]\nsouth = ["c"]\n')
+    out = tmp_path / "parts"
+
+    arguments = ["split", str(text), "-p", "6", "--replicas", "2", "--nodes", "a, b,c", "--racks", str(racks)]
+    assert main([*arguments, "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"6 partitions of 423 to 438 bytes: {out}/partitions.json\n"
+
+    assert all("c" in part.hosts for part in open_partitions(out / "partitions.json"))
+    plan = ["split", "--plan", str(out / "partitions.json")]
+    assert main([*plan, "--verify"]) == 0
+    assert "6 splits, 2,590 bytes; 6 of 6 where they lie; the largest load: 8" in capsys.readouterr().out
+    assert main([*plan, "--workers", "4", "--hosts", "a,x"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[:4] for line in printed[1:5]] == [
+        ["0", "a", "2", "1"],
+        ["1", "a", "2", "2"],
+        ["2", "x", "1", "0"],
+        ["3", "x", "1", "0"],
+    ]
+
+    assert main([*arguments, "--out", str(out)]) == 2
+    assert "parts exists and is not empty: choose another folder, or --overwrite it" in capsys.readouterr().err
+    assert main([*arguments[:2], "-p", "2", "--out", str(out), "--overwrite"]) == 0
+    assert names(out) == ["part-00000.txt", "part-00001.txt", "partitions.json"]
+    (out / "mine.txt").touch()
+    assert main([*arguments, "--out", str(out), "--overwrite"]) == 2
+    assert "holds 'mine.txt', which is no partition" in capsys.readouterr().err
+    assert (out / "part-00000.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["in.txt", "-p", "2"], "Missing option '--out'"),
+        (["in.txt", "--out", "x"], "Missing option '--partitions'"),
+        (["--out", "x", "-p", "2"], "Missing argument 'INPUTS...'"),
+        (["in.txt", "--plan", "x"], "INPUTS means nothing with --plan"),
+        (["--plan", "x", "--in-place"], "--in-place means nothing with --plan"),
+        (["in.txt", "-p", "2", "--out", "x", "--hosts", "a"], "--hosts means nothing with --out"),
+        (["in.txt", "-p", "2", "--out", "x"], "in.txt does not exist"),
+        (["--plan", "x"], "x does not exist"),
+    ],
+)
+def test_wrong_usage_is_told_in_a_sentence(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["split", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert names(tmp_path) == []
+
+
+def test_a_division_that_fails_leaves_nothing(text, tmp_path, monkeypatch, capsys):
+    (tmp_path / "big.txt.gz").write_bytes(gzip.compress(np.random.default_rng(0).bytes(100_000))[:50_000])
+    out = tmp_path / "new" / "parts"
+
+    assert main(["split", str(tmp_path / "big.txt.gz"), "-p", "3", "--out", str(out)]) == 2
+    assert "big.txt.gz is damaged" in capsys.readouterr().err
+    assert names(tmp_path) == ["big.txt", "big.txt.gz"] and not out.parent.exists()
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("ripieno.input.sinks.LineSink.close", full)
+    assert main(["split", str(text), "-p", "3", "--out", str(out)]) == 1
+    assert f"{out}: the disk is full; nothing was kept" in capsys.readouterr().err
+    assert names(tmp_path) == ["big.txt", "big.txt.gz"] and not out.parent.exists()
+
+
+def test_a_division_that_is_ended_leaves_nothing(tmp_path):
+    # The source never ends, so the command is in the middle of its work for as long as it lives.
+    program = (
+        "import os, signal, sys\n"
+        "from ripieno.cli import main\n"
+        "from ripieno.input.materials import Lines\n"
+        "def pieces(self, size):\n"
+        "    yield 1, b'line\\n'\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    yield 1, b'line\\n'\n"
+        "Lines.pieces = pieces\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    (tmp_path / "a.txt").write_text("line\n" * 9)
+
+    done = subprocess.run([sys.executable, "-c", program, "split", "a.txt", "-p", "2", "--out", "parts"], cwd=tmp_path)
+
+    assert done.returncode == 128 + 15
+    assert names(tmp_path) == ["a.txt"] and [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_partitions_are_shared_among_ranks(world, text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=7)
+    assert json.loads(path.read_text())["partitions"][6]["id"] == 6
+
+    def program(comm, path):
+        return [part.read() for part in rp.input.share(rp.input.open_partitions(path), comm)]
+
+    assert b"".join(chain.from_iterable(world(3).run(program, str(path)))) == text.read_bytes()
