@@ -85,9 +85,15 @@ _LATE = {"Graph": "ripieno.graph"} | dict.fromkeys(
 )
 
 
+# Likewise. Not in __all__: it has the name of a built-in function.
+_LATE_MODULES = ("input",)
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATE:
         return getattr(import_module(_LATE[name]), name)
+    if name in _LATE_MODULES:
+        return import_module(f"ripieno.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
