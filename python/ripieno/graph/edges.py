@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.mixing import mixed
 
@@ -118,10 +119,39 @@ class Edges:
         ends = (self.sources, self.targets)
         if not directed:
             ends = (np.minimum(*ends), np.maximum(*ends))
-        ranks = mixed(ends[0] + mixed(ends[1]).view(np.int64)) % np.uint64(comm.world_size)
+        return self.sent(comm, mixed(ends[0] + mixed(ends[1]).view(np.int64)) % np.uint64(comm.world_size))
+
+    def sent(self, comm: Communicator, ranks: NDArray[Any]) -> Edges:
+        """The edges that all ranks send here, those of one rank after the other's; `ranks` says where each goes."""
         send = Dealer(comm, ranks)
         weights = None if self.weights is None else send(self.weights)
         return Edges(send(self.sources), send(self.targets), weights, self.lone)
+
+    def sorted(self, by: str) -> Edges:
+        """In ascending order of one end, "source" or "target", then of the other; equal edges stay in their order."""
+        ends = (self.sources, self.targets) if by == "target" else (self.targets, self.sources)
+        order = np.lexsort(ends)
+        weights = None if self.weights is None else self.weights[order]
+        return Edges(self.sources[order], self.targets[order], weights, self.lone)
+
+
+def settled_directions(comm: Communicator, edges: Edges, *, directed: bool) -> Edges:
+    """Edges of which each leads one way only: without a direction, with the ways back.
+
+    Edges without a direction that have weights are dealt over the ranks first, so that the two ways of a pair meet.
+
+    Raises
+    ------
+    InputError
+        On every rank: the two directions of edges without a direction weigh differently.
+    """
+    if directed:
+        return edges
+    if edges.weights is not None:
+        edges = edges.dealt(comm, directed=False)
+        with agreement(comm):
+            edges = edges.one_way()
+    return edges.both_ways()
 
 
 class Dealer:
@@ -142,8 +172,8 @@ class Dealer:
         self.out_counts = comm.alltoall(self.counts, out=np.empty_like(self.counts))
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        """What the ranks have sent here, by rank, each in its order."""
-        out = np.empty(int(self.out_counts.sum()), values.dtype)
+        """What the ranks have sent here, by rank, each in its order; entries may be rows."""
+        out = np.empty((int(self.out_counts.sum()), *values.shape[1:]), values.dtype)
         return self._alltoall(values[self._order], out, self.counts, self.out_counts)
 
     def back(self, answers: NDArray[Any]) -> NDArray[Any]:

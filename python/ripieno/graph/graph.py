@@ -7,18 +7,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.data.agreement import agreement
 from ripieno.data.dataset import PathLike, expand, is_path_like
 from ripieno.errors import InputError
-from ripieno.graph.edges import Edges
-from ripieno.graph.memory import InMemory, in_memory
+from ripieno.graph.edges import Edges, settled_directions
+from ripieno.graph.homes import Home
+from ripieno.graph.memory import InMemory, checked, in_memory
+from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.parts import EdgeFile, EmptyFile, divided
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import TextEdges
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
 
 FORMATS = {".npy": NpyEdges, ".npz": NpzEdges, ".parquet": ParquetEdges, ".pq": ParquetEdges}
 DUPLICATES = ("once", "sum")
@@ -109,11 +115,93 @@ class Graph:
         if has is not None and vertex_count is not None and vertex_count < has:
             raise InputError(f"vertex_count={vertex_count}, but the graph has {has} vertices")
         self.vertex_count: int | None = has if vertex_count is None else int(vertex_count)
-        self.duplicates: str = duplicates or ("sum" if self.weighted or self.source.multiple else "once")
-        if self.duplicates not in DUPLICATES:
-            raise InputError(f"duplicates={duplicates!r}: expected one of {', '.join(DUPLICATES)}")
-        if self.weighted and self.duplicates == "once":
-            raise InputError("duplicates='once' with weights: nothing says which weight counts; expected 'sum'")
+        self.duplicates: str = _duplicates(duplicates, self.weighted, self.source.multiple)
+
+    @staticmethod
+    def from_edges(
+        sources: Any,
+        targets: Any,
+        weights: Any = None,
+        *,
+        comm: Communicator,
+        directed: bool = True,
+        vertices: Any = (),
+        duplicates: str | None = None,
+        home: Home = "hash",
+        by: Literal["source", "target"] = "source",
+    ) -> PartitionedGraph:
+        """A graph that lives on the ranks of `comm`, of edges that they have: every rank gives its own.
+
+        Parameters
+        ----------
+        sources, targets : (m,) integers
+            Vertex ids, from 0 to 2^62 - 1. Each edge is given by one rank, whichever it is.
+        weights : (m,) float64, optional
+            On all ranks that have edges, or on none.
+        comm : Communicator
+        directed : bool
+            With False each edge leads both ways, as for `Graph`.
+        vertices : (k,) integers, optional
+            Vertices that are there even if no edge says so.
+        duplicates : {"once", "sum"}, optional
+            Whether edges of equal ends count as one, or are several, each with a message of its own. By default "sum"
+            with weights, otherwise "once".
+        home : {"hash", "blocks"} or callable
+            Where a vertex is at home. "hash": at random. "blocks": ranks have runs of ids of equal length. A callable
+            gets (m,) int64 ids and gives (m,) ranks; equal ids get equal ranks, whoever asks.
+        by : {"source", "target"}
+            At the home of which end an edge lies.
+
+        Returns
+        -------
+        PartitionedGraph
+
+        Raises
+        ------
+        InputError
+            On every rank: ids or weights of any rank are not what they should be, there is nothing at all, or a
+            callable `home` gives ranks that there are not.
+        """
+        with agreement(comm):
+            edges = checked(sources, targets, weights, where=f"edges of rank {comm.rank}")
+            lone = checked(vertices, vertices, where=f"vertices of rank {comm.rank}").sources
+        weighted = comm.allreduce(weights is not None and len(edges) > 0, op="or")
+        with agreement(comm):
+            if weighted and weights is None and len(edges):
+                raise InputError(f"edges of rank {comm.rank} have no weights, those of others have some")
+            once = _duplicates(duplicates, weighted, False) == "once"
+        weights = None if not weighted else edges.weights if len(edges) else np.empty(0)
+        edges = Edges(edges.sources, edges.targets, weights, lone)
+        edges = settled_directions(comm, edges, directed=directed)
+        return PartitionedGraph(comm, edges, home=home, by=by, once=once)
+
+    def partition(
+        self, comm: Communicator, *, home: Home = "hash", by: Literal["source", "target"] = "source"
+    ) -> PartitionedGraph:
+        """The graph, living on the ranks of `comm`: each reads a share and sends edges where they belong.
+
+        Parameters
+        ----------
+        comm : Communicator
+            Every rank calls it, with an equal graph.
+        home, by
+            As for `from_edges`.
+
+        Returns
+        -------
+        PartitionedGraph
+
+        Raises
+        ------
+        InputError
+            On every rank: what :func:`~ripieno.graph.load` complains about, or a callable `home` gives ranks that
+            there are not.
+        """
+        with agreement(comm):
+            edges = self.read_share(comm.rank, comm.world_size)
+        edges = settled_directions(comm, edges, directed=self.directed)
+        once = self.duplicates == "once"
+        return PartitionedGraph(comm, edges, home=home, by=by, once=once, labels=self.labels)
 
     @property
     def labels(self) -> NDArray[Any] | None:
@@ -147,6 +235,16 @@ class Graph:
 def open_graph(source: Any) -> Graph:
     """A graph of whatever edges are given as; a `Graph` is one already."""
     return source if isinstance(source, Graph) else Graph(source)
+
+
+def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
+    """What edges of equal ends are, "once" or "sum", by default what suits the edges."""
+    duplicates = given or ("sum" if weighted or multiple else "once")
+    if duplicates not in DUPLICATES:
+        raise InputError(f"duplicates={duplicates!r}: expected one of {', '.join(DUPLICATES)}")
+    if weighted and duplicates == "once":
+        raise InputError("duplicates='once' with weights: nothing says which weight counts; expected 'sum'")
+    return duplicates
 
 
 def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None) -> Files:

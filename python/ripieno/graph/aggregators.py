@@ -1,0 +1,76 @@
+"""Aggregators: what active vertices contribute to in a superstep, and all ranks read in the next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno._arrays import OPS, identity, reducible
+from ripieno.errors import InputError
+from ripieno.keyed.combiners import combiner_of
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+
+class Aggregators:
+    """Named numbers or arrays that contributions of all ranks are combined into, anew in every superstep.
+
+    Parameters
+    ----------
+    forms : dict of str to op, or to (op, zero)
+        ``zero`` has the dtype and shape of a contribution; by default a float64, and a bool with and, or, xor.
+
+    Attributes
+    ----------
+    results : dict of str to number or array
+        Of the last superstep; before the first one, and without contributions, the identity of the operation.
+    """
+
+    def __init__(self, forms: Mapping[str, Any]) -> None:
+        self._ops: dict[str, str] = {}
+        self._parts: dict[str, NDArray[Any]] = {}
+        for name, form in forms.items():
+            op, zero = form if isinstance(form, tuple) and len(form) == 2 else (form, None)
+            if op not in OPS:
+                raise InputError(f"aggregator {name!r}: op={op!r}, expected one of {', '.join(OPS)}")
+            if zero is None:
+                zero = np.zeros((), np.bool_ if op in ("and", "or", "xor") else np.float64)
+            like = reducible(np.asarray(zero), op, f"aggregator {name!r}")
+            self._ops[name], self._parts[name] = op, np.full(like.shape, identity(op, like.dtype), like.dtype)
+        self.results: dict[str, Any] = {name: part[()] for name, part in self._parts.items()}
+        self._identities = {name: part.copy() for name, part in self._parts.items()}
+
+    def add(self, name: str, contributions: Any) -> None:
+        """Combine something of the form of an aggregator, or all rows of such, into it."""
+        if name not in self._parts:
+            raise InputError(f"aggregator {name!r}: expected one of {', '.join(map(repr, self._parts)) or 'none'}")
+        part, rows = self._parts[name], np.asarray(contributions)
+        if rows.shape == part.shape:
+            rows = rows[None]
+        elif rows.shape[1:] != part.shape or rows.ndim != part.ndim + 1:
+            raise InputError(f"aggregator {name!r}: shape {rows.shape}, expected {part.shape} or rows of it")
+        if not np.can_cast(rows.dtype, part.dtype, "same_kind"):
+            raise InputError(f"aggregator {name!r}: type {rows.dtype}, expected {part.dtype}")
+        ufunc = combiner_of(self._ops[name]).blockwise
+        combined = ufunc.reduce(rows, axis=0, dtype=part.dtype, initial=self._identities[name].flat[0])
+        self._parts[name] = ufunc(part, combined, dtype=part.dtype)
+
+    def settle(self, comm: Communicator, counts: Sequence[int]) -> list[int]:
+        """Combine the parts of all ranks into `results`, begin anew, and return the sums of `counts`.
+
+        Everything that is summed goes in one allreduce with the counts.
+        """
+        by_op: dict[str, dict[str, Any]] = {"sum": {}}
+        for name, op in self._ops.items():
+            by_op.setdefault(op, {})[name] = self._parts[name]
+        sums, total = comm.allreduce((by_op.pop("sum"), np.array(counts, np.int64)))
+        combined = dict(sums)
+        for op, parts in by_op.items():
+            combined |= comm.allreduce(parts, op)
+        self.results = {name: combined[name][()] for name in self._ops}
+        self._parts = {name: part.copy() for name, part in self._identities.items()}
+        return total.tolist()

@@ -1,0 +1,156 @@
+"""Messages along all edges: a way that is the same every time, so ranks agree on it once.
+
+Edges that lie with their sources combine what they carry before it leaves (a row per rank and target travels); those
+that lie with their targets fetch what their sources have (a row per rank and source). Either is one sparse reduction,
+whose indices travelled when it was configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.graph.messages import Messages, blank
+from ripieno.keyed.combiners import Combiner, combiner_of
+
+if TYPE_CHECKING:
+    from ripieno.graph.partitioned import PartitionedGraph
+
+#: What an edge makes of the value of its source and its own weight: (m, …) and (m, 1, …) in, (m, …) out.
+Along = Callable[[NDArray[Any], NDArray[np.float64]], Any]
+
+# What the product of the native module does, and on which types.
+_INTEGERS = {np.dtype(code) for code in ("i4", "i8", "u8")}
+_NUMBERS = _INTEGERS | {np.dtype(code) for code in ("f4", "f8")}
+_PRODUCT_TYPES = {"sum": _NUMBERS, "min": _NUMBERS, "max": _NUMBERS, "or": _INTEGERS}
+
+# Whether any message comes.
+_ANY = combiner_of("or")
+
+
+class AlongEdges:
+    """The way along the edges of a graph, configured; every rank makes one.
+
+    Parameters
+    ----------
+    graph : PartitionedGraph
+    """
+
+    def __init__(self, graph: PartitionedGraph) -> None:
+        self._graph = graph
+        self._rows, self._columns, self._matrix = graph.matrix
+        size = graph.largest + 1
+        self._at_source = graph.by == "source"
+        if self._at_source:
+            self._places = np.searchsorted(graph.vertices, self._columns)
+            self._reached = np.flatnonzero(graph.in_degrees)
+            self._way = graph.comm.sparse(self._rows, graph.vertices[self._reached], size=size)
+        else:
+            self._places = np.searchsorted(graph.vertices, self._rows)
+            self._sending = np.flatnonzero(graph.out_degrees)
+            self._way = graph.comm.sparse(graph.vertices[self._sending], self._columns, size=size)
+
+    def combined(
+        self, values: NDArray[Any], combiner: Combiner, along: Along | None, where: NDArray[np.bool_] | None
+    ) -> Messages:
+        """What arrives at each vertex of the `values` of the vertices `where` edges to it begin, combined."""
+        rows = self._row_values(*self._at_columns(values, where), combiner, along)
+        result = blank((len(self._graph.vertices), *rows.shape[1:]), rows.dtype, combiner)
+        self._to_homes(result, rows, combiner.name)
+        if where is None:
+            return Messages(self._graph.in_degrees > 0, result)
+        received = np.zeros(len(result), np.bool_)
+        self._to_homes(received, self._row_values(*self._at_columns(where, None), _ANY, None), _ANY.name)
+        return Messages(received, result)
+
+    def per_edge(
+        self, values: NDArray[Any], along: Along | None, where: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """The target of each edge of this rank that begins `where` there is a message, and what it carries there."""
+        x, sends = self._at_columns(values, where)
+        offsets, sources, _ = self._entries
+        targets = np.repeat(self._rows, np.diff(offsets))
+        carried = self._carried(x, along)
+        return (targets, carried) if sends is None else (targets[sends[sources]], carried[sends[sources]])
+
+    def listed(self, values: NDArray[Any], along: Along | None, where: NDArray[np.bool_] | None) -> Messages:
+        """All that arrives at each vertex, by source; of edges that lie with their targets."""
+        x, sends = self._at_columns(values, where)
+        carried = self._carried(x, along)
+        order, places = self._by_target
+        if sends is not None:
+            sent = sends[self._entries[1][order]]
+            order, places = order[sent], places[sent]
+        return Messages.grouped(places, carried[order], len(self._graph.vertices))
+
+    def _at_columns(
+        self, values: NDArray[Any], where: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
+        """The values of the sources of this rank's edges, in the order of columns, and which of them send."""
+        if self._at_source:
+            return values[self._places], None if where is None else where[self._places]
+        # Each row has one contributor, its home, so the operation is nothing to it.
+        fetched = self._way.reduce(values[self._sending], "max")
+        return fetched, None if where is None else self._way.reduce(where[self._sending], "or")
+
+    def _row_values(
+        self, x: NDArray[Any], sends: NDArray[np.bool_] | None, combiner: Combiner, along: Along | None
+    ) -> NDArray[Any]:
+        """What the edges of this rank carry to each row, of those columns that send."""
+        if self._is_product(x.dtype, combiner.name, along):
+            if sends is not None:
+                x = np.where(sends.reshape(-1, *(1,) * (x.ndim - 1)), x, blank((), x.dtype, combiner))
+            out = np.empty((len(self._rows), *x.shape[1:]), x.dtype)
+            self._matrix.product(np.ascontiguousarray(x), out, combiner.name, self._graph.comm.threads)
+            return out
+        carried = self._carried(x, along)
+        offsets, sources, _ = self._entries
+        if sends is not None:
+            carried[~sends[sources]] = blank((), carried.dtype, combiner)
+        return combiner.blockwise.reduceat(carried, offsets[:-1], axis=0, dtype=carried.dtype)
+
+    def _is_product(self, dtype: np.dtype, op: str, along: Along | None) -> bool:
+        """Whether the native module has what edges do to values; its sums take the weights, if there are any."""
+        if dtype not in _PRODUCT_TYPES.get(op, ()):
+            return False
+        takes_weights = op == "sum" and self._graph.weighted
+        return not takes_weights if along is None else along is np.multiply and op == "sum" and dtype == np.float64
+
+    def _carried(self, x: NDArray[Any], along: Along | None) -> NDArray[Any]:
+        """What each edge of this rank carries, in the order of entries."""
+        _, sources, weights = self._entries
+        carried = x[sources]
+        if along is None:
+            return carried
+        made = np.array(along(carried, weights.reshape(-1, *(1,) * (x.ndim - 1))))
+        if made.ndim == 0 or len(made) != len(carried):
+            raise InputError(f"along gives an array of shape {made.shape}, expected {len(carried)} rows, one per edge")
+        return made
+
+    @cached_property
+    def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64]]:
+        """Where the edges of each row begin, the column of each edge, and its weight."""
+        offsets, sources, weights = self._matrix.entries()
+        return offsets.astype(np.int64), sources, np.ones(len(sources)) if weights is None else weights
+
+    @cached_property
+    def _by_target(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The edges by target, then by source: which they are, and the place of the target of each."""
+        offsets, sources, _ = self._entries
+        places = np.repeat(self._places, np.diff(offsets))
+        ranks = np.searchsorted(np.sort(self._columns), self._columns)
+        # Both are below 2^32. Of parallel edges the order is kept.
+        order = np.argsort(places * len(ranks) + ranks[sources], kind="stable")
+        return order, places[order]
+
+    def _to_homes(self, result: NDArray[Any], rows: NDArray[Any], op: str) -> None:
+        """Put what has come to the rows of all ranks where their vertices are at home."""
+        if self._at_source:
+            result[self._reached] = self._way.reduce(rows, op)
+        else:
+            result[self._places] = rows

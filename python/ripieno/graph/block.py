@@ -1,0 +1,102 @@
+"""The active vertices of a rank in a superstep: what a function gets, and by which it says what is to happen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.graph.aggregators import Aggregators
+from ripieno.graph.columns import SomeRows
+from ripieno.graph.messages import Messages, checked_mask
+from ripieno.graph.targets import vertex_ids
+
+if TYPE_CHECKING:
+    from ripieno.graph.partitioned import PartitionedGraph
+
+
+class Block:
+    """The active vertices of a rank in a superstep, k of them, as columns.
+
+    Attributes
+    ----------
+    number : int
+        Of the superstep, from 0.
+    vertices : (k,) int64
+        Their ids, ascending.
+    places : (k,) int64
+        Where each stands among the graph's `vertices`.
+    values
+        Their rows of the graph's columns: ``block.values["rank"]`` is a copy, assigning overwrites.
+    received : (k,) bool
+        Which of them got a message.
+    messages : (k, …)
+        What the messages for each combine to; of one that got none the identity of the combination: 0 of a sum, the
+        largest number of a minimum. With combine="concat" all messages, one vertex's after the other's.
+    offsets : (k + 1,) int64, or None
+        With combine="concat": where the messages of each begin.
+    aggregates : dict of str to number or array
+        What all ranks contributed in the superstep before.
+    """
+
+    def __init__(
+        self,
+        graph: PartitionedGraph,
+        number: int,
+        places: NDArray[np.int64],
+        came: Messages,
+        form: np.dtype,
+        aggregators: Aggregators,
+    ) -> None:
+        came = came.of(places)
+        self._graph, self._form, self._aggregators = graph, form, aggregators
+        self.number, self.places, self.vertices = number, places, graph.vertices[places]
+        self.values = SomeRows(graph.values, places)
+        self.received, self.messages, self.offsets = came.received, came.values, came.offsets
+        self.aggregates = aggregators.results
+        self.halting = np.zeros(len(places), np.bool_)
+        # What is to be sent: a row and whether it goes for each vertex at home here; pairs of targets and rows.
+        self.along: tuple[NDArray[Any], NDArray[np.bool_]] | None = None
+        self.targeted: list[tuple[NDArray[np.int64], NDArray[Any]]] = []
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def halt(self, where: Any = True) -> None:
+        """Sleep from the next superstep on, until a message comes: all vertices, or those `where` (k,) is true."""
+        self.halting = self._mask(where, "halt")
+
+    def send_along_edges(self, values: Any, where: Any = True) -> None:
+        """Send a row each, (k, …), or one number, along the edges out of all vertices, or of those `where` it is true.
+
+        Once per superstep.
+        """
+        if self.along is not None:
+            raise InputError(f"send_along_edges: twice in superstep {self.number}, expected once, with where=")
+        mask = np.zeros(len(self._graph.vertices), np.bool_)
+        mask[self.places] = self._mask(where, "send_along_edges")
+        rows = np.zeros((len(mask), *self._form.shape), self._form.base)
+        rows[self.places] = self._rows(values, len(self), "send_along_edges")
+        self.along = rows, mask
+
+    def send_messages(self, targets: Any, values: Any) -> None:
+        """Send messages, (m, …) or one number, to the vertices `targets`, (m,), whichever they are."""
+        targets = vertex_ids(targets)
+        self.targeted.append((targets, self._rows(values, len(targets), "send_messages")))
+
+    def aggregate(self, name: str, contributions: Any) -> None:
+        """Contribute to an aggregator: something of the form of its `zero`, or rows of such, as many as you like."""
+        self._aggregators.add(name, contributions)
+
+    def _mask(self, where: Any, what: str) -> NDArray[np.bool_]:
+        return np.full(len(self), where) if isinstance(where, bool) else checked_mask(where, len(self), what)
+
+    def _rows(self, values: Any, row_count: int, what: str) -> NDArray[Any]:
+        rows, shape = np.asarray(values), (row_count, *self._form.shape)
+        if rows.ndim and rows.shape != shape:
+            raise InputError(f"{what}: messages of shape {rows.shape}, expected {shape}")
+        if not np.can_cast(rows.dtype, self._form.base, "same_kind"):
+            raise InputError(f"{what}: messages of type {rows.dtype}, expected message={self._form.base}")
+        return np.broadcast_to(rows, shape).astype(self._form.base)

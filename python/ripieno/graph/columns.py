@@ -1,0 +1,84 @@
+"""Columns of values, aligned with the vertices that are at home on a rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+
+
+class Columns(MutableMapping[str, NDArray[Any]]):
+    """Named arrays of shape (n, …), a row per vertex; what is assigned is copied, and a number stands for all rows.
+
+    Raises
+    ------
+    InputError
+        What is assigned has another number of rows, or holds no numbers.
+    KeyError
+        There is no column of that name.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._columns: dict[str, NDArray[Any]] = {}
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{name}: {rows.dtype} {rows.shape}" for name, rows in self._columns.items())
+        return f"<Columns of {self._count} vertices: {columns or 'none'}>"
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._columns:
+            raise KeyError(f"{name!r}: the graph has the columns {', '.join(map(repr, self)) or 'none yet'}")
+        return self._columns[name]
+
+    def __setitem__(self, name: str, rows: Any) -> None:
+        given = np.asarray(rows)
+        if given.dtype.kind not in "biufc":
+            raise InputError(f"column {name!r}: dtype {given.dtype}, expected numbers")
+        if given.ndim == 0:
+            given = np.broadcast_to(given, self._count)
+        if len(given) != self._count:
+            raise InputError(f"column {name!r}: {len(given)} rows, expected {self._count}, one per vertex at home here")
+        self._columns[name] = np.array(given, order="C")
+
+    def __delitem__(self, name: str) -> None:
+        del self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+class SomeRows:
+    """The rows of columns that belong to some of the vertices.
+
+    Parameters
+    ----------
+    columns : Columns
+    places : (k,) int64
+        Which vertices, ascending.
+    """
+
+    def __init__(self, columns: Columns, places: NDArray[np.int64]) -> None:
+        self._columns = columns
+        self._places = places
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A copy of the rows, (k, …)."""
+        return self._columns[name][self._places]
+
+    def __setitem__(self, name: str, rows: Any) -> None:
+        """Overwrite the rows; a number stands for all of them."""
+        column, given = self._columns[name], np.asarray(rows)
+        shape = (len(self._places), *column.shape[1:])
+        if given.ndim and given.shape != shape:
+            raise InputError(f"column {name!r}: rows of shape {given.shape}, expected {shape}, one per active vertex")
+        if not np.can_cast(given.dtype, column.dtype, "same_kind"):
+            raise InputError(f"column {name!r}: rows of type {given.dtype}, expected {column.dtype}")
+        column[self._places] = given

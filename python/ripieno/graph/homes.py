@@ -1,0 +1,68 @@
+"""Where vertices are at home: a rank for every id, known everywhere without asking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.mixing import mixed
+
+Home = str | Callable[[NDArray[np.int64]], Any]
+
+
+class Homes:
+    """Gives each vertex its rank.
+
+    Parameters
+    ----------
+    home : {"hash", "blocks"} or callable
+        "hash": at random, by a hash that is equal on every machine. "blocks": ranks have runs of ids of equal length.
+        A callable gets (m,) int64 ids and gives (m,) ranks; equal ids get equal ranks, whoever asks.
+    world_size : int
+    largest : int
+        The largest id there is; of blocks.
+
+    Raises
+    ------
+    InputError
+        `home` is none of these.
+    """
+
+    def __init__(self, home: Home, world_size: int, largest: int) -> None:
+        if not callable(home) and home not in ("hash", "blocks"):
+            raise InputError(f"home={home!r}: expected 'hash', 'blocks' or a callable from ids to ranks")
+        self.home = home
+        self._world_size = world_size
+        self._block = -(-(largest + 1) // world_size)
+
+    def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rank at which each vertex is at home.
+
+        Raises
+        ------
+        InputError
+            The callable gives no rank of the world; names the vertex.
+        """
+        if callable(self.home):
+            return self._checked(ids, np.asarray(self.home(ids)))
+        if self.home == "hash":
+            return (mixed(ids) % np.uint64(self._world_size)).astype(np.int64)
+        return np.minimum(ids // max(self._block, 1), self._world_size - 1)
+
+    def _checked(self, ids: NDArray[np.int64], ranks: NDArray[Any]) -> NDArray[np.int64]:
+        if ranks.shape != ids.shape or (ranks.dtype.kind not in "iu" and ranks.size):
+            raise InputError(
+                f"home gives ranks of type {ranks.dtype} and shape {ranks.shape}, expected whole numbers, {ids.shape}"
+            )
+        wrong = np.flatnonzero((ranks < 0) | (ranks >= self._world_size))
+        if len(wrong):
+            at = wrong[0]
+            raise InputError(
+                f"home gives rank {ranks[at]} for vertex {ids[at]}: expected 0 … {self._world_size - 1}, "
+                f"for {self._world_size} ranks"
+            )
+        return ranks.astype(np.int64)

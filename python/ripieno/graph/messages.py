@@ -1,0 +1,138 @@
+"""Messages that have arrived at the vertices of a rank, and how several for one vertex become one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno._arrays import identity, reducible, required
+from ripieno.errors import InputError
+from ripieno.keyed.combiners import CONCAT, Combiner, called
+from ripieno.keyed.groups import offsets_of
+
+
+@dataclass(frozen=True)
+class Messages:
+    """What has come for the n vertices that are at home on a rank.
+
+    Parameters
+    ----------
+    received : (n,) bool
+        Which of them got a message.
+    values : (n, …)
+        What the messages for each combine to; of a vertex without one the identity of the combination (0 of a sum, the
+        largest number of a minimum), or zeros where a callable combines. With combine="concat" (m, …): all messages,
+        those for one vertex after the other's.
+    offsets : (n + 1,) int64, or None
+        With combine="concat": where the messages of each vertex begin, and those of the last end.
+    """
+
+    received: NDArray[np.bool_]
+    values: NDArray[Any]
+    offsets: NDArray[np.int64] | None = None
+
+    @staticmethod
+    def none(count: int, dtype: np.dtype, shape: tuple[int, ...], combiner: Combiner) -> Messages:
+        """No message for any of `count` vertices; rows would have this type and shape."""
+        received = np.zeros(count, np.bool_)
+        if combiner.name == CONCAT:
+            return Messages(received, np.empty((0, *shape), dtype), np.zeros(count + 1, np.int64))
+        return Messages(received, blank((count, *shape), dtype, combiner))
+
+    @staticmethod
+    def grouped(places: NDArray[np.int64], rows: NDArray[Any], count: int) -> Messages:
+        """Messages for the vertices at `places`, of which one vertex's follow each other, vertices ascending."""
+        lengths = np.bincount(places, minlength=count)
+        return Messages(lengths > 0, rows, offsets_of(lengths))
+
+    def with_others(self, others: Messages, combiner: Combiner) -> Messages:
+        """These, and after them `others` for the same vertices."""
+        if self.offsets is not None and others.offsets is not None:
+            count = len(self.received)
+            places = np.concatenate([np.repeat(np.arange(count), np.diff(each.offsets)) for each in (self, others)])
+            order = np.argsort(places, kind="stable")
+            return Messages.grouped(places[order], np.concatenate([self.values, others.values])[order], count)
+        received = self.received | others.received
+        if combiner.function is None:
+            return Messages(received, combiner.blockwise(self.values, others.values))
+        values = np.where(_as_rows(self.received, self.values), self.values, others.values)
+        both = self.received & others.received
+        values[both] = called(combiner, self.values[both], others.values[both])
+        return Messages(received, values)
+
+    def of(self, places: NDArray[np.int64]) -> Messages:
+        """Those of some vertices, ascending, among which are all that received one."""
+        if self.offsets is None:
+            return Messages(self.received[places], self.values[places])
+        lengths = np.diff(self.offsets)[places]
+        return Messages(self.received[places], self.values, offsets_of(lengths))
+
+
+def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The value that comes up most often in each group, of several the smallest.
+
+    Parameters
+    ----------
+    values : (m,) array
+    offsets : (k + 1,) int64
+        Where in `values` each group begins, and the last one ends; as messages come with combine="concat".
+
+    Returns
+    -------
+    (g,) int64, (g,) array
+        The numbers of groups that are not empty, ascending, and the value of each.
+    """
+    if not len(values):
+        return np.empty(0, np.int64), values
+    span = int(values.max()) - int(values.min()) + 1 if values.dtype.kind in "iu" else None
+    if span is None or span * len(offsets) > np.iinfo(np.int64).max:
+        distinct, codes = np.unique(values, return_inverse=True)
+        places, found = most_frequent(codes, offsets)
+        return places, distinct[found]
+    # Group and value in one number sort faster than two.
+    least = values.min()
+    numbers = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * span + (values - least).astype(np.int64)
+    numbers.sort()
+    runs = np.flatnonzero(np.diff(numbers, prepend=-1))
+    lengths = np.diff(np.append(runs, len(numbers)))
+    groups, of_least = np.divmod(numbers[runs], span)
+    begins = np.flatnonzero(np.diff(groups, prepend=-1))
+    longest = np.repeat(np.maximum.reduceat(lengths, begins), np.diff(np.append(begins, len(groups))))
+    # Within a group runs ascend by value.
+    best = np.flatnonzero(lengths == longest)
+    best = best[np.diff(groups[best], prepend=-1) != 0]
+    return groups[best], of_least[best].astype(values.dtype) + least
+
+
+def checked_rows(values: Any, count: int, combiner: Combiner, what: str) -> NDArray[Any]:
+    """`values` as an array of `count` rows that can be combined."""
+    if isinstance(values, Sequence):
+        values = np.asarray(values)
+    has_op = combiner.function is None and combiner.name != CONCAT
+    rows = reducible(values, combiner.name, what) if has_op else required(values, what)
+    if rows.ndim == 0 or len(rows) != count:
+        raise InputError(f"{what}: values of shape {rows.shape}, expected {count} rows")
+    return np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("="))
+
+
+def checked_mask(where: Any, count: int, what: str) -> NDArray[np.bool_]:
+    """`where` as (count,) booleans."""
+    mask = np.asarray(where)
+    if mask.shape != (count,) or mask.dtype != np.bool_:
+        raise InputError(f"{what}: where of type {mask.dtype} and shape {mask.shape}, expected booleans, ({count},)")
+    return mask
+
+
+def blank(shape: tuple[int, ...], dtype: np.dtype, combiner: Combiner) -> NDArray[Any]:
+    """Rows that change nothing when they are combined with others; zeros where a callable combines."""
+    if combiner.function is not None:
+        return np.zeros(shape, dtype)
+    return np.full(shape, identity(combiner.name, dtype), dtype)
+
+
+def _as_rows(mask: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.bool_]:
+    return mask.reshape(-1, *(1,) * (values.ndim - 1))

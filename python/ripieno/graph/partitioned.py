@@ -1,0 +1,325 @@
+"""A graph that lives on the ranks of a communicator: vertices at home, edges with one of their ends, messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ripieno import _native
+from ripieno.data.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph.along import Along, AlongEdges
+from ripieno.graph.columns import Columns
+from ripieno.graph.edges import Dealer, Edges
+from ripieno.graph.homes import Home, Homes
+from ripieno.graph.messages import Messages, checked_mask, checked_rows
+from ripieno.graph.superstep import Block, Supersteps, run
+from ripieno.graph.targets import deliver
+from ripieno.keyed.combiners import CONCAT, Combine, combiner_of
+from ripieno.keyed.groups import offsets_of
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+End = Literal["source", "target"]
+
+
+class PartitionedGraph:
+    """A graph whose vertices have homes on the ranks of `comm`; `Graph.from_edges` and `Graph.partition` make one.
+
+    Every rank calls each method, with what concerns its own vertices and with equal options.
+
+    Attributes
+    ----------
+    comm : Communicator
+    vertices : (n,) int64
+        The vertices at home here, ascending.
+    out_degrees, in_degrees : (n,) int64
+        Edges that begin and end at each.
+    vertex_count, edge_count, largest : int
+        Of all ranks: vertices, edges, the largest id.
+    by : {"source", "target"}
+        The end at whose home an edge lies.
+    values : Columns
+        Named arrays, a row per vertex at home here: ``graph.values["rank"] = np.ones(len(graph.vertices))``.
+    labels : (n,) array, or None
+        The nodes of the networkx graph that these vertices are.
+    weighted : bool
+    matrix : (rows, columns, native matrix)
+        The edges as `ripieno.graph.LocalGraph` has them.
+    """
+
+    def __init__(
+        self, comm: Communicator, edges: Edges, *, home: Home, by: End, once: bool, labels: NDArray[Any] | None = None
+    ) -> None:
+        if by not in ("source", "target"):
+            raise InputError(f"by={by!r}: expected 'source' or 'target'")
+        ids = np.concatenate([edges.sources, edges.targets, edges.lone])
+        self.comm, self.by, self.largest = comm, by, comm.allreduce(int(ids.max(initial=-1)), op="max")
+        with agreement(comm):
+            self._homes = Homes(home, comm.world_size, self.largest)
+            ranks = self._homes(edges.sources if by == "source" else edges.targets)
+        edges = edges.sent(comm, ranks)
+        self.weighted = edges.weights is not None
+        with agreement(comm):
+            self.matrix = _native.local_graph(edges.sources, edges.targets, edges.weights, once, comm.threads)
+        self._settle(edges.lone)
+        self.vertex_count, self.edge_count = comm.allreduce((len(self.vertices), self.matrix[2].entry_count))
+        if not self.vertex_count:
+            raise InputError("the graph: neither an edge nor a vertex")
+        self.values = Columns(len(self.vertices))
+        self._all_labels = labels
+        self.labels = None if labels is None else labels[self.vertices]
+
+    def _settle(self, lone: NDArray[np.int64]) -> None:
+        """Tell the homes of the far ends of edges, and of vertices without, that there are such vertices."""
+        rows, columns, matrix = self.matrix
+        offsets, sources, _ = matrix.entries()
+        ends = [(columns, np.bincount(sources, minlength=len(columns))), (rows, np.diff(offsets.astype(np.int64)))]
+        (near, near_degrees), (far, far_degrees) = ends if self.by == "source" else ends[::-1]
+        with agreement(self.comm):
+            send = Dealer(self.comm, self._homes(np.concatenate([far, lone])))
+        named = send(np.concatenate([far, lone]))
+        degrees = send(np.concatenate([far_degrees, np.zeros(len(lone), np.int64)]))
+        ids = np.sort(np.concatenate([near, named]))
+        self.vertices = ids[np.diff(ids, prepend=-1) != 0]
+        self.out_degrees, self.in_degrees = (np.zeros(len(self.vertices), np.int64) for _ in range(2))
+        of_near, of_far = (self.out_degrees, self.in_degrees)[:: 1 if self.by == "source" else -1]
+        of_near[np.searchsorted(self.vertices, near)] = near_degrees
+        np.add.at(of_far, np.searchsorted(self.vertices, named), degrees)
+
+    def __repr__(self) -> str:
+        return (
+            f"<PartitionedGraph of {self.vertex_count} vertices and {self.edge_count} edges, here "
+            f"{len(self.vertices)} and {self.matrix[2].entry_count} by {self.by}>"
+        )
+
+    @cached_property
+    def edges(self) -> Edges:
+        """The edges that lie here, by the end that is at home here, then by the other; made when first asked for."""
+        return self._some_edges().sorted(self.by)
+
+    def _some_edges(self) -> Edges:
+        """The edges that lie here, in the order of the matrix."""
+        rows, columns, matrix = self.matrix
+        offsets, sources, weights = matrix.entries()
+        return Edges(columns[sources], np.repeat(rows, np.diff(offsets.astype(np.int64))), weights)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where, in `edges`, those of each vertex begin, and those of the last end; (n + 1,) int64."""
+        degrees = self.out_degrees if self.by == "source" else self.in_degrees
+        return offsets_of(degrees)
+
+    def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rank at which each of some vertices is, or would be, at home; no rank need be asked."""
+        return self._homes(np.asarray(ids, np.int64))
+
+    # Messages
+
+    def send_messages(
+        self, targets: Any, values: Any, combine: Combine = "sum", *, missing: Literal["error", "drop"] = "error"
+    ) -> Messages:
+        """Send messages to any vertices; those for one vertex are combined, here first and at its home again.
+
+        Parameters
+        ----------
+        targets : (m,) integers
+            The vertex that each message is for.
+        values : (m,) or (m, width) array
+            The messages. dtype and width are the same on every rank, also where a rank has none.
+        combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
+            How two messages for a vertex become one; "concat": they stay apart. A callable is called with two blocks
+            of rows and gives one, as NumPy's ufuncs do.
+        missing : {"error", "drop"}
+            What becomes of messages for vertices that the graph does not have.
+
+        Returns
+        -------
+        Messages
+            What has come for the vertices at home here, in their order.
+
+        Raises
+        ------
+        InputError
+            Targets or values are not what they should be, and nothing has been sent; or, on every rank, there are
+            messages for vertices that the graph does not have.
+        """
+        return deliver(self, targets, values, combiner_of(combine), missing)
+
+    def send_along_edges(
+        self, values: Any, combine: Combine = "sum", *, along: Along | None = None, where: Any = None
+    ) -> Messages:
+        """Send a value of each vertex along the edges out of it.
+
+        The way is configured by the first call and used again by all others; what edges of one rank carry to one vertex
+        is combined before it leaves.
+
+        Parameters
+        ----------
+        values : (n,) or (n, width) array
+            A row for each vertex at home here; dtype and width are the same on every rank.
+        combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
+            As for `send_messages`. "concat" gets what edges carry in the order of their sources; for it edges that lie
+            with their sources are brought to their targets, by the first call, and kept there, too.
+        along : callable, optional
+            What an edge makes of a value: called with the values of the sources of edges, (m, …), and the weights of
+            these edges, (m, 1, …), ones where there are none, and gives (m, …). Without one values arrive as they are.
+        where : (n,) bool, optional
+            Which vertices send; all by default. Either no rank names it, or every one.
+
+        Returns
+        -------
+        Messages
+            What has come for the vertices at home here, in their order.
+
+        Raises
+        ------
+        InputError
+            An argument is not what it should be; nothing has been sent.
+        """
+        combiner = combiner_of(combine)
+        values = checked_rows(values, len(self.vertices), combiner, "send_along_edges")
+        if where is not None:
+            where = checked_mask(where, len(self.vertices), "send_along_edges")
+        if combiner.name == CONCAT:
+            return self._with_targets._way.listed(values, along, where)
+        if combiner.function is not None:
+            return deliver(self, *self._way.per_edge(values, along, where), combiner, "error")
+        return self._way.combined(values, combiner, along, where)
+
+    @cached_property
+    def _way(self) -> AlongEdges:
+        return AlongEdges(self)
+
+    @cached_property
+    def _with_targets(self) -> PartitionedGraph:
+        return self if self.by == "target" else self.regroup(by="target")
+
+    # Edges and vertices that move
+
+    def send_edges(self, edges: Edges | None = None, *, by: End = "target") -> Edges:
+        """Send edges to the home of one of their ends.
+
+        Parameters
+        ----------
+        edges : Edges, optional
+            Any edges, with weights on every rank or on none; by default those that lie here.
+        by : {"source", "target"}
+            The end at whose home each arrives.
+
+        Returns
+        -------
+        Edges
+            Those that have come here, by that end, then by the other.
+
+        Raises
+        ------
+        InputError
+            `by` is neither end; nothing has been sent.
+        """
+        if by not in ("source", "target"):
+            raise InputError(f"by={by!r}: expected 'source' or 'target'")
+        edges = self._some_edges() if edges is None else edges
+        return edges.sent(self.comm, self._homes(edges.targets if by == "target" else edges.sources)).sorted(by)
+
+    def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:
+        """The same graph with other homes of its vertices, or with its edges at their other end; values move along.
+
+        Parameters
+        ----------
+        home : {"hash", "blocks"} or callable, optional
+            As for `Graph.from_edges`; by default as it is.
+        by : {"source", "target"}, optional
+            The end at whose home edges lie; by default as it is.
+
+        Returns
+        -------
+        PartitionedGraph
+        """
+        edges = replace(self._some_edges(), lone=self.vertices)
+        home, by = home or self._homes.home, by or self.by
+        moved = PartitionedGraph(self.comm, edges, home=home, by=by, once=False, labels=self._all_labels)
+        send = Dealer(self.comm, moved.home_of(self.vertices))
+        order = np.argsort(send(self.vertices))
+        for name, rows in self.values.items():
+            moved.values[name] = send(rows)[order]
+        return moved
+
+    def allgather(self, name: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """All vertices, ascending, and their rows of a column of values, on every rank."""
+        counts = self.comm.allgather(len(self.vertices))
+        ids, rows = (self.comm.allgather(each, counts=counts) for each in (self.vertices, self.values[name]))
+        order = np.argsort(ids)
+        return ids[order], rows[order]
+
+    # Supersteps
+
+    def superstep(
+        self,
+        fn: Callable[[Block], None],
+        *,
+        combine: Combine = "sum",
+        message: DTypeLike = np.float64,
+        along: Along | None = None,
+        aggregators: Mapping[str, Any] | None = None,
+        max_supersteps: int | None = None,
+        missing: Literal["error", "drop"] = "error",
+    ) -> Supersteps:
+        """Run supersteps until every vertex has halted and no message is under way.
+
+        In each, every rank calls ``fn(block)`` once, with the columns of its active vertices: all of them in the first
+        superstep, later those that have not halted or got a message. By the `Block`, `fn` reads and writes values,
+        sends messages, which arrive in the next superstep, contributes to aggregators and votes to halt, for whole
+        columns. It is called also where no vertex of a rank is active.
+
+        Parameters
+        ----------
+        fn : callable
+        combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
+            How messages for one vertex become one, as for `send_messages`.
+        message : dtype
+            Of a message; with a shape, ``"3f8"`` or ``(np.float64, (3,))``, where a message is several numbers.
+        along : callable, optional
+            What an edge makes of a message that is sent along it, as for `send_along_edges`.
+        aggregators : dict of str to op, or to (op, zero), optional
+            What `Block.aggregate` contributes to, with op one of sum, prod, min, max, and, or, xor. ``zero`` is a
+            number or array whose dtype and shape a contribution has; by default float64, or bool with and, or, xor.
+        max_supersteps : int, optional
+            Stop after so many, whether or not vertices have halted: `Supersteps.halted` tells. By default there is no
+            limit.
+        missing : {"error", "drop"}
+            What becomes of messages for vertices that the graph does not have.
+
+        Returns
+        -------
+        Supersteps
+            How many there were, whether all halted, the last aggregates, and the times of each. What was computed is in
+            the graph's `values`.
+
+        Raises
+        ------
+        InputError
+            An argument is not what it should be, or something that `fn` gives to its block.
+        RankFailed
+            `fn` raised on another rank.
+
+        References
+        ----------
+        Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010, sections 2 and 3.
+        """
+        return run(
+            self,
+            fn,
+            combiner=combiner_of(combine),
+            message=np.dtype(message),
+            along=along,
+            aggregators=aggregators or {},
+            max_supersteps=max_supersteps,
+            missing=missing,
+        )

@@ -1,0 +1,162 @@
+"""Supersteps: vertices compute on the messages that came, send new ones, and halt until the next comes.
+
+Every rank calls one function per superstep with the columns of its active vertices. Messages travel when it has
+returned, and one allreduce (one more per other type or operation of aggregators) tells all ranks whether anybody is
+awake or anything under way.
+
+Source: Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010, sections 2 and 3.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.graph.aggregators import Aggregators
+from ripieno.graph.along import Along
+from ripieno.graph.block import Block
+from ripieno.graph.messages import Messages
+from ripieno.graph.targets import check_missing, deliver
+from ripieno.keyed.combiners import Combiner
+
+if TYPE_CHECKING:
+    from ripieno.graph.partitioned import PartitionedGraph
+
+
+@dataclass(frozen=True)
+class Superstep:
+    """One superstep of all ranks, in figures.
+
+    Parameters
+    ----------
+    active, messages : int
+        Vertices that were active, and messages that they sent, each edge counted.
+    compute_s, exchange_s : float
+        Seconds of this rank in the function, and in agreeing and sending.
+    """
+
+    active: int
+    messages: int
+    compute_s: float
+    exchange_s: float
+
+
+@dataclass(frozen=True)
+class Supersteps:
+    """How a loop of supersteps ended.
+
+    Parameters
+    ----------
+    halted : bool
+        Whether all vertices had halted and no message was under way; otherwise max_supersteps were over.
+    aggregates : dict of str to number or array
+        What the contributions of the last superstep come to.
+    steps : list of Superstep
+    """
+
+    halted: bool
+    aggregates: dict[str, Any]
+    steps: list[Superstep] = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+
+def run(
+    graph: PartitionedGraph,
+    fn: Callable[[Block], None],
+    *,
+    combiner: Combiner,
+    message: np.dtype,
+    along: Along | None,
+    aggregators: Mapping[str, Any],
+    max_supersteps: int | None,
+    missing: str,
+) -> Supersteps:
+    """The loop behind `PartitionedGraph.superstep`, which says what the parameters are."""
+    check_missing(missing)
+    if max_supersteps is not None and (not isinstance(max_supersteps, Integral) or max_supersteps < 0):
+        raise InputError(f"max_supersteps={max_supersteps!r}: expected None or a whole number >= 0")
+    board = Aggregators(aggregators)
+    post = Post(graph, combiner, message, along, missing)
+    halted = np.zeros(len(graph.vertices), np.bool_)
+    came, steps = post.nothing(), []
+    for number in count():
+        if number == max_supersteps:
+            return Supersteps(False, board.results, steps)
+        begun = time.perf_counter()
+        halted &= ~came.received
+        block = Block(graph, number, np.flatnonzero(~halted), came, message, board)
+        returned = fn(block)
+        if returned is not None:
+            raise InputError(f"superstep {number}: the function returned {type(returned).__name__}, expected nothing")
+        halted[block.places[block.halting]] = True
+        computed = time.perf_counter()
+        awake, active, *sent = board.settle(
+            graph.comm, [np.count_nonzero(~halted), len(block), *post.sent_counts(block)]
+        )
+        came = post.deliver(block, *sent)
+        message_count = sum(sent[1:])
+        steps.append(Superstep(active, message_count, computed - begun, time.perf_counter() - computed))
+        if not awake and not message_count:
+            return Supersteps(True, board.results, steps)
+    raise AssertionError("supersteps are counted without end")
+
+
+class Post:
+    """Brings what the blocks of a superstep send to the vertices that it is for.
+
+    Parameters are those of `PartitionedGraph.superstep`.
+    """
+
+    def __init__(
+        self, graph: PartitionedGraph, combiner: Combiner, message: np.dtype, along: Along | None, missing: str
+    ) -> None:
+        self._graph, self._combiner, self._form = graph, combiner, message
+        self._along, self._missing = along, missing
+
+    def nothing(self) -> Messages:
+        """What comes when nobody has sent."""
+        return Messages.none(len(self._graph.vertices), self._form.base, self._form.shape, self._combiner)
+
+    def sent_counts(self, block: Block) -> list[int]:
+        """Vertices that send along edges, edges that carry their messages, and messages to named vertices."""
+        senders, edges = (0, 0) if block.along is None else (block.along[1], block.along[1] @ self._graph.out_degrees)
+        return [np.count_nonzero(senders), edges, sum(len(targets) for targets, _ in block.targeted)]
+
+    def deliver(self, block: Block, sender_count: int, edge_count: int, targeted_count: int) -> Messages:
+        """What has come for the vertices at home here; the counts are those of all ranks."""
+        came = self.nothing()
+        if edge_count:
+            came = self._along_edges(*(block.along or self._silence()), sender_count == self._graph.vertex_count)
+        if targeted_count:
+            none = (np.empty(0, np.int64), np.empty((0, *self._form.shape), self._form.base))
+            targets, rows = (np.concatenate(each) for each in zip(none, *block.targeted, strict=True))
+            others = deliver(self._graph, targets, rows, self._combiner, self._missing)
+            came = came.with_others(others, self._combiner) if edge_count else others
+        return came
+
+    def _silence(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+        """What a rank sends along edges of which no vertex sends anything."""
+        count = len(self._graph.vertices)
+        return np.zeros((count, *self._form.shape), self._form.base), np.zeros(count, np.bool_)
+
+    def _along_edges(self, rows: NDArray[Any], where: NDArray[np.bool_], everybody: bool) -> Messages:
+        """What edges carry, of the type that messages have."""
+        combine = self._combiner.function or self._combiner.name
+        mask = None if everybody else where
+        came = self._graph.send_along_edges(rows, combine, along=self._along, where=mask)
+        values, form = came.values, self._form
+        if values.shape[1:] != form.shape or not np.can_cast(values.dtype, form.base, "same_kind"):
+            raise InputError(
+                f"along gives rows of type {values.dtype} and shape {values.shape[1:]}: expected message={form}"
+            )
+        return Messages(came.received, values.astype(form.base, copy=False), came.offsets)

@@ -1,0 +1,77 @@
+"""Messages to any vertices: regrouped by the homes of their targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.graph.memory import LARGEST_ID
+from ripieno.graph.messages import Messages, blank, checked_rows
+from ripieno.keyed.combiners import Combiner
+from ripieno.keyed.groups import Groups
+from ripieno.keyed.key_values import KeyValues
+
+if TYPE_CHECKING:
+    from ripieno.graph.partitioned import PartitionedGraph
+
+# Of vertices that the graph does not have, an error names so many.
+_NAMED = 5
+
+
+def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combiner, missing: str) -> Messages:
+    """What `PartitionedGraph.send_messages` does and says."""
+    check_missing(missing)
+    targets = vertex_ids(targets)
+    values = checked_rows(values, len(targets), combiner, "send_messages")
+    # Keyed rows have no booleans; as bytes they combine alike.
+    is_bool = values.dtype == np.bool_
+    given = KeyValues(targets, values.view(np.uint8) if is_bool else values)
+    came = graph.comm.regroup(given, combine=combiner.function or combiner.name, partitioner=graph.home_of)
+    came.values = came.values.view(values.dtype) if is_bool else came.values
+    places = np.searchsorted(graph.vertices, came.keys)
+    known = places < len(graph.vertices)
+    known[known] = graph.vertices[places[known]] == came.keys[known]
+    if missing == "error":
+        _all_known(graph, came.keys[~known])
+    count, shape = len(graph.vertices), came.values.shape[1:]
+    if isinstance(came, Groups):
+        lengths = np.diff(came.offsets)
+        places, known = np.repeat(places, lengths), np.repeat(known, lengths)
+        order = np.flatnonzero(known)[np.argsort(places[known], kind="stable")]
+        return Messages.grouped(places[order], came.values[order], count)
+    rows = blank((count, *shape), came.values.dtype, combiner)
+    rows[places[known]] = came.values[known]
+    received = np.zeros(count, np.bool_)
+    received[places[known]] = True
+    return Messages(received, rows)
+
+
+def _all_known(graph: PartitionedGraph, unknown: NDArray[np.int64]) -> None:
+    """Raise an `InputError` on every rank if any has messages for vertices that there are not."""
+    count = graph.comm.allreduce(len(unknown))
+    if count:
+        named = np.sort(np.concatenate(graph.comm.allgather(np.sort(unknown)[:_NAMED])))[:_NAMED]
+        raise InputError(
+            f"send_messages: messages for {count} vertices that the graph does not have: "
+            f"{', '.join(map(str, named))}{', …' if count > len(named) else ''}; expected vertices, or missing='drop'"
+        )
+
+
+def vertex_ids(targets: Any) -> NDArray[np.int64]:
+    """`targets` as (m,) int64 ids."""
+    ids = np.asarray(targets)
+    if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
+        raise InputError(f"send_messages: targets of type {ids.dtype} and shape {ids.shape}, expected ids in a row")
+    wrong = np.flatnonzero((ids < 0) | (ids > LARGEST_ID))
+    if len(wrong):
+        raise InputError(f"send_messages: target {ids[wrong[0]]} of message {wrong[0]}, expected 0 … {LARGEST_ID}")
+    return ids.astype(np.int64)
+
+
+def check_missing(missing: str) -> None:
+    """Raise an `InputError` unless it is known what becomes of messages for unknown vertices."""
+    if missing not in ("error", "drop"):
+        raise InputError(f"missing={missing!r}: expected 'error' or 'drop'")
