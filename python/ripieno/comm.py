@@ -103,6 +103,9 @@ class Communicator:
         How many copies there are of each rank, see `replicate`.
     replica : int
         Which of the copies of its rank this process is, 0 … replicas - 1.
+    kept : dict
+        What programs keep on this rank from one `Job.run` to the next, under keys of their own; emptied when the
+        communicator is closed.
 
     Notes
     -----
@@ -145,6 +148,7 @@ class Communicator:
         self.nodes: list[int] = list(native.nodes)
         self.racks: list[str | None] = list(native.racks)
         self.threads = threads
+        self.kept: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         state = "" if self._native_or_none is not None else ", closed"
@@ -949,6 +953,7 @@ class Communicator:
         raise `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
+        self.kept.clear()
         if native is not None:
             if self._parent is None:
                 self._line.drain()

@@ -22,13 +22,16 @@ class Job(ABC):
         How many ranks there are.
     threads : int
         Threads that each should compute with.
+    replicas : int
+        How many copies there are of each logical rank.
     lost : dict of int to str
         Ranks that have died of which a copy lives, and why.
     """
 
-    def __init__(self, workers: int, threads: int, trace: Trace | None) -> None:
+    def __init__(self, workers: int, threads: int, trace: Trace | None, replicas: int = 1) -> None:
         self.workers = workers
         self.threads = threads
+        self.replicas = replicas
         self.lost: dict[int, str] = {}
         self._trace = trace
         self._over: str | None = None

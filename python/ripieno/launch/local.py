@@ -68,10 +68,9 @@ class LocalJob(Job):
         prefix_output: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(workers, threads, trace)
+        super().__init__(workers, threads, trace, replicas)
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._on_event = on_event
-        self._replicas = replicas
         self._host = socket.gethostname()
         self._pump = LinePump() if prefix_output else None
         self._workers: list[_Worker] = []
@@ -107,7 +106,7 @@ class LocalJob(Job):
             child = process.start(
                 "ripieno.launch.worker",
                 [str(theirs.fileno())],
-                environment=process.thread_environment(self.threads) | copies_environment(self._replicas),
+                environment=process.thread_environment(self.threads) | copies_environment(self.replicas),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 **pipes,
@@ -216,7 +215,7 @@ class _Conversation:
     def __init__(self, awaited: str, job: LocalJob) -> None:
         self._awaited = awaited
         self._workers = job._workers
-        self._replicas = job._replicas
+        self._replicas = job.replicas
         self._host = job._host
         self._reports = job._reports
         self._lost = job.lost

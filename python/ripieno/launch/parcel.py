@@ -13,6 +13,7 @@ import mmap
 import os
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
@@ -37,7 +38,7 @@ class Parcel:
     """
 
     def __init__(self, value: Any, *, writable: bool = False) -> None:
-        packed = _pack(value)
+        packed = pack(value)
         self.fd: int | None = None
         self.inline: bytes | None = None
         self.size_bytes = _wire.blob_bytes(packed)
@@ -79,11 +80,18 @@ def open_shared(fd: int, size_bytes: int) -> Any:
     return _wire.read_blob(np.frombuffer(memory, np.uint8))
 
 
-def _pack(value: Any) -> _wire.Packed:
+def pack(value: Any, persistent_id: Callable[[Any], Any] | None = None) -> _wire.Packed:
+    """Pickle `value` for another process of this machine, leaving the memory of its arrays where it is.
+
+    `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in.
+    """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     try:
-        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+        pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
+        if persistent_id is not None:
+            pickler.persistent_id = persistent_id
+        pickler.dump(value)
     except Exception as error:
         raise SerializationError(f"{type(error).__name__}: {error}") from error
     return _wire.Packed(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
