@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ripieno._arrays import empty
 from ripieno.comm import Communicator
 from ripieno.errors import (
+    CheckpointError,
     CollectiveMismatch,
     CommunicatorClosed,
     InputError,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         SpectralEmbedding,
     )
     from ripieno.graph import Graph
+    from ripieno.mapreduce import MapReduce
 
 # What a source tree that was never installed calls itself.
 UNKNOWN_VERSION = "0+unknown"
@@ -53,6 +55,7 @@ except PackageNotFoundError:
 
 __all__ = [
     "BFS",
+    "CheckpointError",
     "CollectiveMismatch",
     "Communicator",
     "CommunicatorClosed",
@@ -64,6 +67,7 @@ __all__ = [
     "Job",
     "KMeans",
     "KeyValues",
+    "MapReduce",
     "MissingIndicesError",
     "PageRank",
     "RankFailed",
@@ -79,7 +83,7 @@ __all__ = [
 ]
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
-_LATE = {"Graph": "ripieno.graph"} | dict.fromkeys(
+_LATE = {"Graph": "ripieno.graph", "MapReduce": "ripieno.mapreduce"} | dict.fromkeys(
     ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"),
     "ripieno.algorithms",
 )

@@ -85,5 +85,9 @@ class SerializationError(RipienoError, TypeError):
     """A program, an argument or a result cannot travel between processes."""
 
 
+class CheckpointError(RipienoError):
+    """A checkpoint is torn, foreign or in use, or cannot be written; the message names the file and says what to do."""
+
+
 class LabError(RipienoError):
     """An emulated cluster cannot be made here, or is not what a command takes it for; the message says what to do."""

@@ -1,0 +1,128 @@
+"""Accumulators: the tasks of a job add, the driver reads.
+
+What is added is combined task by task, ranks in order, so a sum has the same bits whichever task was faster.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Number
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ripieno.errors import InputError
+
+# For Python's numbers, which do not overflow, and for arrays.
+_OPS: dict[str, tuple[Callable[[Any, Any], Any], np.ufunc]] = {
+    "sum": (operator.add, np.add),
+    "prod": (operator.mul, np.multiply),
+    "min": (min, np.minimum),
+    "max": (max, np.maximum),
+}
+
+Amounts = dict[int, Any]
+
+
+class Accumulator:
+    """A value that `map` and `reduce` add to, wherever they refer to it, and that only the driver reads.
+
+    `MapReduce.accumulator` makes one. In a task it has but one method, ``add(amount)``.
+
+    Attributes
+    ----------
+    value : number or ndarray
+        The initial value, combined with what was added in all steps that have ended well.
+    """
+
+    def __init__(self, number: int, initial: Any, op: str) -> None:
+        if op not in _OPS:
+            raise InputError(f"op={op!r}: expected one of {', '.join(_OPS)}")
+        _check_number(initial)
+        self.number = number
+        self.op = op
+        self.value = initial
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an accumulator is known to the functions of its own job only")
+
+    def __repr__(self) -> str:
+        return f"<Accumulator {self.number}: {self.value}>"
+
+
+class Adder:
+    """What a task sees of an accumulator."""
+
+    def __init__(self, ledger: Ledger, number: int, shape: tuple[int, ...], op: str) -> None:
+        self._ledger = ledger
+        self._number = number
+        self._shape = shape
+        self._op = op
+
+    def add(self, amount: Any) -> None:
+        """Combine `amount`, a number or an array of the shape of the initial value, with the accumulator."""
+        _check_number(amount)
+        if np.shape(amount) != self._shape:
+            raise InputError(f"accumulator.add: the shape is {np.shape(amount)}: expected {self._shape}")
+        amounts = self._ledger.amounts()
+        before = amounts.get(self._number)
+        # An array is copied, as the task may go on to change it.
+        amounts[self._number] = np.array(amount) if before is None and self._shape else amount
+        if before is not None:
+            amounts[self._number] = combined(self._op, before, amount)
+
+    @property
+    def value(self) -> NoReturn:
+        """Not here."""
+        raise InputError("an accumulator can only be added to in map and reduce: read it in the driver, after the step")
+
+
+class Ledger:
+    """What the tasks of one rank add: each thread writes on the page of the task that it is running."""
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    def adder(self, number: int, shape: tuple[int, ...], op: str) -> Adder:
+        """The rank's end of an accumulator."""
+        return Adder(self, number, shape, op)
+
+    @contextmanager
+    def page(self) -> Iterator[Amounts]:
+        """Collects what this thread adds meanwhile, by the number of the accumulator."""
+        amounts: Amounts = {}
+        self._thread.amounts = amounts
+        try:
+            yield amounts
+        finally:
+            del self._thread.amounts
+
+    def amounts(self) -> Amounts:
+        """The page that this thread writes on."""
+        amounts = getattr(self._thread, "amounts", None)
+        if amounts is None:
+            raise InputError("an accumulator can only be added to in map and reduce, by the thread that calls them")
+        return amounts
+
+
+def combined(op: str, left: Any, right: Any) -> Any:
+    """Two values of an accumulator made one."""
+    scalar, elementwise = _OPS[op]
+    if isinstance(left, np.generic | np.ndarray) or isinstance(right, np.generic | np.ndarray):
+        return elementwise(left, right)
+    return scalar(left, right)
+
+
+def fold(into: Amounts, amounts: Amounts, ops: Mapping[int, str]) -> None:
+    """Combine the amounts of a later task, or of a later rank, with those `into` which they go."""
+    for number, amount in amounts.items():
+        into[number] = combined(ops[number], into[number], amount) if number in into else amount
+
+
+def _check_number(value: Any) -> None:
+    array = value.dtype.kind in "biufc" if isinstance(value, np.ndarray | np.generic) else isinstance(value, Number)
+    if not array:
+        raise InputError(f"accumulator: a {type(value).__name__}: expected a number or an array of numbers")

@@ -1,0 +1,106 @@
+"""Blocks of complete keys: reduced where they come together, joined at the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ripieno.errors import InputError
+from ripieno.keyed import Groups, KeyValues, Table
+from ripieno.mapreduce.accumulators import Amounts, Ledger, fold
+from ripieno.mapreduce.tasks import size_bytes
+
+EXPECTED = "expected KeyValues, (keys, values), a Table or a dict of ids to arrays, or None"
+
+
+class Reducer:
+    """Takes blocks as they become complete, in the same order in every run.
+
+    Attributes
+    ----------
+    blocks : list
+        What `reduce` has given, or the blocks themselves.
+    amounts : dict
+        What it has added to accumulators.
+    seconds : float
+        Spent in it.
+    in_bytes : int
+        Of what it was given.
+    """
+
+    def __init__(self, reduce: Callable[..., Any] | None, ledger: Ledger, ops: dict[int, str], rank: int) -> None:
+        self._reduce = reduce
+        self._ledger = ledger
+        self._ops = ops
+        self._rank = rank
+        self.blocks: list[Any] = []
+        self.amounts: Amounts = {}
+        self.seconds = 0.0
+        self.in_bytes = 0
+
+    def take(self, block: KeyValues | Groups | Table) -> None:
+        """Reduce a block."""
+        if len(block) == 0:
+            return
+        self.in_bytes += bytes_of(block)
+        if self._reduce is None:
+            self.blocks.append(block)
+            return
+        begin = time.perf_counter()
+        try:
+            with self._ledger.page() as added:
+                result = as_keyed(_reduced(self._reduce, block))
+        except Exception as error:
+            error.add_note(f"in reduce, of a block of {len(block)} keys on rank {self._rank}")
+            raise
+        fold(self.amounts, added, self._ops)
+        if result is not None:
+            self.blocks.append(result)
+        self.seconds += time.perf_counter() - begin
+
+
+def as_keyed(output: Any) -> Any:
+    """What `map` or `reduce` has given as KeyValues or Table where it stands for one; otherwise as it is."""
+    if isinstance(output, tuple) and len(output) == 2:
+        return KeyValues(*output)
+    return Table(output) if isinstance(output, dict) else output
+
+
+def joined(blocks: Sequence[Any]) -> Any:
+    """The blocks of all ranks as one, if they are of one kind of keyed data; otherwise the list of them."""
+    kinds = {type(block) for block in blocks}
+    if kinds == {KeyValues}:
+        return KeyValues.joined(blocks)
+    if kinds == {Groups}:
+        return Groups.joined(blocks)
+    if kinds == {Table}:
+        return _joined_tables(blocks)
+    return list(blocks) or None
+
+
+def bytes_of(value: Any) -> int:
+    """Bytes of keyed data, and of whatever else says how many it has."""
+    if isinstance(value, Table):
+        return sum(partition.nbytes for partition in value.values())
+    if isinstance(value, Groups):
+        return KeyValues(value.key_column).nbytes + value.offsets.nbytes + getattr(value.values, "nbytes", 0)
+    return size_bytes(value) or 0
+
+
+def _reduced(reduce: Callable[..., Any], block: KeyValues | Groups | Table) -> Any:
+    if isinstance(block, Table):
+        return {number: reduce(number, array) for number, array in block.items()}
+    if isinstance(block, Groups):
+        return reduce(block.keys, block.values, block.offsets)
+    return reduce(block.keys, block.values)
+
+
+def _joined_tables(blocks: Sequence[Table]) -> Table:
+    partitions: dict[int, Any] = {}
+    for block in blocks:
+        for number, array in block.items():
+            if number in partitions:
+                raise InputError(f"reduce: id {number} on several ranks: expected each id once, the one that was given")
+            partitions[number] = array
+    return Table(partitions)

@@ -1,0 +1,214 @@
+"""Checkpoints of a job in a folder: the iteration, what its steps have given, and what its user keeps.
+
+The folder of a job holds a manifest and the blobs that it names by the BLAKE2 digest of their content. A new checkpoint
+is durable before anything of the last one is removed: blobs, then the manifest, each written beside its place,
+synchronized and renamed. So there is a whole checkpoint at any time, whenever the process or the machine ends. The
+manifest's first line has a digest of the rest, and all is checked before any of it is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ripieno.errors import CheckpointError, InputError
+from ripieno.mapreduce.values import Blob, blob_names, decode, encode
+from ripieno.output import explain
+
+FORMAT = 1
+MANIFEST = "manifest"
+DIGEST_BYTES = 32
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+_BLOB = re.compile(r"[0-9a-f]{64}\.(npy|pickle)")
+_HEAD = re.compile(rb"ripieno checkpoint (\d+) ([0-9a-f]{64})\n")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds: iterations done, the last step's result, the user's state, values of accumulators."""
+
+    iteration: int
+    result: Any
+    state: dict[Any, Any]
+    accumulators: list[Any]
+
+
+class Checkpoints:
+    """The place where a job keeps its checkpoint; no other process can have it open at the same time.
+
+    Parameters
+    ----------
+    folder : Path
+        May hold several jobs' checkpoints, a folder each, and is made if need be.
+    name : str
+        The job's.
+    program : str
+        The fingerprint of its functions.
+
+    Raises
+    ------
+    CheckpointError
+        Another process has it open, or the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path, name: str, program: str) -> None:
+        if not _NAME.fullmatch(name):
+            raise InputError(f"name={name!r}: expected letters, digits, '-', '_' and '.', at most 100, no '.' in front")
+        self.folder = folder / name
+        self._name = name
+        self._program = program
+        self._saved: set[str] = set()
+        with self._explained():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock: int | None = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with self._explained():
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            message = f"{self.folder} is in use by another process: wait for it, or give this job another name"
+            raise CheckpointError(message) from None
+        except CheckpointError:
+            self.close()
+            raise
+
+    def load(self) -> Saved | None:
+        """The last checkpoint, or None if there is none.
+
+        Raises
+        ------
+        CheckpointError
+            It is torn, or of another job, another program or another format.
+        """
+        path = self.folder / MANIFEST
+        with self._explained():
+            manifest = self._manifest(path.read_bytes()) if path.exists() else None
+            names = set() if manifest is None else set(blob_names(manifest["values"]))
+            content = {name: self._blob(name) for name in names}
+            self._saved = names
+            self._sweep()
+        if manifest is None:
+            return None
+        try:
+            return Saved(manifest["iteration"], *decode(manifest["values"], content.__getitem__))
+        except Exception as error:
+            raise self._refused(path, f"holds an object that cannot be made again: {error}") from error
+
+    def save(self, saved: Saved) -> None:
+        """Make `saved` the checkpoint, in place of the last one.
+
+        Raises
+        ------
+        CheckpointError
+            It cannot be written; the last one is still there, and nothing else.
+        SerializationError
+            Something in it cannot be kept; likewise.
+        """
+        blobs: dict[str, Blob] = {}
+
+        def keep(blob: Blob) -> str:
+            name = f"{_digest(blob[1])}{blob[0]}"
+            blobs[name] = blob
+            return name
+
+        body = {
+            "name": self._name,
+            "program": self._program,
+            "iteration": saved.iteration,
+            "values": encode((saved.result, saved.state, saved.accumulators), keep),
+        }
+        text = json.dumps(body, indent=1).encode()
+        try:
+            with self._explained():
+                for name in blobs.keys() - self._saved:
+                    self._write(name, blobs[name][1])
+                self._sync()
+                self._write(MANIFEST, [f"ripieno checkpoint {FORMAT} {_digest([text])}\n".encode(), text])
+                # Until the new manifest is durable either of them may be what is found.
+                self._saved |= set(blobs)
+                self._sync()
+                self._saved = set(blobs)
+        finally:
+            self._sweep()
+
+    def close(self) -> None:
+        """Let other processes have it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _manifest(self, data: bytes) -> dict[str, Any]:
+        path = self.folder / MANIFEST
+        head = _HEAD.match(data)
+        if head is None:
+            raise self._refused(path, "is torn, or no checkpoint of Ripieno: its first line is wrong")
+        version, digest = int(head[1]), head[2].decode()
+        if version != FORMAT:
+            raise self._refused(path, f"has format {version}, and this Ripieno reads format {FORMAT}")
+        text = data[head.end() :]
+        if _digest([text]) != digest:
+            raise self._refused(path, "is torn: its checksum is wrong")
+        manifest = json.loads(text)
+        if manifest["name"] != self._name:
+            raise self._refused(path, f"is of the job {manifest['name']!r}, not of {self._name!r}")
+        if manifest["program"] != self._program:
+            raise self._refused(path, "is of another program: map, reduce, combine or collect were other functions")
+        return manifest
+
+    def _blob(self, name: str) -> bytes:
+        path = self.folder / name
+        if not path.exists():
+            raise self._refused(path, "is missing")
+        content = path.read_bytes()
+        if _digest([content]) != name.partition(".")[0]:
+            raise self._refused(path, f"is torn: the checksum of its {len(content)} bytes is wrong")
+        return content
+
+    def _refused(self, path: Path, reason: str) -> CheckpointError:
+        return CheckpointError(f"{path} {reason}: delete {self.folder} to begin anew, or give the job another name")
+
+    def _write(self, name: str, pieces: list[Any]) -> None:
+        part = self.folder / f".{name}.part"
+        with open(part, "wb") as file:
+            for piece in pieces:
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(self.folder / name)
+
+    def _sync(self) -> None:
+        """Make the names in the folder durable."""
+        assert self._lock is not None, "a closed place is not written to"
+        os.fsync(self._lock)
+
+    def _sweep(self) -> None:
+        """Remove what the checkpoint does not refer to: of older ones, and of one that was never finished."""
+        for entry in list(self.folder.iterdir()):
+            name = entry.name
+            if (_BLOB.fullmatch(name) and name not in self._saved) or (name.startswith(".") and name.endswith(".part")):
+                with suppress(OSError):
+                    entry.unlink()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            raise CheckpointError(f"the checkpoint {self.folder}: {explain(error)}") from error
+
+
+def _digest(pieces: list[Any]) -> str:
+    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,283 @@
+"""`MapReduce`: the driver of iterative map-reduce.
+
+A step is broadcast → map → shuffle → reduce → combine. Workers, their map tasks and the tasks' partitions of the input
+stay from step to step; what moves is the broadcast value, what tasks give, combined on their rank, and the result.
+Source: Zhang et al., "Social image clustering with iterative MapReduce (Twister)", sections 3 and 5.1, tables 1 and 3.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.launch import Job
+from ripieno.mapreduce import statistics, worker
+from ripieno.mapreduce.accumulators import Amounts, fold
+from ripieno.mapreduce.blocks import joined
+from ripieno.mapreduce.emitted import Shuffle
+from ripieno.mapreduce.fingerprint import fingerprint
+from ripieno.mapreduce.progress import Progress
+from ripieno.mapreduce.sealed import Sealed
+from ripieno.mapreduce.statistics import Stage, StepStatistics
+from ripieno.mapreduce.tasks import Task, as_partitions, deal
+from ripieno.mapreduce.team import Ranks, Team, Workers
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+
+class MapReduce(Progress):
+    """An iterative map-reduce job. Use it in a ``with`` statement, so that its workers end with it.
+
+    Parameters
+    ----------
+    map : callable
+        ``map(partition, value)`` of each map task gets its partition and what was broadcast last (None before that),
+        arrays in them read-only. It gives `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids to arrays;
+        or None.
+    combine : str or callable, default="sum"
+        How rows of equal keys (arrays of equal ids) become one, as for `Communicator.regroup`: "sum", "prod", "min",
+        "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all.
+    reduce : callable, optional
+        ``reduce(keys, values)`` gets blocks of keys as soon as they are complete, each key in one block of one rank. It
+        gives what `map` may give, or any other object. With "concat" it is ``reduce(keys, values, offsets)``, the rows
+        of key i being ``values[offsets[i]:offsets[i + 1]]``; of tables it is ``reduce(id, array)`` and gives an array.
+    collect : callable, optional
+        ``collect(result)`` in the driver: what `step` shall return of what has come together there.
+    workers : int, optional
+        Worker processes to start for the job, as `launch` does, which also takes the `options`.
+    threads : int, default=1
+        Map tasks of a worker that run at the same time; `map` must then be safe for threads.
+    name : str
+        The job's: one that is started again with the same name resumes from its checkpoint.
+    checkpoint : path, optional
+        Folder for checkpoints; see `iterations`. What is in them and is no array, number, string, keyed data or list,
+        tuple or dict of these is pickled, and a pickle may run any code when it is read: keep the folder to yourself.
+    every : int, default=1
+        Iterations from one checkpoint to the next.
+    partitioner : callable or str, optional
+        Which rank gets which key, as for `Communicator.regroup`.
+    local_reduction : bool, default=True
+        Whether what all tasks of a rank give is combined before it is sent.
+    memory_limit, spill_directory : int and path, optional
+        Bytes that a rank may hold of what its tasks give, and where the rest goes, as for `Communicator.regroup`.
+    job : Job, optional
+        Workers that there are already; they live on when this is closed.
+    comm : Communicator, optional
+        Inside a program: all its ranks make the same calls and get the same results. Rank 0's broadcast values count,
+        and rank 0 writes the checkpoints.
+
+    Attributes
+    ----------
+    tasks : list of Task
+        The map tasks, with their ranks.
+    iteration : int
+        How many iterations are done.
+    result : object
+        What the last step gave; None before the first.
+    state : dict
+        The user's own; it goes into checkpoints and comes back from them.
+    resumed_from : int or None
+        The iterations that were done by the checkpoint from which this job has resumed.
+    statistics : list of StepStatistics
+        Seconds and bytes of every stage of every step.
+
+    Raises
+    ------
+    CheckpointError
+        The checkpoint is torn, of another job or program, or in use.
+    InputError
+        A parameter is wrong.
+
+    Examples
+    --------
+    >>> import ripieno as rp
+    >>> def count(words, _):
+    ...     return words, [1] * len(words)
+    >>> with rp.MapReduce(count, workers=1) as job:
+    ...     tasks = job.cache([["fig", "pear"], ["fig"]])
+    ...     job.step().to_arrow().to_pydict()
+    {'key': ['fig', 'pear'], 'value': [2, 1]}
+    """
+
+    def __init__(
+        self,
+        map: Callable[[Any, Any], Any],
+        *,
+        combine: str | Callable[[Any, Any], Any] = "sum",
+        reduce: Callable[..., Any] | None = None,
+        collect: Callable[[Any], Any] | None = None,
+        workers: int | None = None,
+        threads: int = 1,
+        name: str = "mapreduce",
+        checkpoint: str | os.PathLike[str] | None = None,
+        every: int = 1,
+        partitioner: Any = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | os.PathLike[str] | None = None,
+        job: Job | None = None,
+        comm: Communicator | None = None,
+        **options: Any,
+    ) -> None:
+        if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
+            raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
+        for what, count in (("threads", threads), ("every", every)):
+            if not isinstance(count, int) or count < 1:
+                raise InputError(f"{what}={count!r}: expected a whole number >= 1")
+        functions = {"map": map, "reduce": reduce, "collect": collect}
+        for what, function in functions.items():
+            if not callable(function) and (function is not None or what == "map"):
+                raise InputError(f"{what}: a {type(function).__name__}: expected a function")
+        super().__init__(name, every)
+        self.tasks: list[Task] = []
+        self.statistics: list[StepStatistics] = []
+        self._map, self._reduce, self._collect = map, reduce, collect
+        self._shuffle = Shuffle(combine, partitioner, local_reduction, memory_limit, spill_directory)
+        self._threads = threads
+        self._options = {"workers": workers, **options}
+        self._job, self._comm = job, comm
+        self._team_or_none: Team | None = None
+        self._closed = False
+        self._known_accumulators = -1
+        self._load, self._broadcast = Stage(), Stage()
+        if checkpoint is not None:
+            self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm)
+
+    @property
+    def workers(self) -> int:
+        """How many ranks do the work; asking starts them."""
+        return self._team.size
+
+    def cache(
+        self, partitions: Any, *, tasks: int | None = None, loader: Callable[[Any], Any] | None = None
+    ) -> list[Task]:
+        """Give the job its input: a map task for every partition, loaded once by the rank that runs it in every step.
+
+        Ranks get stretches of the list, the largest as small as can be, by size where all sizes are known.
+
+        Parameters
+        ----------
+        partitions : list, or array of shape (n, ...)
+            Arrays, splits of files (`ripieno.input`), which are read by their ranks, or any other objects. An array is
+            cut into blocks of rows; of a `numpy.memmap` only the file's name travels. They must not change later.
+        tasks : int, optional
+            Blocks to cut an array into; by default one for each rank.
+        loader : callable, optional
+            ``loader(partition)`` gives what `map` shall get, on the rank that keeps it; by default splits are read and
+            other partitions are what they are.
+
+        Returns
+        -------
+        list of Task
+        """
+        team = self._team
+        if tasks is not None and not isinstance(partitions, np.ndarray):
+            raise InputError(f"tasks={tasks}: an array can be cut into tasks, a list has one for each partition")
+        items, names = as_partitions(partitions, team.size if tasks is None else tasks)
+        dealt = deal(items, names, team.size)
+        sealed = [(task, Sealed(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)]
+        load = Sealed(worker.as_given if loader is None else loader, "loader")
+        laps = team.run(worker.load, sealed, load, self._threads)
+        self.tasks = dealt
+        self._load = Stage(*zip(*laps, strict=True))
+        return dealt
+
+    def broadcast(self, value: Any) -> None:
+        """Give the map tasks of all steps to come a value. Its arrays move as they are, and are read-only there."""
+        team, begin = self._team, time.perf_counter()
+        sealed = Sealed(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
+        team.run(worker.receive, sealed)
+        self._broadcast = Stage((time.perf_counter() - begin,), (sealed.size_bytes,))
+
+    def step(self) -> Any:
+        """Map, shuffle, reduce and combine, once.
+
+        Returns
+        -------
+        KeyValues, Groups, Table, list or None
+            What `reduce` has given, or what was combined if there is none, of rank 0, 1 …: keyed data in one, other
+            objects in a list; None if there is nothing. With `collect`, what that makes of it.
+
+        Raises
+        ------
+        Exception
+            What a function has raised, with a note that says in which task, on which partition. The workers are gone.
+        InputError
+            A function has given something else than it may; names the task.
+        RankFailed
+            A worker has died; a job of the same name resumes from the last checkpoint.
+        """
+        if not self.tasks:
+            raise InputError("step: there are no map tasks: give the job its input with cache()")
+        team = self._team
+        if self._known_accumulators != len(self._accumulators):
+            program = worker.Program(self._map, self._reduce, self._shuffle, self._threads, self._ops)
+            team.run(worker.configure, Sealed(program, "a function of the job", self._accumulators))
+            self._known_accumulators = len(self._accumulators)
+        results: list[worker.Result] = team.run(worker.step)
+        begin = time.perf_counter()
+        together = joined([block for result in results for block in result.blocks])
+        if self._collect is not None:
+            with worker.noted(f"in collect, iteration {self.iteration}"):
+                together = self._collect(together)
+        amounts: Amounts = {}
+        for result in results:
+            fold(amounts, result.amounts, self._ops)
+        self._add(amounts)
+        self.result = together
+        self._record(results, time.perf_counter() - begin)
+        if not self._in_iterations:
+            self._finish_iteration()
+        return self.result
+
+    def report(self) -> str:
+        """`statistics` as a table: of each stage the seconds of the slowest worker and the megabytes of all."""
+        return statistics.table(self.statistics)
+
+    def close(self) -> None:
+        """End the job; its workers too if they were started for it. May be called again."""
+        self._close(None)
+
+    def __enter__(self) -> MapReduce:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(error)
+
+    @property
+    def _team(self) -> Team:
+        if self._closed:
+            raise CommunicatorClosed(f"the job {self.name!r} is closed: make another one")
+        if self._team_or_none is None:
+            self._team_or_none = Workers(self._job, self._options) if self._comm is None else Ranks(self._comm)
+        return self._team_or_none
+
+    def _close(self, error: BaseException | None) -> None:
+        self._closed = True
+        team, self._team_or_none = self._team_or_none, None
+        try:
+            if team is not None:
+                team.close(error)
+        finally:
+            if self._checkpoints is not None:
+                self._checkpoints.close()
+
+    def _record(self, results: list[worker.Result], combine_s: float) -> None:
+        stages = {
+            stage: Stage(tuple(each.seconds[stage] for each in results), tuple(each.bytes[stage] for each in results))
+            for stage in ("map", "shuffle", "reduce")
+        }
+        combine = Stage((combine_s,), (sum(each.bytes["combine"] for each in results),))
+        record = StepStatistics(self.iteration, self._load, self._broadcast, combine=combine, **stages)
+        self.statistics.append(record)
+        self._load, self._broadcast = Stage(), Stage()

@@ -1,0 +1,123 @@
+"""`Progress`: what a job knows from iteration to iteration, and what it resumes from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ripieno.mapreduce.accumulators import Accumulator, Amounts, combined
+from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+
+class Progress:
+    """The driver's side of a loop of steps, see `MapReduce`.
+
+    Parameters
+    ----------
+    name : str
+        The job's.
+    every : int
+        Iterations from one checkpoint to the next.
+    """
+
+    def __init__(self, name: str, every: int) -> None:
+        self.name = name
+        self.iteration = 0
+        self.result: Any = None
+        self.state: dict[Any, Any] = {}
+        self.resumed_from: int | None = None
+        self._every = every
+        self._accumulators: list[Accumulator] = []
+        self._restored: list[Any] = []
+        self._checkpoints: Checkpoints | None = None
+        self._in_iterations = False
+
+    def iterations(self, count: int) -> Iterator[int]:
+        """The iterations that are left of `count`: 0 … count - 1, or those after a resumption.
+
+        After every `every`-th of them, and after the last, a checkpoint is written: when the loop's body has ended, so
+        that it holds what the body has done to `state`. A step outside such a loop is an iteration of its own, whose
+        checkpoint is written before it returns. After a ``break`` there is none, but by `save`.
+        """
+        while self.iteration < count:
+            self._in_iterations = True
+            try:
+                yield self.iteration
+            finally:
+                self._in_iterations = False
+            self._finish_iteration(is_last=self.iteration == count - 1)
+
+    def resume(self, start: Any) -> Any:
+        """The result of the last step of the checkpoint from which this job has resumed; otherwise `start`."""
+        return start if self.resumed_from is None else self.result
+
+    def accumulator(self, initial: Any, op: str = "sum") -> Accumulator:
+        """A value that `map` and `reduce` add to by ``.add(amount)``, wherever they refer to it, and the driver reads.
+
+        What was added in a step counts once it has ended well. After a resumption the value is the checkpoint's.
+
+        Parameters
+        ----------
+        initial : number or array
+            Amounts have the same shape.
+        op : {"sum", "prod", "min", "max"}
+            How amounts are combined.
+        """
+        made = Accumulator(len(self._accumulators), initial, op)
+        if made.number < len(self._restored):
+            made.value = self._restored[made.number]
+        self._accumulators.append(made)
+        return made
+
+    def save(self) -> None:
+        """Write a checkpoint now; without ``checkpoint=`` nothing.
+
+        Raises
+        ------
+        CheckpointError
+            It cannot be written. The last one is still there.
+        SerializationError
+            Something in it cannot be pickled; likewise.
+        """
+        if self._checkpoints is not None:
+            values = [each.value for each in self._accumulators]
+            self._checkpoints.save(Saved(self.iteration, self.result, self.state, values))
+
+    def _open(self, folder: Path, program: str, comm: Communicator | None) -> None:
+        """Resume from the checkpoint in `folder`, if there is one; the first of several drivers reads and writes it."""
+        saved = None
+        if comm is None or comm.rank == 0:
+            self._checkpoints = Checkpoints(folder, self.name, program)
+            try:
+                saved = self._checkpoints.load()
+            except BaseException:
+                self._checkpoints.close()
+                raise
+        if comm is not None:
+            saved = comm.broadcast(saved)
+        if saved is None:
+            return
+        self.result, self.state, self._restored = saved.result, saved.state, saved.accumulators
+        self.iteration = self.resumed_from = saved.iteration
+        if self._checkpoints is not None:
+            done = f"{saved.iteration} iteration{'' if saved.iteration == 1 else 's'}"
+            print(f"ripieno: {self.name} resumes after {done}, from {self._checkpoints.folder}", file=sys.stderr)
+
+    @property
+    def _ops(self) -> dict[int, str]:
+        return {each.number: each.op for each in self._accumulators}
+
+    def _add(self, amounts: Amounts) -> None:
+        for each in self._accumulators:
+            if each.number in amounts:
+                each.value = combined(each.op, each.value, amounts[each.number])
+
+    def _finish_iteration(self, *, is_last: bool = False) -> None:
+        self.iteration += 1
+        if is_last or self.iteration % self._every == 0:
+            self.save()

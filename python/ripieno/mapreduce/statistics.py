@@ -1,0 +1,89 @@
+"""What the stages of each step cost, on every worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+STAGES = ("load", "broadcast", "map", "shuffle", "reduce", "combine")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a step.
+
+    Attributes
+    ----------
+    worker_s : tuple of float
+        Seconds on each rank; of broadcast and combine one number, the driver's.
+    worker_bytes : tuple of int
+        Bytes on each rank. Of load: partitions; broadcast: the value; map: what its tasks have given; shuffle: what
+        was sent to other ranks; reduce: blocks that were reduced; combine: what came to the driver.
+    """
+
+    worker_s: tuple[float, ...] = (0.0,)
+    worker_bytes: tuple[int, ...] = (0,)
+
+    @property
+    def seconds(self) -> float:
+        """Of the slowest worker."""
+        return max(self.worker_s)
+
+    @property
+    def bytes(self) -> int:
+        """Of all workers."""
+        return sum(self.worker_bytes)
+
+
+@dataclass(frozen=True)
+class StepStatistics:
+    """One step.
+
+    Attributes
+    ----------
+    iteration : int
+        The iteration that it belongs to.
+    load, broadcast, map, shuffle, reduce, combine : Stage
+        Load is zero but for the first step after `MapReduce.cache`, broadcast where no new value was given.
+    """
+
+    iteration: int
+    load: Stage
+    broadcast: Stage
+    map: Stage
+    shuffle: Stage
+    reduce: Stage
+    combine: Stage
+
+    @property
+    def seconds(self) -> float:
+        """The sum of the stages, the slowest worker of each."""
+        return sum(getattr(self, stage).seconds for stage in STAGES)
+
+
+def table(steps: Sequence[StepStatistics]) -> str:
+    """A line per step, seconds and megabytes of every stage, and a line of sums."""
+    assert {field.name for field in fields(StepStatistics)} == {"iteration", *STAGES}, "the table has all stages"
+    rows = [
+        [str(step.iteration), *(_cell(getattr(step, stage)) for stage in STAGES), f"{step.seconds:.4f}"]
+        for step in steps
+    ]
+    sums = [_cell_of(*_sum(steps, stage)) for stage in STAGES]
+    rows.append(["all", *sums, f"{sum(step.seconds for step in steps):.4f}"])
+    head = ["iteration", *(f"{stage} s, MB" for stage in STAGES), "seconds"]
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [head, *rows]
+    )
+
+
+def _sum(steps: Sequence[StepStatistics], stage: str) -> tuple[float, int]:
+    return sum(getattr(step, stage).seconds for step in steps), sum(getattr(step, stage).bytes for step in steps)
+
+
+def _cell(stage: Stage) -> str:
+    return _cell_of(stage.seconds, stage.bytes)
+
+
+def _cell_of(seconds: float, size_bytes: int) -> str:
+    return f"{seconds:.4f}, {size_bytes / 1e6:.3f}"

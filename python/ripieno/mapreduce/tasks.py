@@ -1,0 +1,102 @@
+"""Map tasks: a partition of the input each, dealt over the ranks once and for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ripieno.errors import InputError
+
+
+@dataclass(frozen=True)
+class Task:
+    """A map task.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the list of partitions: results are combined in this order.
+    rank : int
+        Who runs it, in every step.
+    partition : str
+        What its input is, for people.
+    size_bytes : int or None
+        Of the input, if known.
+    """
+
+    number: int
+    rank: int
+    partition: str
+    size_bytes: int | None
+
+    def __str__(self) -> str:
+        return f"map task {self.number} ({self.partition}) on rank {self.rank}"
+
+
+def as_partitions(given: Any, count: int) -> tuple[list[Any], list[str]]:
+    """Partitions and their names: of an array `count` blocks of rows, otherwise what is listed."""
+    if isinstance(given, np.ndarray):
+        if given.ndim == 0 or not 1 <= count <= len(given):
+            raise InputError(
+                f"cache: {count} tasks for an array of shape {given.shape}: expected a row for each at least"
+            )
+        bounds = [len(given) * number // count for number in range(count + 1)]
+        return [given[a:b] for a, b in pairwise(bounds)], [f"rows {a} … {b - 1}" for a, b in pairwise(bounds)]
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise InputError(f"cache: a {type(given).__name__}: expected an array, or a list of partitions")
+    partitions = list(given)
+    if not partitions:
+        raise InputError("cache: no partitions: expected one at least")
+    return partitions, [_name(partition) for partition in partitions]
+
+
+def deal(partitions: Sequence[Any], names: Sequence[str], rank_count: int) -> list[Task]:
+    """Give every rank a stretch of the partitions, so that the largest share is as small as stretches allow.
+
+    Where some sizes are unknown all count alike. Every rank gets a task while there are enough.
+    """
+    sizes = [size_bytes(partition) for partition in partitions]
+    weights = [max(1, size or 0) for size in sizes] if None not in sizes else [1] * len(sizes)
+    low, high = max(max(weights), -(-sum(weights) // rank_count)), sum(weights)
+    while low < high:
+        middle = (low + high) // 2
+        if _stretches(weights, middle) <= rank_count:
+            high = middle
+        else:
+            low = middle + 1
+    tasks, rank, load = [], 0, 0
+    for number, weight in enumerate(weights):
+        others = rank_count - 1 - rank
+        if load and others and (load + weight > low or len(weights) - number <= others):
+            rank, load = rank + 1, 0
+        load += weight
+        tasks.append(Task(number, rank, names[number], sizes[number]))
+    return tasks
+
+
+def size_bytes(value: Any) -> int | None:
+    """Of a partition, as far as it is known without looking into it."""
+    for name in ("size_bytes", "nbytes"):
+        size = getattr(value, name, None)
+        if isinstance(size, int):
+            return size
+    return len(value) if isinstance(value, bytes | bytearray | str) else None
+
+
+def _stretches(weights: Sequence[int], limit: int) -> int:
+    """How many stretches of at most `limit` there are, each filled before the next is begun."""
+    count, load = 1, 0
+    for weight in weights:
+        count, load = (count + 1, weight) if load + weight > limit else (count, load + weight)
+    return count
+
+
+def _name(partition: Any) -> str:
+    if isinstance(partition, np.ndarray):
+        return f"{partition.dtype} array of shape {partition.shape}"
+    # Splits of files say where they lie.
+    return str(partition) if hasattr(partition, "path") else type(partition).__name__

@@ -1,0 +1,74 @@
+"""Who does the work of a job: workers that it starts or is given, or the ranks that run the driver themselves."""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ripieno.launch import Job, launch
+from ripieno.mapreduce import worker
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+
+class Team(ABC):
+    """Ranks, on each of which a part of the job stays.
+
+    Attributes
+    ----------
+    size : int
+        How many ranks there are.
+    """
+
+    size: int
+
+    def __init__(self, replicas: int) -> None:
+        self._key = f"mapreduce {secrets.token_hex(8)}"
+        self.size = len(self.run(worker.open_part, replicas))
+
+    @abstractmethod
+    def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        """``function(comm, key, *args)`` of every rank, in order of rank."""
+
+    @abstractmethod
+    def close(self, error: BaseException | None) -> None:
+        """End the job's parts on the ranks, and what was started for it; because of `error`, if there is one."""
+
+
+class Workers(Team):
+    """Worker processes; the driver is the process that started them."""
+
+    def __init__(self, job: Job | None, options: dict[str, Any]) -> None:
+        self._is_own = job is None
+        self._job = launch(**options) if job is None else job
+        try:
+            super().__init__(self._job.replicas)
+        except BaseException as error:
+            self.close(error)
+            raise
+
+    def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._job.run(function, self._key, *args)
+
+    def close(self, error: BaseException | None) -> None:
+        if self._is_own:
+            self._job.__exit__(None if error is None else type(error), error, None)
+        elif not self._job.over:
+            self.run(worker.close_part)
+
+
+class Ranks(Team):
+    """The ranks of a program, all of which run the driver, and get the same results."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
+        super().__init__(1)
+
+    def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+        return self._comm.allgather(function(self._comm, self._key, *args))
+
+    def close(self, error: BaseException | None) -> None:
+        worker.close_part(self._comm, self._key)

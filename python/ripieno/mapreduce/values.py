@@ -1,0 +1,99 @@
+"""Values as JSON beside blobs: how a checkpoint is laid down.
+
+Numbers, strings, lists, tuples and dicts are JSON; arrays are .npy files, which hold no code; keyed data is made of
+arrays. Anything else is a pickle, which may run any code when it is read: a checkpoint is as trustworthy as a program.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from ripieno.errors import SerializationError
+from ripieno.keyed import Groups, KeyValues, Table
+from ripieno.keyed.columns import Strings
+
+# Keyed data, and what it is made of.
+_KEYED: dict[str, tuple[type, Callable[[Any], tuple[Any, ...]]]] = {
+    "strings": (Strings, tuple),
+    "key_values": (KeyValues, lambda rows: rows.__reduce__()[1]),
+    "groups": (Groups, lambda groups: (groups.key_column, groups.offsets, groups.values)),
+    "table": (Table, lambda table: (dict(table), table.combiner.function or table.combiner.name)),
+}
+
+#: A file of a checkpoint: how its name ends, and its content in pieces.
+Blob = tuple[str, list[Any]]
+
+
+def encode(value: Any, keep: Callable[[Blob], str]) -> Any:
+    """`value` as JSON; `keep` takes what is a blob of its own and gives the name for it."""
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return ["value", value]
+    if kind in (list, tuple):
+        return [kind.__name__, [encode(each, keep) for each in value]]
+    if kind is dict:
+        return ["dict", [[encode(key, keep), encode(each, keep)] for key, each in value.items()]]
+    if (kind is np.ndarray or isinstance(value, np.generic)) and _has_npy(value.dtype):
+        return ["array" if kind is np.ndarray else "scalar", keep((".npy", _npy(np.asarray(value))))]
+    for name, (keyed, parts_of) in _KEYED.items():
+        if kind is keyed:
+            return [name, encode(tuple(parts_of(value)), keep)]
+    try:
+        return ["pickle", keep((".pickle", [cloudpickle.dumps(value, protocol=5)]))]
+    except Exception as error:
+        message = f"a {kind.__name__} cannot be kept in a checkpoint: {type(error).__name__}: {error}"
+        raise SerializationError(message) from error
+
+
+def decode(encoded: Any, blob: Callable[[str], bytes]) -> Any:
+    """The value that `encode` gave; `blob` has the content of the blob of a name."""
+    kind, content = encoded
+    if kind == "value":
+        return content
+    if kind in ("list", "tuple"):
+        parts = [decode(each, blob) for each in content]
+        return parts if kind == "list" else tuple(parts)
+    if kind == "dict":
+        return {decode(key, blob): decode(each, blob) for key, each in content}
+    if kind in ("array", "scalar"):
+        array = np.lib.format.read_array(io.BytesIO(blob(content)), allow_pickle=False)
+        return array if kind == "array" else array[()]
+    if kind in _KEYED:
+        return _KEYED[kind][0](*decode(content, blob))
+    return pickle.loads(blob(content))
+
+
+def blob_names(encoded: Any) -> Iterator[str]:
+    """The blobs that an encoded value refers to."""
+    kind, content = encoded
+    if kind in ("array", "scalar", "pickle"):
+        yield content
+    elif kind in ("list", "tuple"):
+        for each in content:
+            yield from blob_names(each)
+    elif kind == "dict":
+        for key, each in content:
+            yield from blob_names(key)
+            yield from blob_names(each)
+    elif kind in _KEYED:
+        yield from blob_names(content)
+
+
+def _has_npy(dtype: np.dtype) -> bool:
+    """Whether an .npy file has this type, and not only its size."""
+    if dtype.hasobject:
+        return False
+    return np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype
+
+
+def _npy(array: np.ndarray) -> list[Any]:
+    array = np.asarray(array, order="C")
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
+    return [header.getvalue(), array.reshape(-1).view(np.uint8).data]

@@ -1,0 +1,173 @@
+"""What the driver calls on every rank: the rank's part in a job, which stays there from step to step.
+
+A part holds partitions, functions and the value that was broadcast last. It lies in `Communicator.kept`, so it ends
+with the communicator at the latest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ripieno.mapreduce.accumulators import Amounts, Ledger, fold
+from ripieno.mapreduce.blocks import Reducer, bytes_of
+from ripieno.mapreduce.emitted import Pool, Shuffle
+from ripieno.mapreduce.sealed import Sealed
+from ripieno.mapreduce.tasks import Task, size_bytes
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a job's tasks do; see `MapReduce` for each."""
+
+    map: Callable[..., Any]
+    reduce: Callable[..., Any] | None
+    shuffle: Shuffle
+    threads: int
+    ops: dict[int, str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a step gives on one rank: reduced blocks, what was added to accumulators, what each stage cost."""
+
+    blocks: list[Any]
+    amounts: Amounts
+    seconds: dict[str, float]
+    bytes: dict[str, int]
+
+
+@dataclass
+class Part:
+    """One rank's part in a job."""
+
+    comm: Communicator
+    ledger: Ledger = field(default_factory=Ledger)
+    tasks: list[tuple[Task, Any]] = field(default_factory=list)
+    program: Program | None = None
+    value: Any = None
+
+
+def open_part(comm: Communicator, key: str, replicas: int) -> None:
+    """Begin a job on this rank, of which there may be copies."""
+    comm.kept[key] = Part(comm if replicas == 1 else comm.replicate(replicas))
+
+
+def close_part(comm: Communicator, key: str) -> None:
+    """Forget the job."""
+    part = comm.kept.pop(key, None)
+    if part is not None and part.comm is not comm:
+        part.comm.close()
+
+
+def load(
+    comm: Communicator, key: str, tasks: list[tuple[Task, Sealed]], loader: Sealed, threads: int
+) -> tuple[float, int]:
+    """Load this rank's partitions; seconds and bytes."""
+    begin = time.perf_counter()
+    part = comm.kept[key]
+    load_one = loader.open(part.ledger)
+    mine = [(task, sealed) for task, sealed in tasks if task.rank == part.comm.rank]
+
+    def loaded(pair: tuple[Task, Sealed]) -> tuple[Task, Any]:
+        task, sealed = pair
+        with noted(f"while {task} was loaded"):
+            return task, load_one(sealed.open(part.ledger))
+
+    part.tasks = list(in_order(threads, loaded, mine))
+    known = [size_bytes(data) for _, data in part.tasks]
+    return time.perf_counter() - begin, sum(
+        sealed.size_bytes if size is None else size for (_, sealed), size in zip(mine, known, strict=True)
+    )
+
+
+def configure(comm: Communicator, key: str, program: Sealed) -> None:
+    """Take the functions."""
+    part = comm.kept[key]
+    part.program = program.open(part.ledger)
+
+
+def receive(comm: Communicator, key: str, value: Sealed) -> None:
+    """Take the value that the next steps' map tasks get."""
+    part = comm.kept[key]
+    part.value = value.open(part.ledger)
+
+
+def step(comm: Communicator, key: str) -> Result:
+    """Map, shuffle and reduce."""
+    part = comm.kept[key]
+    program = part.program
+    amounts: Amounts = {}
+    begin = time.perf_counter()
+    pool = Pool(part.comm, program.shuffle)
+    for task, output, added in in_order(program.threads, lambda pair: _mapped(part, *pair), part.tasks):
+        with noted(f"in what {task} gave"):
+            pool.add(task, output)
+        fold(amounts, added, program.ops)
+    mapped = time.perf_counter()
+    reducer = Reducer(program.reduce, part.ledger, program.ops, part.comm.rank)
+    sent_bytes = pool.send(reducer.take)
+    end = time.perf_counter()
+    fold(amounts, reducer.amounts, program.ops)
+    return Result(
+        reducer.blocks,
+        amounts,
+        {"map": mapped - begin, "shuffle": end - mapped - reducer.seconds, "reduce": reducer.seconds},
+        {
+            "map": pool.in_bytes,
+            "shuffle": sent_bytes,
+            "reduce": 0 if program.reduce is None else reducer.in_bytes,
+            "combine": sum(bytes_of(block) for block in reducer.blocks),
+        },
+    )
+
+
+def as_given(partition: Any) -> Any:
+    """The default loader: what can be read, such as a split of a file, is read; anything else is what the task gets."""
+    read = getattr(partition, "read", None)
+    return read() if callable(read) else partition
+
+
+def in_order(threads: int, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """``map(function, items)`` on so many threads; at most twice as many results are waiting to be taken."""
+    if threads == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(threads, "ripieno-map") as executor:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                if len(waiting) == 2 * threads:
+                    yield waiting.popleft().result()
+                waiting.append(executor.submit(function, item))
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def noted(where: str) -> Iterator[None]:
+    """Tell an exception where it happened."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(where)
+        raise
+
+
+def _mapped(part: Part, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
+    assert part.program is not None, "functions come before the first step"
+    with noted(f"in {task}"), part.ledger.page() as amounts:
+        return task, part.program.map(data, part.value), amounts

@@ -1,0 +1,38 @@
+"""Functions of map-reduce jobs that several tests share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+CLUSTERS = 4
+
+
+def points(rows: int = 600) -> NDArray[np.float64]:
+    """Four heaps in three dimensions."""
+    random = np.random.default_rng(7)
+    return random.normal(size=(rows, 3)) + 4 * random.integers(0, CLUSTERS, (rows, 1))
+
+
+def assign(part, centroids):
+    """Sums and counts of the points nearest to each centroid: a row (sum, count) for each."""
+    nearest = ((part[:, None] - centroids) ** 2).sum(-1).argmin(1)
+    sums = np.zeros((len(centroids), part.shape[1] + 1))
+    np.add.at(sums[:, :-1], nearest, part)
+    sums[:, -1] = np.bincount(nearest, minlength=len(centroids))
+    return np.arange(len(centroids)), sums
+
+
+def recenter(keys, sums):
+    """The means, by the number of the centroid."""
+    return keys, sums[:, :-1] / sums[:, -1:]
+
+
+def by_key(rows):
+    """The values, in the order of the keys."""
+    return rows.values[np.argsort(rows.keys)]
+
+
+def emit_ones(part, _):
+    """A one for each element."""
+    return part, np.ones(len(part), np.int64)

@@ -1,0 +1,308 @@
+"""Checkpoints of map-reduce jobs: what is kept and comes back, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, points, recenter
+from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+from ripieno.mapreduce.fingerprint import fingerprint
+from test_mapreduce import kmeans
+
+PROGRAM = "0123"
+SMALL = Saved(3, np.arange(4.0), {"tolerance": 0.5}, [7])
+
+
+def place(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoints:
+    return Checkpoints(folder, name, program)
+
+
+def saved(folder: Path, what: Saved = SMALL) -> Path:
+    """A checkpoint that nobody has open; its folder."""
+    with closing(place(folder)) as checkpoints:
+        checkpoints.save(what)
+    return checkpoints.folder
+
+
+def loaded(folder: Path, **options: str) -> Saved | None:
+    with closing(place(folder, **options)) as checkpoints:
+        return checkpoints.load()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in folder.iterdir()}
+
+
+# Values
+
+
+def test_values_come_back_as_they_were(tmp_path):
+    groups = rp.KeyValues(["a", "b", "a"], [1, 2, 3]).combined("concat")
+    state = {
+        "numbers": [None, True, 3, 2**80, 0.1, float("-inf"), "é"],
+        ("a", 1): (np.float32(0.1), np.int8(-3), np.bool_(True)),
+        2: {"fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "empty": np.empty((0, 3)), "zero": np.array(5)},
+        "strings": np.array(["x", "yz"]),
+        "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+        "rows": rp.KeyValues(["fig", "été", ""], np.arange(6.0).reshape(3, 2)),
+        "numbered": rp.KeyValues([3, 1]),
+        "groups": groups,
+        "table": rp.Table({2: np.ones((2, 2)), 5: np.zeros(1)}, combine="max"),
+    }
+    folder = saved(tmp_path, Saved(1, None, state, []))
+
+    back = loaded(tmp_path).state
+
+    assert repr(back["numbers"]) == repr(state["numbers"]) and list(back) == list(state)
+    assert [(type(each), each) for each in back["a", 1]] == [(type(each), each) for each in state["a", 1]]
+    for name, array in state[2].items():
+        np.testing.assert_array_equal(back[2][name], array)
+        assert back[2][name].dtype == array.dtype and back[2][name].shape == array.shape
+    for name in ("strings", "records"):
+        assert back[name].dtype == state[name].dtype and (back[name] == state[name]).all()
+    for name in ("rows", "numbered", "groups"):
+        assert type(back[name]) is type(state[name])
+        assert back[name].to_arrow().equals(state[name].to_arrow())
+    assert list(back["table"]) == [2, 5] and back["table"].combiner == state["table"].combiner
+    # Nothing of this needed a pickle.
+    assert not list(folder.glob("*.pickle"))
+
+
+def test_other_objects_are_pickled_and_what_cannot_be_is_named(tmp_path):
+    saved(tmp_path, Saved(1, None, {"set": {1, 2}, "where": Path("a")}, []))
+
+    assert loaded(tmp_path).state == {"set": {1, 2}, "where": Path("a")}
+    with pytest.raises(rp.SerializationError, match="a generator cannot be kept in a checkpoint"):
+        saved(tmp_path, Saved(2, (each for each in ()), {}, []))
+    assert loaded(tmp_path).iteration == 1
+
+
+def test_equal_content_is_one_file_and_what_does_not_change_is_not_written_again(tmp_path):
+    large = np.arange(1000.0)
+    checkpoints = place(tmp_path)
+    checkpoints.save(Saved(1, large, {"same": large.copy()}, []))
+    first = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
+    checkpoints.save(Saved(2, np.ones(3), {"same": large}, []))
+    second = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
+    checkpoints.close()
+
+    assert len(first) == 1 and len(second) == 2
+    assert first.items() <= second.items()
+
+
+# Torn and foreign ones
+
+
+def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
+    folder = saved(tmp_path)
+    whole = content(folder)
+    for name, data in whole.items():
+        for length in range(len(data)):
+            (folder / name).write_bytes(data[:length])
+            with pytest.raises(rp.CheckpointError) as caught:
+                loaded(tmp_path)
+            assert name in str(caught.value) and "torn" in str(caught.value)
+            assert f"delete {folder} to begin anew" in str(caught.value)
+        (folder / name).write_bytes(data)
+
+    # Nothing of it was removed.
+    assert content(folder) == whole and loaded(tmp_path).iteration == 3
+
+
+def test_a_changed_byte_is_found_and_a_missing_file_is_named(tmp_path):
+    folder = saved(tmp_path)
+    for name, data in content(folder).items():
+        for place_ in range(0, len(data), 7):
+            changed = bytearray(data)
+            changed[place_] ^= 1
+            (folder / name).write_bytes(changed)
+            with pytest.raises(rp.CheckpointError):
+                loaded(tmp_path)
+        (folder / name).write_bytes(data)
+    blob = next(folder.glob("*.npy"))
+    blob.unlink()
+    with pytest.raises(rp.CheckpointError, match=f"{blob.name} is missing"):
+        loaded(tmp_path)
+
+
+def test_a_checkpoint_of_another_job_program_or_format_is_refused(tmp_path):
+    folder = saved(tmp_path)
+    with pytest.raises(rp.CheckpointError, match="is of another program"):
+        loaded(tmp_path, program="other")
+    shutil.copytree(folder, tmp_path / "namesake")
+    with pytest.raises(rp.CheckpointError, match="is of the job 'job', not of 'namesake'"):
+        loaded(tmp_path, name="namesake")
+    manifest = folder / "manifest"
+    manifest.write_bytes(manifest.read_bytes().replace(b"checkpoint 1 ", b"checkpoint 2 "))
+    with pytest.raises(rp.CheckpointError, match="has format 2, and this Ripieno reads format 1"):
+        loaded(tmp_path)
+
+
+def test_what_was_never_finished_is_swept_away(tmp_path):
+    folder = saved(tmp_path)
+    whole = content(folder)
+    (folder / ".manifest.part").write_bytes(b"half")
+    (folder / f"{'0' * 64}.npy").write_bytes(b"of a checkpoint whose manifest never came")
+    (folder / "notes.txt").write_bytes(b"somebody's")
+
+    assert loaded(tmp_path).iteration == 3
+    assert content(folder) == whole | {"notes.txt": b"somebody's"}
+
+
+def test_two_jobs_of_one_name_do_not_run_at_the_same_time(tmp_path):
+    first = place(tmp_path)
+    with pytest.raises(rp.CheckpointError, match="is in use by another process"):
+        place(tmp_path)
+    place(tmp_path, name="other").close()
+    first.close()
+    place(tmp_path).close()
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """No file of this process can grow larger: writing fails as on a full disk, with another number."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("limit_bytes", [200, 2000])
+def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit_bytes):
+    checkpoints = place(tmp_path)
+    checkpoints.save(SMALL)
+    whole = content(checkpoints.folder)
+    # Of a small blob and a large one, or a large manifest.
+    too_much = Saved(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
+
+    with files_of_at_most(limit_bytes), pytest.raises(rp.CheckpointError, match=str(checkpoints.folder)):
+        checkpoints.save(too_much)
+
+    assert content(checkpoints.folder) == whole
+    checkpoints.save(Saved(4, np.ones(5), {}, []))
+    checkpoints.close()
+    assert loaded(tmp_path).iteration == 4
+
+
+def test_the_fingerprint_is_that_of_the_code():
+    def made(scale, offset=0):
+        return lambda part, value: [part * scale + each for each in value if each in {1, 2, 3}]
+
+    def same(scale):
+        return fingerprint({"map": made(scale), "combine": "sum"})
+
+    assert same(1) == same(2) == fingerprint({"combine": "sum", "map": made(3)})
+    others = {
+        same(1),
+        fingerprint({"map": made(1), "combine": "max"}),
+        fingerprint(
+            {"map": lambda part, value: [part - each for each in value if each in {1, 2, 3}], "combine": "sum"}
+        ),
+        fingerprint({"map": np.add, "combine": "sum"}),
+        fingerprint({"map": np.subtract, "combine": "sum"}),
+        fingerprint({"map": len, "combine": "sum"}),
+    }
+    assert len(others) == 6
+
+
+# Jobs
+
+
+def job_of(folder, job, **options):
+    options = {"reduce": recenter, "collect": by_key, "name": "kmeans", "checkpoint": folder} | options
+    return rp.MapReduce(assign, job=job, **options)
+
+
+def test_a_job_killed_in_the_middle_resumes_and_ends_with_the_same_bits(world, tmp_path):
+    alive = tmp_path / "alive"
+
+    def map(part, value):
+        iteration, centroids = value
+        if iteration == 4 and not alive.exists():
+            os.kill(os.getpid(), signal.SIGKILL)
+        rows.add(len(part))
+        return assign(part, centroids)
+
+    def run(job):
+        job.cache(points(), tasks=5)
+        centroids = job.resume(points()[:CLUSTERS])
+        job.state.setdefault("iterations", [])
+        for iteration in job.iterations(7):
+            job.broadcast((iteration, centroids))
+            centroids = job.step()
+            job.state["iterations"].append(iteration)
+        return centroids
+
+    program = {"map": map, "reduce": recenter, "collect": by_key}
+    checkpointed = program | {"workers": 2, "threads": 1, "name": "k", "checkpoint": tmp_path, "every": 2}
+    with rp.MapReduce(**checkpointed) as job, pytest.raises(rp.RankFailed, match="SIGKILL"):
+        rows = job.accumulator(0)
+        run(job)
+    alive.touch()
+    with rp.MapReduce(**checkpointed) as job:
+        rows = job.accumulator(0)
+        resumed = run(job)
+        assert job.resumed_from == 4 and len(job.statistics) == 3
+        assert job.state == {"iterations": list(range(7))}
+        resumed_rows = rows.value
+    with rp.MapReduce(**program, job=world(2)) as job:
+        rows = job.accumulator(0)
+        uninterrupted = run(job)
+        assert job.resumed_from is None and rows.value == resumed_rows == 7 * len(points())
+
+    assert resumed.tobytes() == uninterrupted.tobytes()
+
+
+def test_a_job_that_is_done_resumes_at_its_end_and_says_so(world, tmp_path, capsys):
+    with job_of(tmp_path, world(2)) as job:
+        first = kmeans(job)
+    assert capsys.readouterr().err == ""
+    with job_of(tmp_path, world(2)) as job:
+        again = kmeans(job)
+
+    assert job.resumed_from == 5 and not job.statistics
+    assert again.tobytes() == first.tobytes()
+    assert capsys.readouterr().err == f"ripieno: kmeans resumes after 5 iterations, from {tmp_path / 'kmeans'}\n"
+
+
+def test_a_step_outside_a_loop_is_an_iteration_and_save_writes_at_once(world, tmp_path):
+    def job():
+        return rp.MapReduce(emit_ones, job=world(2), checkpoint=tmp_path, name="steps", every=2)
+
+    with job() as one:
+        one.cache([np.array([1, 1]), np.array([2])])
+        for _ in range(3):
+            one.step()
+    with job() as two:
+        assert two.resumed_from == two.iteration == 2
+        two.cache([np.array([1])])
+        two.step()
+        two.step()
+        two.state["moved"] = 0.25
+        two.save()
+    with job() as three:
+        assert three.resumed_from == 4 and three.state == {"moved": 0.25}
+        assert three.result.to_arrow().to_pydict() == {"key": [1], "value": [1]}
+
+
+def test_a_job_refuses_the_checkpoint_of_other_functions(world, tmp_path):
+    with job_of(tmp_path, world(2)) as job:
+        kmeans(job, iterations=1)
+
+    with pytest.raises(rp.CheckpointError, match="map, reduce, combine or collect were other functions"):
+        job_of(tmp_path, world(2), reduce=None)
+    # Refused, it lets others have the folder.
+    job_of(tmp_path, world(2)).close()

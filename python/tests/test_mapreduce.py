@@ -1,0 +1,435 @@
+"""Iterative map-reduce: results, what stays on the workers, what travels, accumulators, errors."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+import ripieno as rp
+from conftest import PROMPT_S, SLACK_S, gone_within
+from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, points, recenter
+from ripieno.mapreduce.tasks import deal
+
+WORDS = ["fig", "pear", "fig", "quince", "été", "pear", "fig", "", "sloe", "été"]
+
+
+def kmeans(job, iterations=5, tasks=7):
+    data = points()
+    centroids = job.resume(data[:CLUSTERS])
+    job.cache(data, tasks=tasks)
+    for _ in job.iterations(iterations):
+        job.broadcast(centroids)
+        centroids = job.step()
+    return centroids
+
+
+# Results
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_words_are_counted_by_more_tasks_than_workers(world, workers):
+    partitions = [WORDS[:3], WORDS[3:4], WORDS[4:8], WORDS[8:], ["sloe"]]
+
+    with rp.MapReduce(emit_ones, job=world(workers)) as job:
+        tasks = job.cache(partitions)
+        counts = job.step()
+
+    assert [task.number for task in tasks] == list(range(5)) and {task.rank for task in tasks} == set(range(workers))
+    assert dict(zip(counts.keys.to_pylist(), counts.values.tolist(), strict=True)) == Counter([*WORDS, "sloe"])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_kmeans_is_that_of_the_estimator(world, workers):
+    model = rp.KMeans(CLUSTERS, init=points()[:CLUSTERS], max_iter=5, tol=0).fit(points())
+
+    with rp.MapReduce(assign, reduce=recenter, collect=by_key, job=world(workers)) as job:
+        np.testing.assert_allclose(kmeans(job), model.cluster_centers_, rtol=1e-12)
+
+
+def test_results_are_the_same_bits_for_any_number_of_threads_and_in_every_run(world):
+    def run(threads):
+        with rp.MapReduce(assign, reduce=recenter, collect=by_key, threads=threads, job=world(2)) as job:
+            return kmeans(job, tasks=20).tobytes()
+
+    assert len({run(threads) for threads in (1, 1, 2, 3)}) == 1
+
+
+def test_tables_are_combined_and_reduced_by_id(world):
+    def spread(part, scale):
+        return {number: np.full((2, number), float(scale)) for number in part}
+
+    with rp.MapReduce(spread, reduce=lambda number, array: array * 10, job=world(2)) as job:
+        job.cache([[1, 2], [2, 3], [], [2]])
+        job.broadcast(3)
+        table = job.step()
+
+    assert list(table) == [1, 2, 3]
+    np.testing.assert_array_equal(table[2], np.full((2, 2), 90.0))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_reduce_gets_every_key_once_with_all_its_rows(world, workers):
+    def emit(part, _):
+        return part % 5, part
+
+    def total(keys, values, offsets):
+        return keys, np.add.reduceat(values, offsets[:-1])
+
+    numbers = np.arange(100)
+    with rp.MapReduce(emit, combine="concat", reduce=total, job=world(workers)) as job:
+        job.cache(numbers, tasks=9)
+        sums = job.step()
+
+    order = np.argsort(sums.keys)
+    np.testing.assert_array_equal(sums.keys[order], np.arange(5))
+    np.testing.assert_array_equal(sums.values[order], [numbers[numbers % 5 == key].sum() for key in range(5)])
+
+
+def test_a_function_combines_and_other_objects_come_in_a_list(world):
+    def longest(left, right):
+        return np.where(np.abs(left) >= np.abs(right), left, right)
+
+    with rp.MapReduce(
+        lambda part, _: (part % 3, part),
+        combine=longest,
+        reduce=lambda keys, values: set(zip(keys.tolist(), values.tolist(), strict=True)),
+        job=world(2),
+    ) as job:
+        job.cache([np.array([1, -4, 2]), np.array([-5, 3, 7, -9])])
+        parts = job.step()
+
+    assert isinstance(parts, list)
+    assert set().union(*parts) == {(0, -9), (1, 7), (2, -4)}
+
+
+def test_tasks_that_give_nothing_leave_nothing(world):
+    with rp.MapReduce(lambda part, _: None, collect=lambda together: [together], job=world(2)) as job:
+        job.cache([1, 2, 3])
+        assert job.step() == [None]
+
+
+def test_ranks_of_a_program_can_drive_a_job_and_all_get_the_result(world, tmp_path):
+    def program(comm):
+        options = {"checkpoint": tmp_path, "name": "inside", "comm": comm}
+        with rp.MapReduce(assign, reduce=recenter, collect=by_key, **options) as job:
+            return kmeans(job).tobytes(), job.resumed_from, job.workers
+
+    with rp.MapReduce(assign, reduce=recenter, collect=by_key, job=world(3)) as job:
+        expected = kmeans(job).tobytes()
+
+    assert world(3).run(program) == [(expected, None, 3)] * 3
+    assert world(3).run(program) == [(expected, 5, 3)] * 3
+
+
+# What stays and what travels
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ranks"), [([5, 1, 1, 1, 9, 1], 3), ([1] * 5, 3), ([1, 1, 1, 1], 3), ([7], 2), ([0, 0, 0], 2)]
+)
+def test_tasks_are_dealt_so_that_the_largest_share_is_least(sizes, ranks):
+    tasks = deal([bytes(size) for size in sizes], [""] * len(sizes), ranks)
+
+    loads = [sum(task.size_bytes for task in tasks if task.rank == rank) for rank in range(ranks)]
+    cuts = combinations(range(1, len(sizes)), min(ranks, len(sizes)) - 1)
+    best = min(max(sum(sizes[a:b]) for a, b in pairwise([0, *cut, len(sizes)])) for cut in cuts)
+    assert [task.rank for task in tasks] == sorted(task.rank for task in tasks)
+    assert max(loads) == best and len({task.rank for task in tasks}) == min(ranks, len(sizes))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_partitions_are_loaded_once_by_the_rank_that_keeps_them(world, tmp_path, threads):
+    log = tmp_path / "loads"
+
+    def load(number):
+        with open(log, "a") as file:
+            file.write(f"{number} {os.getpid()}\n")
+        return np.array([number])
+
+    def emit(part, _):
+        return part, np.array([os.getpid()])
+
+    with rp.MapReduce(emit, combine="max", threads=threads, job=world(2)) as job:
+        job.cache(range(5), loader=load)
+        steps = [job.step() for _ in range(3)]
+        loads = [step.load.seconds > 0 for step in job.statistics]
+
+    loaded = [tuple(map(int, line.split())) for line in log.read_text().splitlines()]
+    assert sorted(number for number, _ in loaded) == list(range(5))
+    for step in steps:
+        assert dict(zip(step.keys.tolist(), step.values.tolist(), strict=True)) == dict(loaded)
+    assert loads == [True, False, False]
+
+
+def test_splits_of_files_are_read_by_the_workers(world, tmp_path):
+    from ripieno.input import splits
+
+    (tmp_path / "a.txt").write_text("fig pear\nfig\n" * 50)
+
+    with rp.MapReduce(lambda text, _: emit_ones(text.decode().split(), None), job=world(2)) as job:
+        tasks = job.cache(splits(tmp_path / "a.txt", count=4))
+        counts = job.step()
+
+    assert dict(zip(counts.keys.to_pylist(), counts.values.tolist(), strict=True)) == {"fig": 100, "pear": 50}
+    assert "a.txt" in tasks[0].partition and len(tasks) == 4
+
+
+def test_of_a_memory_map_the_name_travels_and_arrays_are_read_only(world, tmp_path):
+    np.save(tmp_path / "rows.npy", np.arange(200_000.0))
+
+    def look(part, value):
+        with open("/proc/self/maps") as maps:
+            in_file = "rows.npy" in maps.read()
+        return [0], [int(in_file) + 2 * part.flags.writeable + 4 * value["a"].flags.writeable]
+
+    with rp.MapReduce(look, combine="max", job=world(2)) as job:
+        job.cache(np.load(tmp_path / "rows.npy", mmap_mode="r"), tasks=4)
+        job.broadcast({"a": np.zeros(100_000)})
+        assert job.step().values.tolist() == [1]
+        assert job.statistics[0].broadcast.bytes >= 800_000
+
+
+def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):
+    keys = np.arange(2000)
+
+    def sent_bytes(local_reduction):
+        emit = lambda part, _: (keys, np.ones((len(keys), 100)))  # noqa: E731
+        with rp.MapReduce(emit, local_reduction=local_reduction, job=world(2)) as job:
+            job.cache(list(range(16)))
+            result = job.step()
+            assert (result.values == 16).all() and len(result) == len(keys)
+            return job.statistics[-1].shuffle.bytes
+
+    # Half of the rows of each rank have their home on the other one.
+    assert sent_bytes(True) == pytest.approx(len(keys) * 101 * 8, rel=0.05)
+    assert sent_bytes(True) / sent_bytes(False) == pytest.approx(1 / 8, rel=0.02)
+
+
+def test_every_stage_is_in_the_report(world):
+    with rp.MapReduce(assign, reduce=recenter, collect=by_key, job=world(2)) as job:
+        kmeans(job, iterations=3)
+        first, *others = job.statistics
+        report = job.report().splitlines()
+
+    assert [step.iteration for step in job.statistics] == [0, 1, 2]
+    assert first.load.bytes == points().nbytes and all(step.load.bytes == 0 for step in others)
+    for step in job.statistics:
+        assert step.broadcast.bytes >= CLUSTERS * 3 * 8
+        assert step.map.bytes == 7 * CLUSTERS * (8 + 4 * 8)
+        assert step.reduce.bytes == CLUSTERS * (8 + 4 * 8)
+        assert step.combine.bytes == CLUSTERS * (8 + 3 * 8)
+        assert len(step.map.worker_s) == 2 and step.seconds >= step.map.seconds > 0
+    assert len(report) == 5 and all(stage in report[0] for stage in ("load", "broadcast", "map", "shuffle", "combine"))
+
+
+def test_a_job_leaves_nothing_on_workers_that_live_on(world):
+    with rp.MapReduce(emit_ones, job=world(2)) as job:
+        job.cache([np.arange(3)])
+        job.step()
+        kept = world(2).run(lambda comm: len(comm.kept))
+
+    assert kept == [1, 1] and world(2).run(lambda comm: len(comm.kept)) == [0, 0]
+    with pytest.raises(rp.CommunicatorClosed, match="is closed"):
+        job.step()
+
+
+# Accumulators
+
+
+def test_accumulators_are_added_to_by_tasks_and_read_by_the_driver(world):
+    def count(part, _):
+        rows.add(len(part))
+        rows.add(0)
+        largest.add(part.max())
+        ends.add(np.array([part[0], part[-1]], float))
+        return part % 2, part
+
+    def reduce(keys, values):
+        reduced.add(len(keys))
+        return keys, values
+
+    with rp.MapReduce(count, reduce=reduce, job=world(2), threads=2) as job:
+        rows, largest, ends = job.accumulator(0), job.accumulator(-1, op="max"), job.accumulator(np.zeros(2))
+        reduced = job.accumulator(10)
+        job.cache(np.arange(100), tasks=5)
+        job.step()
+        first = rows.value, largest.value, ends.value.tolist(), reduced.value
+        late = job.accumulator(0.5)
+        job.step()
+
+    assert first == (100, 99, [200.0, 295.0], 12)
+    assert (rows.value, reduced.value, late.value) == (200, 14, 0.5)
+
+
+def test_sums_of_accumulators_have_the_same_bits_for_any_number_of_threads(world):
+    amounts = np.random.default_rng(3).normal(size=200)
+
+    def add(part, _):
+        for amount in part:
+            total.add(amount)
+
+    sums = set()
+    for threads in (1, 2, 4):
+        with rp.MapReduce(add, job=world(2), threads=threads) as job:
+            total = job.accumulator(0.0)
+            job.cache(amounts, tasks=40)
+            job.step()
+            sums.add(float(total.value))
+
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda counter: counter.value, "only be added to in map and reduce"),
+        (lambda counter: counter.add([1, 2]), "a list: expected a number"),
+        (lambda counter: counter.add(np.ones(2)), r"the shape is \(2,\): expected \(\)"),
+    ],
+)
+def test_a_task_can_only_add_numbers_of_the_right_shape(use, message):
+    with rp.MapReduce(lambda part, _: use(counter), workers=1) as job, pytest.raises(rp.InputError, match=message):
+        counter = job.accumulator(0)
+        job.cache([1, 2])
+        job.step()
+
+
+def test_what_a_step_that_failed_has_added_does_not_count():
+    def add(part, value):
+        counter.add(1)
+        if part == value:
+            raise KeyError(part)
+
+    with rp.MapReduce(add, workers=1) as job:
+        counter = job.accumulator(0)
+        job.cache([0, 1, 2])
+        job.step()
+        job.broadcast(2)
+        with pytest.raises(KeyError):
+            job.step()
+
+    assert counter.value == 3
+
+
+# Errors
+
+
+def failing(part, _):
+    if part == 4:
+        raise LookupError("no such thing", part)
+    return [part], [1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
+    launched = rp.launch(workers=2)
+    with rp.MapReduce(failing, job=launched, threads=threads) as job:
+        job.cache([np.int64(number) for number in range(6)])
+        with pytest.raises(LookupError) as caught:
+            job.step()
+
+    assert caught.value.args == ("no such thing", 4)
+    assert any(note == "in map task 4 (int64) on rank 1" for note in caught.value.__notes__)
+    assert gone_within(PROMPT_S + SLACK_S, launched.pids)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        (
+            {"map": lambda part, _: [1, 2]},
+            r"map task 0 \(int\) on rank 0 gave a list: expected KeyValues, \(keys, values\)",
+        ),
+        ({"map": lambda part, _: ([1], [1, 2])}, "map task 0 .* gave values: 2 rows for 1 keys"),
+        (
+            {"map": lambda part, _: ([1], [1]) if part else {1: np.ones(2)}},
+            "map task 1 .* expected all KeyValues, or all",
+        ),
+        ({"map": lambda part, _: {1: np.ones(1 + part)}}, r"map task 1 .* partition 1: shape \(2,\)"),
+        ({"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: (keys, values[:0])}, "0 rows for 1 keys"),
+    ],
+)
+def test_what_functions_may_not_give_is_named_with_its_task(program, message):
+    with rp.MapReduce(**program, workers=1) as job, pytest.raises(rp.InputError, match=message):
+        job.cache([0, 1])
+        job.step()
+
+
+def test_reduce_and_collect_name_themselves():
+    def boom(*_):
+        raise ZeroDivisionError("boom")
+
+    for part, note in (
+        ({"reduce": boom}, "in reduce, of a block of 1 keys"),
+        ({"collect": boom}, "in collect, iteration 0"),
+    ):
+        with rp.MapReduce(lambda part, _: ([7], [1]), workers=1, **part) as job:
+            job.cache([0])
+            with pytest.raises(ZeroDivisionError) as caught:
+                job.step()
+            assert any(each.startswith(note) for each in caught.value.__notes__), caught.value.__notes__
+
+
+def test_a_loader_that_raises_names_the_task():
+    with rp.MapReduce(emit_ones, workers=1) as job, pytest.raises(FileNotFoundError) as caught:
+        job.cache(["/nowhere/a", "/nowhere/b"], loader=open)
+
+    assert "while map task 0 (str) on rank 0 was loaded" in caught.value.__notes__
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"map": 3}, "map: a int: expected a function"),
+        ({"map": len, "every": 0}, "every=0"),
+        ({"map": len, "threads": 0}, "threads=0"),
+        ({"map": len, "workers": 2, "comm": object()}, "expected one of them"),
+        ({"map": len, "name": "../x", "checkpoint": "."}, "name='../x'"),
+    ],
+)
+def test_wrong_parameters_are_named(options, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.MapReduce(**options)
+
+
+def test_wrong_input_is_named(world):
+    with rp.MapReduce(emit_ones, job=world(2)) as job:
+        for partitions, options, message in (
+            ([], {}, "no partitions"),
+            ("abc", {}, "a str: expected an array, or a list"),
+            (np.arange(3), {"tasks": 4}, "4 tasks for an array of shape"),
+            ([1], {"tasks": 2}, "tasks=2: an array can be cut"),
+        ):
+            with pytest.raises(rp.InputError, match=message):
+                job.cache(partitions, **options)
+        with pytest.raises(rp.InputError, match="there are no map tasks"):
+            job.step()
+        with pytest.raises(rp.SerializationError, match=r"the partition of map task 1 .* cannot be sent"):
+            job.cache([1, (each for each in ())])
+        with pytest.raises(rp.SerializationError, match="accumulator"):
+            job.broadcast(job.accumulator(0))
+
+
+def test_a_job_goes_on_when_a_copy_of_a_rank_dies():
+    def emit(part, value):
+        if value == 1 and os.getpid() == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return part % 3, part
+
+    with rp.launch(workers=4, replicas=2, threads=1) as launched:
+        victim = launched.pids[0]
+        with rp.MapReduce(emit, job=launched) as job:
+            job.cache(np.arange(60), tasks=6)
+            steps = []
+            for value in range(3):
+                job.broadcast(value)
+                steps.append(job.step())
+
+            assert job.workers == 2 and list(launched.lost) == [0]
+    for step in steps:
+        order = np.argsort(step.keys)
+        np.testing.assert_array_equal(step.values[order], [570, 590, 610])
