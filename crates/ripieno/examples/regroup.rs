@@ -1,0 +1,129 @@
+//! Times a regroup between threads, without Python: aggregation, and the stages of the exchange.
+//!
+//!     regroup [RANKS [ROWS [KEYS [THREADS [WAVE_MIB [sum|concat [ROUNDS]]]]]]]      2 10000000 1000000 1 16 sum 5
+//!
+//! Every rank has so many rows: an int64 key, at random of so many, and a float64. Equal keys are summed before they are sent,
+//! or with concat where they arrive. Seconds are the slowest rank's, bytes those that all ranks sent. The sum of all values
+//! is checked.
+
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
+use ripieno::net::ThreadFabric;
+use ripieno::{Communicator, Element, Op};
+use ripieno_kernels::Threads;
+use std::error::Error;
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+struct Case {
+    row_count: usize,
+    key_count: u64,
+    threads: NonZeroUsize,
+    combine: Combine,
+    options: Regroup,
+    round_count: usize,
+}
+
+/// One round of one rank.
+struct Round {
+    adding: Duration,
+    sealing: Duration,
+    regrouped: Regrouped,
+    sum: f64,
+}
+
+fn main() -> Outcome<()> {
+    let (p, threads) = (argument(1, 2)?, argument(4, NonZeroUsize::MIN)?);
+    let sum = Combine::Op(Op::Sum);
+    let combine = match argument(6, "sum".to_string())?.as_str() {
+        "sum" => sum,
+        "concat" => Combine::Concat,
+        other => return Err(format!("{other}: expected sum or concat").into()),
+    };
+    let options = Regroup { threads, wave_bytes: argument(5, 16)? << 20, ..Regroup::new(sum) };
+    let (row_count, key_count, round_count) = (argument(2, 10_000_000)?, argument(3, 1_000_000)?, argument(7, 5)?);
+    let case = Case { row_count, key_count, threads, combine, options, round_count };
+    let fabrics = ThreadFabric::group(p)?;
+    let ranks: Vec<Outcome<Vec<Round>>> = std::thread::scope(|scope| {
+        let ranks: Vec<_> =
+            fabrics.into_iter().map(|fabric| scope.spawn(|| case.run(&Communicator::new(Box::new(fabric))))).collect();
+        ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
+    });
+    let ranks = ranks.into_iter().collect::<Outcome<Vec<_>>>()?;
+    println!("{p} ranks × {row_count} rows, {key_count} keys, {threads} threads, {:?}", case.options);
+    println!(" add      seal     sizes    exchange merge    all      waves  MB sent");
+    for round in 0..round_count {
+        let rounds: Vec<&Round> = ranks.iter().map(|rounds| &rounds[round]).collect();
+        let seconds = |of: &dyn Fn(&Round) -> Duration| {
+            rounds.iter().map(|round| of(round)).fold(Duration::ZERO, Duration::max).as_secs_f64()
+        };
+        let all = |of: &dyn Fn(&Round) -> f64| rounds.iter().map(|round| of(round)).sum::<f64>();
+        assert_eq!(all(&|round| round.sum), (p * row_count) as f64, "no row is lost");
+        println!(
+            " {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<6} {:.1}",
+            seconds(&|round| round.adding),
+            seconds(&|round| round.sealing),
+            seconds(&|round| round.regrouped.sizes),
+            seconds(&|round| round.regrouped.exchange),
+            seconds(&|round| round.regrouped.merge),
+            seconds(&|round| {
+                let Regrouped { sizes, exchange, merge, .. } = round.regrouped;
+                round.adding + round.sealing + sizes + exchange + merge
+            }),
+            rounds[0].regrouped.waves,
+            all(&|round| round.regrouped.bytes_sent as f64) / 1e6,
+        );
+    }
+    Ok(())
+}
+
+/// The argument at this place, or `default`.
+fn argument<T: FromStr>(place: usize, default: T) -> Outcome<T>
+where
+    T::Err: Error + Send + Sync + 'static,
+{
+    Ok(std::env::args().nth(place).map(|text| text.parse()).transpose()?.unwrap_or(default))
+}
+
+impl Case {
+    fn run(&self, comm: &Communicator) -> Outcome<Vec<Round>> {
+        let keys = self.keys(comm.rank());
+        let values: Vec<u8> = keys.iter().flat_map(|_| 1f64.to_ne_bytes()).collect();
+        (0..self.round_count).map(|_| self.round(comm, &keys, &values)).collect()
+    }
+
+    fn round(&self, comm: &Communicator, keys: &[i64], values: &[u8]) -> Outcome<Round> {
+        let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine };
+        let threads = Threads::new(self.threads.get());
+        comm.barrier(None)?;
+        let started = Instant::now();
+        let mut aggregation = Aggregation::new(form, comm.world_size(), None)?;
+        aggregation.add(Keys::Int64(keys), values, None, &threads)?;
+        let adding = started.elapsed();
+        let started = Instant::now();
+        let parts = aggregation.seal(&threads)?;
+        let sealing = started.elapsed();
+        comm.barrier(None)?;
+        let mut sum = 0.0;
+        let mut keep = |block: Block| {
+            sum += block.values.as_chunks().0.iter().map(|value| f64::from_ne_bytes(*value)).sum::<f64>();
+            Ok(())
+        };
+        let regrouped = comm.regroup(parts, &self.options, &mut keep)?;
+        Ok(Round { adding, sealing, regrouped, sum })
+    }
+
+    /// The keys of a rank; the same in every run.
+    fn keys(&self, rank: usize) -> Vec<i64> {
+        let mut state = rank as u64;
+        let mut random = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        (0..self.row_count).map(|_| (random() % self.key_count) as i64).collect()
+    }
+}
