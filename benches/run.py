@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ import host  # noqa: E402
 import kmeans  # noqa: E402
 import memory  # noqa: E402
 import pagerank_host  # noqa: E402
+import regroup  # noqa: E402
 import replicas  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
-NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank")
+NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank", "regroup")
 
 
 @click.command()
@@ -77,10 +78,13 @@ def main(
 
 def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Measured], Sequence[str]]:
     """What can be measured alone, and the names of what is the whole."""
-    if name == "kmeans":
-        return {"kmeans": lambda report, effort: kmeans.measured(report, effort, data=data)}, ["kmeans"]
-    if name == "pagerank":
-        return {"pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap)}, ["pagerank"]
+    undivided: dict[str, Measured] = {
+        "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
+        "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
+        "regroup": regroup.measured,
+    }
+    if name in undivided:
+        return {name: undivided[name]}, [name]
     module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas}[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))

@@ -127,6 +127,15 @@ def test_an_iteration_of_pagerank_is_timed_beside_scipy_and_its_ranks_are_scipys
     assert max(distances.values()) < 1e-8
 
 
+def test_a_regroup_is_timed_beside_polars_and_duckdb_with_equal_sums(tmp_path):
+    whole, *stages = reports_of("regroup", tmp_path)["figures"]
+
+    assert {"polars", "polars, streaming", "duckdb"} == set(whole["peers"])
+    assert 0 < whole["limit_s"] < whole["ours"]["median_s"]
+    assert [figure["row"] for figure in stages] == ["local reduction", "sizes", "exchange", "merge"]
+    assert all(0 < figure["ours"]["median_s"] < whole["ours"]["median_s"] for figure in stages)
+
+
 @needs_lab
 def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
     target = tmp_path / "cluster.json"
