@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
+import http.server
+import importlib.util
 import itertools
 import lzma
 import pickle
+import threading
 from collections import Counter
 
 import fsspec
@@ -142,14 +146,23 @@ def test_what_cannot_be_read_is_named(texts):
             splits(texts / "no-end.txt", **wrong)
 
 
-def test_a_url_that_needs_a_package_says_which(monkeypatch):
-    def missing(url, **_):
-        raise ImportError('HTTPFileSystem requires "requests" and "aiohttp" to be installed')
-
-    monkeypatch.setattr(fsspec, "url_to_fs", missing)
-
-    with pytest.raises(rp.InputError, match=r'http://localhost/a.txt cannot be opened: .* "aiohttp" to be installed'):
-        splits("http://localhost/a.txt")
+def test_http_is_read_or_says_what_it_needs(texts):
+    served = functools.partial(http.server.SimpleHTTPRequestHandler, directory=texts)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/lines.txt"
+        try:
+            if importlib.util.find_spec("aiohttp") is None:
+                with pytest.raises(rp.InputError, match=r'lines.txt cannot be opened: .* "aiohttp" to be installed'):
+                    splits(url)
+            else:
+                assert splits(url)[0].read() == TEXTS["lines.txt"]
+                with pytest.raises(rp.InputError, match=r"lines.txt cannot be read .*range requests"):
+                    splits(url, count=2)[1].read()
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def placed(hosts, size_bytes=100):

@@ -202,6 +202,16 @@ def test_what_cannot_be_divided_is_named(sources, text, tmp_path):
         assert not out.exists()
 
 
+def test_a_partition_file_or_its_folder_is_a_source_like_others(text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=3, nodes=["a", "b"])
+
+    assert splits(path) == splits(path.parent, count=100) == open_partitions(path)
+    assert splits([path, path.parent]) == open_partitions(path) * 2
+    for source, options in [([path, text], {}), (path, {"format": "csv"}), (path, {"columns": ["n"]})]:
+        with pytest.raises(rp.InputError, match=r"partitions.json says what its partitions are"):
+            splits(source, **options)
+
+
 def test_a_file_that_is_no_partition_file_is_refused(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=2)
     good = path.read_text()

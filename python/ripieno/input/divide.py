@@ -14,11 +14,12 @@ from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
 from ripieno.input.checksums import Checksum
 from ripieno.input.cuts import piece_size
+from ripieno.input.cutting import open_formats, splits
 from ripieno.input.files import File, found, is_url
 from ripieno.input.materials import MATERIALS, Material
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.replicas import placed
-from ripieno.input.split import Format, Options, Split, open_formats, splits
+from ripieno.input.split import Format, Options, Split
 from ripieno.output import new_folder
 
 

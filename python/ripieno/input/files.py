@@ -111,6 +111,11 @@ def blamed_on(path: str, at: str = "") -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise InputError(f"{path} cannot be read{at}: {error.strerror or error}") from error
         raise InputError(f"{path} is damaged{at}: {error}") from error
+    except Exception as error:
+        # What the packages raise that know of other file systems nobody can list.
+        if not is_url(path) or isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} cannot be read{at}: {error}") from error
 
 
 def _local(path: str) -> list[File]:

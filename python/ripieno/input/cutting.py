@@ -1,0 +1,124 @@
+"""`splits`: files cut into parts that workers read by themselves, between records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
+from ripieno.input.csv import Csv, arrow_type, of_same_types
+from ripieno.input.cuts import apportioned
+from ripieno.input.files import File, found, is_url
+from ripieno.input.partitions import FILE_NAME, open_partitions
+from ripieno.input.split import FORMATS, Format, Options, Split
+
+#: Bytes of a split where nothing else is asked for.
+SPLIT_BYTES = 64 << 20
+#: What the end of a name says, without that of a compression; all others are text.
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"}
+
+
+def splits(
+    source: PathLike | Sequence[PathLike],
+    *,
+    count: int | None = None,
+    bytes: int | None = None,
+    format: str | None = None,
+    header: bool = True,
+    types: Mapping[str, str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> list[Split]:
+    """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        URLs are those of fsspec, globs and folders included. Files that are compressed (.gz, .bz2, .xz) are one split
+        each, as they cannot be read from the middle. The partition file of `divide`, or its folder, stands for its
+        partitions as they are.
+    count : int, optional
+        How many splits; the largest is as small as can be. There are more if there are more files, and fewer if there
+        is not as much to cut.
+    bytes : int, optional
+        About how much a split holds at most, but for what cannot be cut. By default, without `count`, 64 MiB.
+    format : {"text", "csv", "npy", "parquet"}, optional
+        By default what the names of the files say: .csv and .tsv, .npy, .parquet and .pq; all others are text.
+    header : bool, default=True
+        Whether a CSV file begins with the names of its columns; without, they are f0, f1, …
+    types : mapping of str to str, optional
+        Arrow types of columns of CSV, such as {"zip": "string"}; others are what the first MiB looks like.
+    columns : sequence of str, optional
+        The columns of CSV or Parquet that are read; by default all.
+
+    Returns
+    -------
+    list of Split
+        None of a file that is empty. A CSV file that is cut into several has been read once, as line ends may be inside
+        quotes.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file is missing, is no such thing as its name says, or needs a package.
+    """
+    if count is not None and bytes is not None:
+        raise InputError(f"count={count} and bytes={bytes}: expected one of them")
+    for name, value in (("count", count), ("bytes", bytes)):
+        if value is not None and value < 1:
+            raise InputError(f"{name}={value}: expected >= 1")
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
+    options = Options(header, types or {}, None if columns is None else tuple(columns))
+    for name, kind in options.types.items():
+        try:
+            arrow_type(kind)
+        except ValueError:
+            raise InputError(f"types={{{name!r}: {kind!r}}}: expected the name of an Arrow type") from None
+    files = found(source)
+    listed = [_partition_file(item) for item in (source if isinstance(source, list | tuple) else [source])]
+    if any(listed):
+        if not all(listed) or format is not None or options != Options():
+            raise InputError(f"{next(filter(None, listed))} says what its partitions are, and is read by itself only")
+        return [part for path in listed if path is not None for part in open_partitions(path)]
+    files = [file for file in found(source) if file.size_bytes]
+    whole = [file.compression is not None for file in files]
+    if count is None:
+        counts = [-(-file.size_bytes // (bytes or SPLIT_BYTES)) for file in files]
+    else:
+        divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, whole, strict=True)]
+        counts = apportioned(divisible, count - sum(whole))
+    formats = open_formats(files, format, options)
+    return [split for job in zip(files, counts, formats, strict=True) for split in _cut(*job)]
+
+
+def _partition_file(item: PathLike) -> Path | None:
+    if is_url(item):
+        return None
+    path = Path(item) / FILE_NAME if os.path.isdir(item) else Path(item)
+    return path if path.name == FILE_NAME and path.is_file() else None
+
+
+def open_formats(files: Sequence[File], name: str | None, options: Options) -> list[Format]:
+    """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
+    formats = [_open_format(file, name, options) for file in files]
+    tables = [at for at, format in enumerate(formats) if isinstance(format, Csv)]
+    for at, format in zip(tables, of_same_types([formats[at] for at in tables]), strict=True):
+        formats[at] = format
+    return formats
+
+
+def _open_format(file: File, name: str | None, options: Options) -> Format:
+    """How the records lie in a file, by the name of a format or what the file's own name says."""
+    name = name or SUFFIXES.get(file.inner_suffix, "text")
+    for option, value, kinds in (("columns", options.columns, ("csv", "parquet")), ("types", options.types, ("csv",))):
+        if value and name not in kinds:
+            raise InputError(f"{option}={value!r}: {file.path} is read as {name}; expected {' or '.join(kinds)}")
+    return FORMATS[name].open(file, options)
+
+
+def _cut(file: File, count: int, format: Format) -> list[Split]:
+    if file.compression is not None:
+        return [Split(file.path, format, 0, file.size_bytes, file.size_bytes, (), file.compression)]
+    return [Split(file.path, format, *range) for range in format.cut(file, count)]
