@@ -147,7 +147,7 @@ mod tests {
         let form = Form { keys: KeyKind::Int64, element: Element::U8, width: 1, combine: Combine::Op(Op::Sum) };
         let size = PartSize { keys: 2, key_bytes: 16, rows: 2 };
         let block = Block { keys: OwnedKeys::Int64(vec![i64::MIN, 7]), counts: None, values: vec![3, 4] };
-        let mut bytes = vec![0; 1 + 18];
+        let mut bytes = [0; 1 + 18];
         write(&block, &mut bytes[1..]).unwrap();
         let arrived = Arrived::read(&form, &size, &mut &bytes[1..]).unwrap();
         assert_eq!((arrived.keys, arrived.values), (block.keys, &[3, 4][..]));
