@@ -13,6 +13,7 @@ import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
 from ripieno.graph import most_frequent
+from ripieno.graph.superstep import FEW
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 UFUNCS = {
@@ -441,6 +442,34 @@ def test_supersteps_of_weighted_messages_come_to_the_ranks_of_networkx(name, eve
     np.testing.assert_allclose(found, [expected[node] for node in graph.nodes], rtol=1e-7)
 
 
+def shortest(comm, graph):
+    parts = graph.partition(comm)
+    parts.values["distance"] = np.inf
+
+    def relax(block):
+        known = block.values["distance"]
+        found = np.where((block.number == 0) & (block.vertices == 0), 0, block.messages)
+        block.values["distance"] = np.minimum(found, known)
+        block.send_along_edges(found, where=found < known)
+        block.halt()
+
+    loop = parts.superstep(relax, combine="min", along=np.add)
+    return parts.allgather("distance")[1], [step.messages for step in loop.steps]
+
+
+def test_few_messages_along_edges_are_as_good_as_many(everywhere):
+    graph = nx.gnm_random_graph(60, 200, seed=2)
+    graph.add_edges_from(nx.path_graph(range(60, 120)).edges)
+    graph.add_edge(5, 60)
+    for number, (_, _, data) in enumerate(graph.edges(data=True)):
+        data["weight"] = 1 + number % 7
+    distances, messages = everywhere(shortest, rp.Graph(graph))[0]
+    expected = nx.single_source_dijkstra_path_length(graph, 0)
+    assert_array_equal(distances, [expected.get(node, np.inf) for node in graph])
+    edge_count = 2 * graph.number_of_edges()
+    assert max(messages) * FEW > edge_count > min(messages[:-1]) * FEW
+
+
 def test_the_most_frequent_value_of_a_group_is_found():
     random = np.random.default_rng(0)
     values, lengths = random.integers(-3, 3, 500), random.integers(0, 6, 200)
@@ -488,6 +517,8 @@ def wrong_arguments(comm):
         (lambda: graph.values.__setitem__("a", ["x"] * n), "column 'a': dtype <U1, expected numbers"),
         (lambda: graph.superstep(lambda block: block), "superstep 0: the function returned Block, expected nothing"),
         (lambda: graph.superstep(print, max_supersteps=-1), "max_supersteps=-1: expected None or"),
+        (lambda: graph.superstep(print, message="c16"), "message=complex128: expected a type"),
+        (lambda: graph.superstep(print, message="(2,3)f8"), "message=.*: expected a type"),
         (lambda: graph.superstep(print, combine="mean"), "combine='mean'"),
         (lambda: graph.superstep(print, missing="add"), "missing='add'"),
         (lambda: graph.superstep(print, aggregators={"a": "mean"}), "aggregator 'a': op='mean'"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ripieno.errors import InputError
 from ripieno.graph.messages import Messages, blank
@@ -73,10 +74,11 @@ class AlongEdges:
     ) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """The target of each edge of this rank that begins `where` there is a message, and what it carries there."""
         x, sends = self._at_columns(values, where)
-        offsets, sources, _ = self._entries
-        targets = np.repeat(self._rows, np.diff(offsets))
-        carried = self._carried(x, along)
-        return (targets, carried) if sends is None else (targets[sends[sources]], carried[sends[sources]])
+        offsets = self._entries[0]
+        if sends is None:
+            return np.repeat(self._rows, np.diff(offsets)), self._carried(x, along)
+        entries = self._entries_of(np.flatnonzero(sends))
+        return self._rows[np.searchsorted(offsets, entries, "right") - 1], self._carried(x, along, entries)
 
     def listed(self, values: NDArray[Any], along: Along | None, where: NDArray[np.bool_] | None) -> Messages:
         """All that arrives at each vertex, by source; of edges that lie with their targets."""
@@ -121,16 +123,25 @@ class AlongEdges:
         takes_weights = op == "sum" and self._graph.weighted
         return not takes_weights if along is None else along is np.multiply and op == "sum" and dtype == np.float64
 
-    def _carried(self, x: NDArray[Any], along: Along | None) -> NDArray[Any]:
-        """What each edge of this rank carries, in the order of entries."""
+    def _carried(
+        self, x: NDArray[Any], along: Along | None, entries: NDArray[np.int64] | slice = slice(None)
+    ) -> NDArray[Any]:
+        """What edges of this rank carry, of all or of some, in the order of entries."""
         _, sources, weights = self._entries
-        carried = x[sources]
+        carried = x[sources[entries]]
         if along is None:
             return carried
-        made = np.array(along(carried, weights.reshape(-1, *(1,) * (x.ndim - 1))))
+        made = np.array(along(carried, weights[entries].reshape(-1, *(1,) * (x.ndim - 1))))
         if made.ndim == 0 or len(made) != len(carried):
             raise InputError(f"along gives an array of shape {made.shape}, expected {len(carried)} rows, one per edge")
         return made
+
+    def _entries_of(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The entries of some columns; what it costs depends on how many they are."""
+        order, begins = self._by_source
+        lengths = begins[columns + 1] - begins[columns]
+        ends = np.cumsum(lengths)
+        return order[np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins[columns] - ends + lengths, lengths)]
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64]]:
@@ -139,14 +150,24 @@ class AlongEdges:
         return offsets.astype(np.int64), sources, np.ones(len(sources)) if weights is None else weights
 
     @cached_property
+    def _by_source(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The entries by column, and where those of each column begin."""
+        columns = self._numbered(self._entries[1]).tocsc()
+        return columns.data, columns.indptr.astype(np.int64)
+
+    @cached_property
     def _by_target(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The edges by target, then by source: which they are, and the place of the target of each."""
+        """The entries by target, then by source, and the place of the target of each."""
         offsets, sources, _ = self._entries
-        places = np.repeat(self._places, np.diff(offsets))
         ranks = np.searchsorted(np.sort(self._columns), self._columns)
-        # Both are below 2^32. Of parallel edges the order is kept.
-        order = np.argsort(places * len(ranks) + ranks[sources], kind="stable")
-        return order, places[order]
+        rows = np.argsort(self._places)
+        order = self._numbered(ranks[sources]).tocsc().tocsr()[rows].data
+        return order, np.repeat(self._places[rows], np.diff(offsets)[rows])
+
+    def _numbered(self, columns: NDArray[Any]) -> csr_array:
+        """A matrix of the numbers of entries, which stand in these columns; SciPy transposes it by counting."""
+        offsets = self._entries[0]
+        return csr_array((np.arange(len(columns)), columns, offsets), shape=(len(self._rows), len(self._columns)))
 
     def _to_homes(self, result: NDArray[Any], rows: NDArray[Any], op: str) -> None:
         """Put what has come to the rows of all ranks where their vertices are at home."""

@@ -20,7 +20,7 @@ from ripieno.graph.homes import Home, Homes
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
 from ripieno.graph.superstep import Block, Supersteps, run
 from ripieno.graph.targets import deliver
-from ripieno.keyed.combiners import CONCAT, Combine, combiner_of
+from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 from ripieno.keyed.groups import offsets_of
 
 if TYPE_CHECKING:
@@ -187,9 +187,21 @@ class PartitionedGraph:
         values = checked_rows(values, len(self.vertices), combiner, "send_along_edges")
         if where is not None:
             where = checked_mask(where, len(self.vertices), "send_along_edges")
+        return self._along_edges(values, combiner, along, where)
+
+    def _along_edges(
+        self,
+        values: NDArray[Any],
+        combiner: Combiner,
+        along: Along | None,
+        where: NDArray[np.bool_] | None,
+        *,
+        few: bool = False,
+    ) -> Messages:
+        """As `send_along_edges`; with `few` edges of all ranks their messages travel as those to named vertices."""
         if combiner.name == CONCAT:
             return self._with_targets._way.listed(values, along, where)
-        if combiner.function is not None:
+        if combiner.function is not None or (few and self.by == "source"):
             return deliver(self, *self._way.per_edge(values, along, where), combiner, "error")
         return self._way.combined(values, combiner, along, where)
 

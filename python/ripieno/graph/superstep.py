@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._arrays import is_native
 from ripieno.errors import InputError
 from ripieno.graph.aggregators import Aggregators
 from ripieno.graph.along import Along
@@ -29,6 +30,9 @@ from ripieno.keyed.combiners import Combiner
 
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
+
+#: Where fewer than one edge in so many carries a message, the edges without one are left alone.
+FEW = 32
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ def run(
     check_missing(missing)
     if max_supersteps is not None and (not isinstance(max_supersteps, Integral) or max_supersteps < 0):
         raise InputError(f"max_supersteps={max_supersteps!r}: expected None or a whole number >= 0")
+    if len(message.shape) > 1 or not (is_native(message.base) or message.base == np.bool_):
+        raise InputError(f"message={message}: expected a type that comm.allreduce takes, alone or (width,) of it")
     board = Aggregators(aggregators)
     post = Post(graph, combiner, message, along, missing)
     halted = np.zeros(len(graph.vertices), np.bool_)
@@ -136,7 +142,7 @@ class Post:
         """What has come for the vertices at home here; the counts are those of all ranks."""
         came = self.nothing()
         if edge_count:
-            came = self._along_edges(*(block.along or self._silence()), sender_count == self._graph.vertex_count)
+            came = self._along_edges(*(block.along or self._silence()), sender_count, edge_count)
         if targeted_count:
             none = (np.empty(0, np.int64), np.empty((0, *self._form.shape), self._form.base))
             targets, rows = (np.concatenate(each) for each in zip(none, *block.targeted, strict=True))
@@ -149,11 +155,13 @@ class Post:
         count = len(self._graph.vertices)
         return np.zeros((count, *self._form.shape), self._form.base), np.zeros(count, np.bool_)
 
-    def _along_edges(self, rows: NDArray[Any], where: NDArray[np.bool_], everybody: bool) -> Messages:
+    def _along_edges(
+        self, rows: NDArray[Any], where: NDArray[np.bool_], sender_count: int, edge_count: int
+    ) -> Messages:
         """What edges carry, of the type that messages have."""
-        combine = self._combiner.function or self._combiner.name
-        mask = None if everybody else where
-        came = self._graph.send_along_edges(rows, combine, along=self._along, where=mask)
+        mask = None if sender_count == self._graph.vertex_count else where
+        few = edge_count * FEW < self._graph.edge_count
+        came = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)
         values, form = came.values, self._form
         if values.shape[1:] != form.shape or not np.can_cast(values.dtype, form.base, "same_kind"):
             raise InputError(
