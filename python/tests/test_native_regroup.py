@@ -1,0 +1,126 @@
+"""The native regroup, below `comm.regroup`: arrays, waves, exceptions. The programs check on every rank."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno import _native
+
+
+def aggregation(comm, keys, values, combine="sum", **options) -> _native.Aggregation:
+    kind = "int64" if isinstance(keys, np.ndarray) else "string"
+    width = 1 if values.ndim == 1 else values.shape[1]
+    rows = _native.Aggregation(kind, values.dtype.name, width, combine, comm.world_size)
+    rows.add(keys, values, **options)
+    return rows
+
+
+def dealt(comm) -> list[int]:
+    """A thousand keys from each of the ranks: which of them come here."""
+    random = np.random.default_rng(comm.rank)
+    keys, values = random.integers(-500, 500, 20_000), np.ones(20_000)
+    seen: list[_native.Block] = []
+    for options in [
+        {},
+        {"balanced": True},
+        {"wave_bytes": 5000, "eager_bytes": 100, "pulls": 1, "threads": 3},
+        {"memory_limit_bytes": 20_000, "on_block": seen.append},
+    ]:
+        blocks, told = comm._native.regroup(aggregation(comm, keys, values), **options)
+        blocks = blocks or seen
+        total = comm.allreduce(np.concatenate([[0.0], *(block.values for block in blocks)]).sum())
+        assert total == 20_000 * comm.world_size
+        assert told["keys"] == told["rows"] == sum(len(block.keys) for block in blocks)
+        assert told["waves"] > 1 or not ("wave_bytes" in options or "memory_limit_bytes" in options)
+        assert {"sizes_s", "exchange_s", "merge_s", "handing_on_s", "bytes_sent", "spilled_bytes"} < told.keys()
+    return sorted(key for block in seen for key in block.keys.tolist())
+
+
+def test_every_key_comes_to_one_rank_whatever_the_waves(world):
+    for p in (1, 2, 3):
+        shares = world(p).run(dealt)
+        assert sorted(key for share in shares for key in share) == list(range(-500, 500))
+
+
+def rows_of_a_key(comm) -> list[tuple]:
+    words = [b"", "größe".encode(), b"a\0b", b""]
+    offsets, data = np.cumsum([0, *map(len, words)]), np.frombuffer(b"".join(words), np.uint8)
+    values = np.arange(8, dtype=np.int16).reshape(4, 2) + 10 * comm.rank
+    homes = np.full(4, comm.world_size - 1, np.uint32)
+    rows = aggregation(comm, (offsets, data), values, "concat", ranks=homes)
+    assert rows.row_count == 4
+    blocks, _ = comm._native.regroup(rows)
+    found = []
+    for block in blocks:
+        offsets, data = block.keys
+        assert all(array.base is not None or array.flags.owndata for array in (offsets, data, block.counts))
+        ends = np.cumsum(block.counts).tolist()
+        for at, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            found.append((bytes(data[offsets[at] : offsets[at + 1]]), block.values[begin:end].tolist()))
+    return found
+
+
+def test_rows_that_are_kept_lie_rank_by_rank_where_the_caller_sends_them(world):
+    first, second = world(2).run(rows_of_a_key)
+
+    assert first == []
+    assert dict(second) == {
+        b"": [[0, 1], [6, 7], [10, 11], [16, 17]],
+        "größe".encode(): [[2, 3], [12, 13]],
+        b"a\0b": [[4, 5], [14, 15]],
+    }
+
+
+def refusals(comm) -> None:
+    rows = aggregation(comm, np.arange(5), np.ones(5))
+    with pytest.raises(rp.InputError, match="float32: expected float64"):
+        rows.add(np.arange(5), np.ones(5, np.float32))
+    with pytest.raises(rp.InputError, match="median"):
+        comm._native.regroup(rows, merge="median")
+    comm._native.regroup(rows)
+    with pytest.raises(rp.InputError, match="not regrouped"):
+        comm._native.regroup(rows)
+    with pytest.raises(rp.InputError, match='key_kind="float"'):
+        _native.Aggregation("float", "float64", 1, "sum", 1)
+    with pytest.raises(rp.InputError, match="or neither"):
+        _native.Aggregation("int64", "float64", 1, "sum", 1, 100)
+    with pytest.raises(rp.InputError, match="3"):
+        comm._native.regroup(_native.Aggregation("int64", "float64", 1, "sum", 3))
+
+
+def test_what_makes_no_sense_is_refused_and_the_world_goes_on(world):
+    world(2).run(refusals)
+
+
+def raising(comm) -> None:
+    def raise_on_one(block: _native.Block) -> None:
+        if comm.rank == 1:
+            raise KeyError("no such vertex")
+
+    rows = aggregation(comm, np.arange(5000), np.ones(5000))
+    try:
+        comm._native.regroup(rows, wave_bytes=1000, on_block=raise_on_one)
+        comm.barrier()
+    except rp.RankFailed as failed:
+        assert failed.rank == 1 and "no such vertex" in failed.cause and "raise_on_one" in failed.traceback
+        raise
+
+
+def test_an_exception_of_on_block_is_raised_as_it_is_and_named_on_the_other_ranks(world):
+    with pytest.raises(KeyError, match="no such vertex") as raised:
+        world(3).run(raising)
+
+    assert raised.value.__cause__.rank == 1
+
+
+def differing(comm) -> None:
+    values = np.ones(5, np.float64 if comm.rank else np.float32)
+    comm._native.regroup(aggregation(comm, np.arange(5), values))
+
+
+def test_rows_of_different_types_are_a_mismatch(world):
+    with pytest.raises(rp.CollectiveMismatch, match="regroup") as raised:
+        world(2).run(differing)
+
+    assert all(dtype in str(raised.value) for dtype in ("float32", "float64"))
