@@ -8,9 +8,10 @@ every key (id) lives on one rank, its home. Nothing here is done row by row in P
 from __future__ import annotations
 
 from ripieno.keyed.columns import Form
+from ripieno.keyed.emitter import Emitter
 from ripieno.keyed.groups import Groups
 from ripieno.keyed.key_values import KeyValues
-from ripieno.keyed.regroup import Emitter, regroup, regrouping
+from ripieno.keyed.regroup import regroup, regrouping
 from ripieno.keyed.table import Table
 
 __all__ = ["Emitter", "Form", "Groups", "KeyValues", "Table", "regroup", "regrouping"]

@@ -45,11 +45,6 @@ class Combiner(NamedTuple):
     function: Callable[[Any, Any], Any] | None
 
     @property
-    def native(self) -> str:
-        """How the native module combines: rows that a function folds are brought together only."""
-        return self.name if self.function is None else CONCAT
-
-    @property
     def blockwise(self) -> Callable[[Any, Any], Any]:
         """As a function on blocks or on arrays."""
         if self.function is not None:

@@ -159,9 +159,9 @@ class KeyValues(Joint):
         KeyValues or Groups
             In an order that depends on the keys only.
         """
-        from ripieno.keyed.regroup import Emitter
+        from ripieno.keyed.emitter import Emitter
 
-        emitter = Emitter(1, combine, threads=threads, memory_limit=memory_limit)
+        emitter = Emitter(1, combine=combine, threads=threads, memory_limit=memory_limit)
         emitter.add(self)
         return emitter.combined()
 

@@ -4,7 +4,7 @@ Tables of the same ids, shapes and types everywhere are reduced in one line per 
 regrouped — each partition goes to its home, where it is combined in the order of the ranks — and then gathered.
 Cost: an allreduce of 32 bytes first. One line: that of the allreduce. Regroup: each partition once; allgather: each
 combined partition to every rank.
-Source: Zhang et al., "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
+Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
 """
 
 from __future__ import annotations
@@ -58,11 +58,12 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     came_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
     result = _united(table.combiner, came)
     statistics = {
+        "rows_added": len(table),
         "rows_in": len(table),
         "keys": len(result),
         "bytes_sent": sent_after - sent_before,
-        "exchange_seconds": came_s - begin_s,
-        "merge_seconds": time.perf_counter() - came_s,
+        "exchange_s": came_s - begin_s,
+        "merge_s": time.perf_counter() - came_s,
     }
     return result, statistics
 

@@ -1,0 +1,211 @@
+"""`Emitter`: rows on their way to their home ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ripieno import _native
+from ripieno.errors import InputError
+from ripieno.keyed import agreement, columns, partitioners
+from ripieno.keyed.columns import Form
+from ripieno.keyed.combiners import CONCAT, Combine, fold
+from ripieno.keyed.groups import Groups, offsets_of
+from ripieno.keyed.key_values import KeyValues
+from ripieno.keyed.options import options_of
+
+
+class Emitter:
+    """Rows of equal keys are combined as they are added; all leave for their homes at once.
+
+    Parameters
+    ----------
+    world_size : int
+        How many ranks the keys have their homes at.
+    combine : str or callable
+        As for `Communicator.regroup`.
+    threads : int
+        How many compute.
+    options
+        "partitioner", "local_reduction", "memory_limit" and "spill_directory", as for `Communicator.regroup`.
+
+    Attributes
+    ----------
+    form : Form or None
+        What has been added: kind of keys, dtype and width; None as long as nothing was.
+    row_count : int
+        How many rows were added.
+    """
+
+    def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
+        self.form: Form | None = None
+        self.row_count = 0
+        self._world_size = world_size
+        self._threads = threads
+        self._options = options_of(combine, **options)
+        self._rows: _native.Aggregation | None = None
+        # What a function has to fold before it leaves: all rows of each key, and how many bytes they are.
+        self._unfolded: _native.Aggregation | None = None
+        self._unfolded_bytes = 0
+
+    def add(self, rows: KeyValues) -> None:
+        """Add rows; all that are added have keys of one kind and values of one dtype and width.
+
+        Raises
+        ------
+        InputError
+            Rows differ from those before, the combination is not defined on their values, or the partitioner gives
+            anything but ranks.
+        SpillError
+            The memory limit is reached, and temporary files cannot be written.
+        """
+        self._options.check(rows.values)
+        if self.row_count == 0:
+            self.form = rows.form
+        if len(rows) == 0:
+            return
+        if rows.form != self.form:
+            raise InputError(f"add: {rows.form} after {self.form}: expected rows of one form")
+        self.row_count += len(rows)
+        if self._options.is_folded(self.form) and self._options.local_reduction:
+            self._add_unfolded(rows)
+        else:
+            self._add_leaving(rows.key_column, rows.values)
+
+    def absorb(self, other: Emitter) -> None:
+        """Add what was added to `other`, of the same options, behind what was added here; `other` is empty then."""
+        if other.row_count == 0:
+            return
+        if self.row_count and other.form != self.form:
+            raise InputError(f"absorb: {other.form} into {self.form}: expected rows of one form")
+        self.form, self.row_count = other.form, self.row_count + other.row_count
+        theirs = other._sealed(other.form)
+        self._fold()
+        if self._rows is None:
+            self._rows = theirs
+        else:
+            self._rows.absorb(theirs)
+
+    def aggregation(self, form: Form) -> _native.Aggregation:
+        """The native aggregation that rows of `form` go to, for kernels that add to it by themselves.
+
+        They add to `row_count`, too.
+        """
+        if self._rows is None:
+            self.form = form
+            combine = self._options.leaving(form)
+            self._rows = _native.Aggregation(*form.native, combine, self._world_size, *self._options.limit)
+        return self._rows
+
+    def combined(self) -> KeyValues | Groups:
+        """The rows of this rank alone, of an emitter for a world of one; it is empty then.
+
+        Raises
+        ------
+        InputError
+            Nothing was added, so there is no type of keys and values.
+        """
+        if self.form is None:
+            raise InputError("combined: nothing was added, so keys and values have no type")
+        return self._result(self._sealed(self.form).blocks(self._threads))
+
+    def regroup(
+        self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
+    ) -> tuple[KeyValues | Groups | None, dict[str, Any]]:
+        """Send all rows home, and get those that have their home here; the emitter is empty then.
+
+        Parameters
+        ----------
+        native : ripieno._native.Communicator
+            Of `world_size` ranks; all of them call.
+        on_block : callable, optional
+            As for `Communicator.regroup`.
+        exchange
+            How rows travel: "wave_bytes", "eager_bytes" and "pulls".
+
+        Returns
+        -------
+        KeyValues or Groups, or None with `on_block`
+        dict
+            Statistics: "rows_added" to this rank's emitter, "rows_in" that local reduction has left of them,
+            "rows_sent" and "bytes_sent" to other ranks, "waves" in which they went, "keys" and "rows" at home here,
+            "spilled_bytes" to temporary files, and seconds for "sizes_s", "exchange_s", "merge_s" and "handing_on_s"
+            (to `on_block`).
+        """
+        form = self.form or Form("int64", "", None)
+        form = agreement.common_form(native, self._options.call, form, self.row_count)
+        row_count, rows = self.row_count, self._sealed(form)
+
+        def give(block: _native.Block) -> None:
+            on_block(self._result([block]))  # type: ignore[misc]
+
+        blocks, statistics = native.regroup(
+            rows,
+            merge=self._options.arriving(form),
+            balanced=self._options.is_balanced,
+            threads=self._threads,
+            memory_limit_bytes=self._options.limit.memory_bytes,
+            on_block=None if on_block is None else give,
+            **exchange,
+        )
+        result = self._result(blocks) if on_block is None else None
+        return result, {"rows_added": row_count, **statistics}
+
+    def _add_unfolded(self, rows: KeyValues) -> None:
+        """Keep rows until a function folds them: at the end, or when they are as many as memory may hold."""
+        limit_bytes, row_bytes = self._options.limit.memory_bytes, -(-rows.nbytes // len(rows))
+        step = len(rows) if limit_bytes is None else max(1, limit_bytes // row_bytes)
+        for begin in range(0, len(rows), step):
+            keys = columns.slice_keys(rows.key_column, begin, begin + step)
+            values = rows.values[begin : begin + step]
+            if self._unfolded is None:
+                self._unfolded = _native.Aggregation(*self.form.native, CONCAT, 1)
+            self._unfolded.add(columns.native_keys(keys), values, None, self._threads)
+            self._unfolded_bytes += len(values) * row_bytes
+            if limit_bytes is not None and self._unfolded_bytes >= limit_bytes:
+                self._fold()
+
+    def _fold(self) -> None:
+        """Let the function make one row per key of what it has not seen yet."""
+        if self._unfolded is None:
+            return
+        unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
+        groups = self._groups(unfolded.blocks(self._threads))
+        self._add_leaving(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
+
+    def _add_leaving(self, keys: columns.Keys, values: np.ndarray | None) -> None:
+        homes = None
+        if callable(self._options.partitioner):
+            homes = partitioners.homes_of(self._options.partitioner, KeyValues(keys).keys, self._world_size)
+        given = columns.native_values(values, columns.key_count(keys))
+        self.aggregation(self.form).add(columns.native_keys(keys), given, homes, self._threads)
+
+    def _sealed(self, form: Form) -> _native.Aggregation:
+        """All that was added, of rows of `form`; none of it stays here."""
+        self._fold()
+        if self.row_count == 0:
+            # It may have been made for another form.
+            self._rows = None
+        rows = self.aggregation(form)
+        self._rows, self.row_count = None, 0
+        return rows
+
+    def _result(self, blocks: list[_native.Block]) -> KeyValues | Groups:
+        form, options = self.form, self._options
+        if options.is_folded(form):
+            groups = self._groups(blocks)
+            return KeyValues(groups.key_column, fold(options.combiner, groups.values, groups.counts))
+        if options.arriving(form) == CONCAT:
+            return self._groups(blocks)
+        parts = [KeyValues(form.keys_of(block.keys), form.rows_of(block.values)) for block in blocks]
+        return KeyValues.joined(parts or [KeyValues(*form.empty)])
+
+    def _groups(self, blocks: list[_native.Block]) -> Groups:
+        form = self.form
+        keys, values = form.empty
+        parts = [
+            Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values)) for block in blocks
+        ]
+        return Groups.joined(parts or [Groups(keys, offsets_of(np.empty(0, np.int64)), values)])

@@ -1,0 +1,87 @@
+"""What the caller of a regroup wants, checked."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ripieno._arrays import reducible
+from ripieno.errors import InputError
+from ripieno.keyed import partitioners
+from ripieno.keyed.columns import Form
+from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
+from ripieno.keyed.partitioners import Partitioner
+
+
+class Limit(NamedTuple):
+    """Bytes of memory, and the directory of the temporary files that take what is more; or neither."""
+
+    memory_bytes: int | None
+    directory: str | None
+
+
+class Options(NamedTuple):
+    """How rows are combined, and where their homes are."""
+
+    combiner: Combiner
+    partitioner: Partitioner
+    local_reduction: bool
+    limit: Limit
+
+    @property
+    def call(self) -> str:
+        """The call, as ranks compare it."""
+        by = partitioners.name_of(self.partitioner, "balanced" if self.is_balanced else "hash")
+        return f"regroup of key-values by {by}, combine={self.combiner.name}"
+
+    @property
+    def is_balanced(self) -> bool:
+        return self.partitioner == "balanced" or (self.partitioner is None and self.combiner.name == CONCAT)
+
+    def is_folded(self, form: Form) -> bool:
+        """Whether a function makes one row of those of a key; rows without values have nothing to fold."""
+        return self.combiner.function is not None and bool(form.dtype)
+
+    def arriving(self, form: Form) -> str:
+        """How the native module combines rows of different ranks."""
+        if self.combiner.function is None:
+            return self.combiner.name
+        return CONCAT if form.dtype else "sum"
+
+    def leaving(self, form: Form) -> str:
+        """How the native module combines this rank's rows."""
+        return self.arriving(form) if self.local_reduction or not form.dtype else CONCAT
+
+    def check(self, values: np.ndarray | None) -> None:
+        """`InputError` if the combination is not defined on these values."""
+        if values is not None and self.combiner.function is None and self.combiner.name != CONCAT:
+            reducible(values, self.combiner.name, "regroup")
+
+
+def options_of(
+    combine: Combine = "sum",
+    partitioner: Partitioner = None,
+    local_reduction: bool = True,
+    memory_limit: int | None = None,
+    spill_directory: str | os.PathLike[str] | None = None,
+) -> Options:
+    """The options as the caller names them, see `Communicator.regroup`."""
+    partitioners.check(partitioner)
+    limit = _limit_of(memory_limit, spill_directory)
+    return Options(combiner_of(combine), partitioner, bool(local_reduction), limit)
+
+
+def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> Limit:
+    if memory_limit is None:
+        if spill_directory is not None:
+            raise InputError(f"spill_directory={str(spill_directory)!r}: expected a memory_limit with it")
+        return Limit(None, None)
+    if isinstance(memory_limit, bool) or not isinstance(memory_limit, int | np.integer) or memory_limit <= 0:
+        raise InputError(f"memory_limit={memory_limit!r}: expected a number of bytes, 1 or more")
+    directory = os.fspath(spill_directory) if spill_directory is not None else tempfile.gettempdir()
+    if not os.path.isdir(directory):
+        raise InputError(f"spill_directory={directory!r}: expected a directory")
+    return Limit(int(memory_limit), directory)
