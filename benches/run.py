@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|shuffle|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ import memory  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
 import replicas  # noqa: E402
+import shuffle  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
-NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank", "regroup")
+NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank", "regroup", "shuffle")
 
 
 @click.command()
 @click.argument("name", type=click.Choice([*NAMES, "all"]), default="all")
-@click.option("--case", "only", multiple=True, help="Of host, cluster or memory; --list names them.")
+@click.option("--case", "only", multiple=True, help="Of a benchmark with several; --list names them.")
 @click.option("--list", "listing", is_flag=True, help="Name the cases of NAME and end.")
 @click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
 @click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
@@ -85,7 +86,7 @@ def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Me
     }
     if name in undivided:
         return {name: undivided[name]}, [name]
-    module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas}[name]
+    module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas, "shuffle": shuffle}[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))
 

@@ -74,6 +74,20 @@ def test_copies_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
     assert all(figure["ours"]["seconds"] and figure["limit_s"] > 0 for figure in figures)
 
 
+@needs_lab
+def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(tmp_path):
+    report = reports_of("shuffle", tmp_path)
+
+    reduction, incast = report["figures"]
+    assert list(reduction["peers"]) == ["without"]
+    assert list(incast["peers"]) == ["all at once"]
+    # A token bucket lets a burst pass.
+    assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in report["figures"])
+    (bytes_sent,) = report["counts"]
+    # An eighth, and sizes, which small data does not hide.
+    assert 1 / 8 < bytes_sent["value"] < 1 / 6
+
+
 def test_a_case_that_does_not_exist_is_told_with_those_that_do():
     command = [sys.executable, str(BENCHES / "run.py"), "host", "--case", "native-3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

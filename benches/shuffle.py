@@ -1,0 +1,211 @@
+"""Shuffles on emulated hosts: sums of K-means with local reduction against without, and many hosts that send to one.
+
+benches/shuffle.py [reduction|incast]… [--hosts N] [--rate 100mbit] [--tasks 8] [--centroids 2000] [--dimensions 512]
+                   [--repetitions N] [--quick] [--json FILE]
+
+Every host has a process with some map tasks, each of which gives a sum and a count for every centroid. With local
+reduction those of a process are added up before they leave it, which is counted in the seconds.
+
+Source: "Social image clustering with iterative MapReduce" (Twister), sections 5, 5.1 and 6.3, figure 8, which tells of
+12.5 % of the bytes and 10 % of the time on 125 hosts of 8 tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from effort import Effort, Measured
+from ripieno.bench import figures, table
+from ripieno.bench.figures import Count, Figure, Report, Samples, bytes_text
+from ripieno.bench.toolchain import Skipped
+from ripieno.lab import Lab, why_not
+from ripieno.lab.blueprint import bits_per_s
+from shuffle_rank import Case
+
+HERE = Path(__file__).resolve().parent
+TASK_COUNT, CENTROID_COUNT, DIMENSION_COUNT, RATE = 8, 2_000, 512, "100mbit"
+HOST_COUNTS = {"reduction": 8, "incast": 16}
+QUICK_HOST_COUNT, QUICK_CENTROID_COUNT, QUICK_DIMENSION_COUNT = 3, 400, 31
+#: Alternating runs, shuffles of each, and how long all of a run may take.
+RUN_COUNT, SHUFFLE_COUNT, TIMEOUT_S = 3, 3, 300.0
+#: Of the bytes and of the time without local reduction.
+REDUCED = 0.15
+#: No block is asked for, and all of them are one wave.
+AT_ONCE = {"eager_bytes": 1 << 40, "wave_bytes": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is emulated, and what map tasks give."""
+
+    host_count: int
+    rate: str = RATE
+    task_count: int = TASK_COUNT
+    centroid_count: int = CENTROID_COUNT
+    dimension_count: int = DIMENSION_COUNT
+
+    def quick(self) -> Setting:
+        """Small."""
+        return replace(
+            self,
+            host_count=QUICK_HOST_COUNT,
+            centroid_count=QUICK_CENTROID_COUNT,
+            dimension_count=QUICK_DIMENSION_COUNT,
+        )
+
+    def case(self, **how: Any) -> Case:
+        """What each rank does."""
+        return Case(**{"task_count": self.task_count, **how}, centroid_count=self.centroid_count,
+                    dimension_count=self.dimension_count, run_count=SHUFFLE_COUNT)  # fmt: skip
+
+    def seconds(self, size_bytes: float) -> float:
+        """That a cable takes."""
+        return 8 * size_bytes / bits_per_s("rate", self.rate)
+
+
+@dataclass
+class Found:
+    """What was measured of one way, over all runs."""
+
+    seconds: list[float]
+    sent_bytes: list[int]
+    dropped_packets: int
+
+    @property
+    def samples(self) -> Samples:
+        """The seconds."""
+        return Samples(tuple(self.seconds))
+
+
+def cases() -> dict[str, Measured]:
+    """What can be measured alone, by name."""
+    return {
+        name: lambda report, effort, name=name: measured(name, Setting(HOST_COUNTS[name]), report, effort)
+        for name in HOST_COUNTS
+    }
+
+
+def measured(name: str, setting: Setting, report: Report, effort: Effort) -> None:
+    """One of the two."""
+    reason = why_not()
+    if reason is not None:
+        raise Skipped(f"no emulated hosts: {reason}")
+    {"reduction": _reduction, "incast": _incast}[name](setting.quick() if effort.quick else setting, report, effort)
+
+
+def _reduction(setting: Setting, report: Report, effort: Effort) -> None:
+    ways = {f"{how} local reduction": setting.case(local_reduction=how == "with") for how in ("with", "without")}
+    found = _alternating(setting, ways, effort.runs(RUN_COUNT))
+    (reduced, unreduced), share = found.values(), (setting.host_count - 1) / setting.host_count
+    case = (
+        f"sums of {setting.centroid_count:,} × {setting.dimension_count}, {setting.task_count} map tasks on each of "
+        f"{setting.host_count} hosts × {setting.rate}"
+    )
+    limit_s = setting.seconds(share * ways["with local reduction"].task_bytes)
+    without = {"without": unreduced.samples}
+    report.figures.append(
+        Figure(
+            case,
+            "with local reduction",
+            reduced.samples,
+            without,
+            limit_s,
+            "a row of every centroid from each host, but what stays, over the rate of its cable",
+            0.0,
+            "",
+            {"peer": REDUCED},
+        )
+    )
+    sent = [sum(each.sent_bytes) for each in (reduced, unreduced)]
+    report.counts.append(Count(case, "bytes sent, of those without local reduction", sent[0] / sent[1], "", REDUCED))
+    report.remark(
+        f"all hosts send {bytes_text(sent[0])} with and {bytes_text(sent[1])} without local reduction; the paper "
+        "tells of 12.5 % of the bytes and 10 % of the time"
+    )
+
+
+def _incast(setting: Setting, report: Report, effort: Effort) -> None:
+    ways = {"pulled": {}, "all at once": AT_ONCE}
+    cases = {name: setting.case(task_count=1, to_one=True, exchange=exchange) for name, exchange in ways.items()}
+    found = _alternating(setting, cases, effort.runs(RUN_COUNT))
+    sender_count, block_bytes = setting.host_count - 1, cases["pulled"].task_bytes
+    case = f"{sender_count} hosts × {setting.rate} send {bytes_text(block_bytes)} each to one"
+    report.figures.append(
+        Figure(
+            case,
+            "pulled",
+            found["pulled"].samples,
+            {"all at once": found["all at once"].samples},
+            setting.seconds(sender_count * block_bytes),
+            "all blocks over the rate of the receiver's cable",
+            0.0,
+            "",
+            {"peer": 1.0},
+        )
+    )
+    dropped = ", ".join(f"{each.dropped_packets:,} {name}" for name, each in found.items())
+    report.remark(f"{case}: packets that the queue before the receiver dropped in all runs: {dropped}")
+
+
+def _alternating(setting: Setting, ways: dict[str, Case], run_count: int) -> dict[str, Found]:
+    """Seconds of every shuffle, the bytes that each rank sends in one, and what the receiver's queue dropped."""
+    found = {name: Found([], [], 0) for name in ways}
+    with Lab(hosts=setting.host_count, rate=setting.rate) as lab:
+        receiver = lab.hosts[0].name
+        for _ in range(run_count):
+            for name, case in ways.items():
+                lab.reset_counters()
+                each = _run(lab, case)
+                found[name].seconds += each["seconds"]
+                found[name].sent_bytes = each["sent_bytes"]
+                found[name].dropped_packets += lab.counters()[receiver].dropped_packets
+    return found
+
+
+def _run(lab: Lab, case: Case) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "found.json"
+        words = [sys.executable, str(HERE / "shuffle_rank.py"), json.dumps(asdict(case)), str(target)]
+        code = lab.run(words, timeout_s=TIMEOUT_S, prefix=False)
+        if code != 0:
+            raise click.ClickException(f"the ranks ended with code {code}")
+        return json.loads(target.read_text())
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(HOST_COUNTS)))
+@click.option("--hosts", "host_count", type=click.IntRange(2, 250), help="By default 8, and 16 of an incast.")
+@click.option("--rate", default=RATE, show_default=True, help="Of each host's cable.")
+@click.option("--tasks", type=click.IntRange(min=1), default=TASK_COUNT, show_default=True, help="Of a process.")
+@click.option("--centroids", type=click.IntRange(min=1), default=CENTROID_COUNT, show_default=True)
+@click.option("--dimensions", type=click.IntRange(min=1), default=DIMENSION_COUNT, show_default=True)
+@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each.")
+@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
+def main(
+    names: Sequence[str], host_count: int | None, rate: str, tasks: int, centroids: int, dimensions: int,
+    repetitions: int | None, quick: bool, target: Path | None,
+) -> None:  # fmt: skip
+    """Measure shuffles of sums of K-means on emulated hosts."""
+    report = Report("shuffle")
+    for name in names or HOST_COUNTS:
+        setting = Setting(host_count or HOST_COUNTS[name], rate, tasks, centroids, dimensions)
+        try:
+            measured(name, setting, report, Effort(quick, repetitions))
+        except Skipped as skipped:
+            raise click.ClickException(str(skipped)) from skipped
+    table.show(table.console(), report)
+    if target is not None:
+        found = {"machine": figures.machine(), "quick": quick, "reports": [report.as_json()]}
+        target.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

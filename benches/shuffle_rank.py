@@ -1,0 +1,113 @@
+"""A rank of the benchmark of shuffles: regroups sums of K-means over the ranks, several times, and checks them.
+
+benches/shuffle_rank.py CASE_JSON FILE
+
+Run as all ranks; rank 0 writes what was found to FILE.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ripieno as rp
+from numpy.typing import NDArray
+from ripieno import keyed
+from ripieno.comm import Communicator
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is shuffled, and how.
+
+    Parameters
+    ----------
+    task_count
+        Map tasks of each rank; each gives a row for every centroid.
+    centroid_count, dimension_count
+        A row is the sum of a centroid's points and how many they are, in float32.
+    run_count
+        Shuffles that are timed; one is made before.
+    local_reduction
+        Whether tasks of a rank add up their rows before they leave.
+    to_one
+        Whether all keys have their home at rank 0, instead of being hashed to the ranks.
+    exchange
+        How rows travel, see `ripieno.keyed.regroup`.
+    """
+
+    task_count: int
+    centroid_count: int
+    dimension_count: int
+    run_count: int
+    local_reduction: bool = True
+    to_one: bool = False
+    exchange: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def task_bytes(self) -> int:
+        """Keys and rows of a task."""
+        return self.centroid_count * (8 + 4 * (self.dimension_count + 1))
+
+    def task(self, rank: int, task: int) -> rp.KeyValues:
+        """What a map task gives: small whole numbers, whose sums are exact in any order."""
+        keys = np.arange(self.centroid_count)
+        row = np.arange(self.dimension_count + 1) % 5
+        return rp.KeyValues(keys, ((keys[:, None] + row + 3 * rank + task) % 7).astype(np.float32))
+
+
+def measured(comm: Communicator, case: Case) -> dict[str, Any]:
+    """Seconds of each shuffle, the slowest rank's, and the bytes that each sends in one; the same on every rank."""
+    tasks = [case.task(comm.rank, number) for number in range(case.task_count)]
+    right = comm.allreduce(np.sum([task.values for task in tasks], axis=0))
+    shuffled, _ = _shuffle(comm, case, tasks)
+    _check(comm, case, shuffled, right)
+    seconds = []
+    for _ in range(case.run_count):
+        comm.barrier()
+        start = time.perf_counter()
+        _, found = _shuffle(comm, case, tasks)
+        seconds.append(comm.allreduce(time.perf_counter() - start, op="max"))
+    return {"seconds": seconds, "sent_bytes": comm.allgather(found["bytes_sent"]), "waves": found["waves"]}
+
+
+def _shuffle(comm: Communicator, case: Case, tasks: list[rp.KeyValues]) -> tuple[rp.KeyValues, dict[str, Any]]:
+    """From the rows of the tasks to complete sums."""
+    emitter = keyed.Emitter(
+        comm.world_size,
+        "sum",
+        partitioner=_first if case.to_one else None,
+        local_reduction=case.local_reduction,
+        threads=comm.threads,
+    )
+    for task in tasks:
+        emitter.add(task)
+    return keyed.regroup(comm, emitter, exchange=case.exchange)
+
+
+def _first(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.zeros(len(keys), np.int64)
+
+
+def _check(comm: Communicator, case: Case, shuffled: rp.KeyValues, right: NDArray[np.float32]) -> None:
+    wrong = not np.array_equal(shuffled.values, right[shuffled.keys])
+    if comm.allreduce(int(wrong)) or comm.allreduce(len(shuffled)) != case.centroid_count:
+        raise AssertionError("the sums differ from those of an allreduce")
+
+
+def main() -> None:
+    """Measure the case of the command line."""
+    case = Case(**json.loads(sys.argv[1]))
+    comm = rp.init(threads=1)
+    found = measured(comm, case)
+    if comm.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
