@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import ripieno as rp
 from conftest import PROMPT_S, SLACK_S, gone_within
 from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, points, recenter
+from ripieno.input import splits
 from ripieno.mapreduce.tasks import deal
 
 WORDS = ["fig", "pear", "fig", "quince", "été", "pear", "fig", "", "sloe", "été"]
@@ -132,13 +134,21 @@ def test_ranks_of_a_program_can_drive_a_job_and_all_get_the_result(world, tmp_pa
     ("sizes", "ranks"), [([5, 1, 1, 1, 9, 1], 3), ([1] * 5, 3), ([1, 1, 1, 1], 3), ([7], 2), ([0, 0, 0], 2)]
 )
 def test_tasks_are_dealt_so_that_the_largest_share_is_least(sizes, ranks):
-    tasks = deal([bytes(size) for size in sizes], [""] * len(sizes), ranks)
+    tasks = deal([bytes(size) for size in sizes], [""] * len(sizes), ["a"] * ranks)
 
     loads = [sum(task.size_bytes for task in tasks if task.rank == rank) for rank in range(ranks)]
     cuts = combinations(range(1, len(sizes)), min(ranks, len(sizes)) - 1)
     best = min(max(sum(sizes[a:b]) for a, b in pairwise([0, *cut, len(sizes)])) for cut in cuts)
     assert [task.rank for task in tasks] == sorted(task.rank for task in tasks)
     assert max(loads) == best and len({task.rank for task in tasks}) == min(ranks, len(sizes))
+
+
+def test_splits_with_known_places_go_where_they_lie(tmp_path):
+    (tmp_path / "a.txt").write_text("line\n" * 400)
+    places = ["b", "a", "b", "a"]
+    placed = [replace(split, hosts=(host,)) for split, host in zip(splits(tmp_path, count=4), places, strict=True)]
+
+    assert [task.rank for task in deal(placed, places, ["a", "b"])] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -166,8 +176,6 @@ def test_partitions_are_loaded_once_by_the_rank_that_keeps_them(world, tmp_path,
 
 
 def test_splits_of_files_are_read_by_the_workers(world, tmp_path):
-    from ripieno.input import splits
-
     (tmp_path / "a.txt").write_text("fig pear\nfig\n" * 50)
 
     with rp.MapReduce(lambda text, _: emit_ones(text.decode().split(), None), job=world(2)) as job:

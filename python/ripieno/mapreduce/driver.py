@@ -154,14 +154,15 @@ class MapReduce(Progress):
     @property
     def workers(self) -> int:
         """How many ranks do the work; asking starts them."""
-        return self._team.size
+        return len(self._team.hosts)
 
     def cache(
         self, partitions: Any, *, tasks: int | None = None, loader: Callable[[Any], Any] | None = None
     ) -> list[Task]:
         """Give the job its input: a map task for every partition, loaded once by the rank that runs it in every step.
 
-        Ranks get stretches of the list, the largest as small as can be, by size where all sizes are known.
+        Ranks get stretches of the list, the largest as small as can be, by size where all sizes are known; of splits
+        whose hosts are known, those that lie on theirs, see `ripieno.input.assign`.
 
         Parameters
         ----------
@@ -181,8 +182,8 @@ class MapReduce(Progress):
         team = self._team
         if tasks is not None and not isinstance(partitions, np.ndarray):
             raise InputError(f"tasks={tasks}: an array can be cut into tasks, a list has one for each partition")
-        items, names = as_partitions(partitions, team.size if tasks is None else tasks)
-        dealt = deal(items, names, team.size)
+        items, names = as_partitions(partitions, len(team.hosts) if tasks is None else tasks)
+        dealt = deal(items, names, team.hosts)
         sealed = [(task, Sealed(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)]
         load = Sealed(worker.as_given if loader is None else loader, "loader")
         laps = team.run(worker.load, sealed, load, self._threads)

@@ -54,28 +54,19 @@ def as_partitions(given: Any, count: int) -> tuple[list[Any], list[str]]:
     return partitions, [_name(partition) for partition in partitions]
 
 
-def deal(partitions: Sequence[Any], names: Sequence[str], rank_count: int) -> list[Task]:
-    """Give every rank a stretch of the partitions, so that the largest share is as small as stretches allow.
+def deal(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) -> list[Task]:
+    """Give every rank its tasks, `hosts` being those of the ranks; every rank gets one while there are enough.
 
-    Where some sizes are unknown all count alike. Every rank gets a task while there are enough.
+    Splits of files whose place is known go where they lie, as `ripieno.input.assign` says. Of other partitions every
+    rank gets a stretch, so that the largest share is as small as stretches allow; where some sizes are unknown all
+    count alike.
     """
     sizes = [size_bytes(partition) for partition in partitions]
-    weights = [max(1, size or 0) for size in sizes] if None not in sizes else [1] * len(sizes)
-    low, high = max(max(weights), -(-sum(weights) // rank_count)), sum(weights)
-    while low < high:
-        middle = (low + high) // 2
-        if _stretches(weights, middle) <= rank_count:
-            high = middle
-        else:
-            low = middle + 1
-    tasks, rank, load = [], 0, 0
-    for number, weight in enumerate(weights):
-        others = rank_count - 1 - rank
-        if load and others and (load + weight > low or len(weights) - number <= others):
-            rank, load = rank + 1, 0
-        load += weight
-        tasks.append(Task(number, rank, names[number], sizes[number]))
-    return tasks
+    if any(getattr(partition, "hosts", ()) for partition in partitions):
+        ranks = _where_they_lie(partitions, hosts)
+    else:
+        ranks = _stretches([max(1, size or 0) for size in sizes] if None not in sizes else [1] * len(sizes), len(hosts))
+    return [Task(number, *each) for number, each in enumerate(zip(ranks, names, sizes, strict=True))]
 
 
 def size_bytes(value: Any) -> int | None:
@@ -87,7 +78,36 @@ def size_bytes(value: Any) -> int | None:
     return len(value) if isinstance(value, bytes | bytearray | str) else None
 
 
-def _stretches(weights: Sequence[int], limit: int) -> int:
+def _where_they_lie(splits: Sequence[Any], hosts: Sequence[str]) -> list[int]:
+    from ripieno.input import assign
+
+    ranks = [0] * len(splits)
+    for rank, numbers in enumerate(assign(splits, hosts)):
+        for number in numbers:
+            ranks[number] = rank
+    return ranks
+
+
+def _stretches(weights: Sequence[int], rank_count: int) -> list[int]:
+    """The rank of each weight, ascending."""
+    low, high = max(max(weights), -(-sum(weights) // rank_count)), sum(weights)
+    while low < high:
+        middle = (low + high) // 2
+        if _stretch_count(weights, middle) <= rank_count:
+            high = middle
+        else:
+            low = middle + 1
+    ranks, rank, load = [], 0, 0
+    for number, weight in enumerate(weights):
+        others = rank_count - 1 - rank
+        if load and others and (load + weight > low or len(weights) - number <= others):
+            rank, load = rank + 1, 0
+        load += weight
+        ranks.append(rank)
+    return ranks
+
+
+def _stretch_count(weights: Sequence[int], limit: int) -> int:
     """How many stretches of at most `limit` there are, each filled before the next is begun."""
     count, load = 1, 0
     for weight in weights:

@@ -19,15 +19,13 @@ class Team(ABC):
 
     Attributes
     ----------
-    size : int
-        How many ranks there are.
+    hosts : list of str
+        The host of every rank.
     """
-
-    size: int
 
     def __init__(self, replicas: int) -> None:
         self._key = f"mapreduce {secrets.token_hex(8)}"
-        self.size = len(self.run(worker.open_part, replicas))
+        self.hosts: list[str] = self.run(worker.open_part, replicas)
 
     @abstractmethod
     def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:

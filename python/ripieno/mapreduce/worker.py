@@ -59,9 +59,10 @@ class Part:
     value: Any = None
 
 
-def open_part(comm: Communicator, key: str, replicas: int) -> None:
-    """Begin a job on this rank, of which there may be copies."""
-    comm.kept[key] = Part(comm if replicas == 1 else comm.replicate(replicas))
+def open_part(comm: Communicator, key: str, replicas: int) -> str:
+    """Begin a job on this rank, of which there may be copies; its host."""
+    part = comm.kept[key] = Part(comm if replicas == 1 else comm.replicate(replicas))
+    return part.comm.hosts[part.comm.rank]
 
 
 def close_part(comm: Communicator, key: str) -> None:
