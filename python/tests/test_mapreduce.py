@@ -108,6 +108,22 @@ def test_a_function_combines_and_other_objects_come_in_a_list(world):
     assert set().union(*parts) == {(0, -9), (1, 7), (2, -4)}
 
 
+def test_a_partitioner_places_keys_and_what_is_too_much_goes_to_disk(world):
+    def parity(keys, values):
+        return [int(keys[0] % 2), len(keys), bool((keys % 2 == keys[0] % 2).all() and (values == 2).all())]
+
+    numbers = np.tile(np.arange(30_000), 2)
+    options = {"partitioner": lambda keys: 1 - keys % 2, "memory_limit": 100_000}
+    with rp.MapReduce(emit_ones, reduce=parity, job=world(2), **options) as job:
+        job.cache(numbers, tasks=6)
+        blocks = job.step()
+
+    parities = [block[0] for block in blocks]
+    # Odd keys live on rank 0, whose blocks come first.
+    assert parities == sorted(parities, reverse=True) and all(block[2] for block in blocks)
+    assert [sum(block[1] for block in blocks if block[0] == each) for each in (0, 1)] == [15_000, 15_000]
+
+
 def test_tasks_that_give_nothing_leave_nothing(world):
     with rp.MapReduce(lambda part, _: None, collect=lambda together: [together], job=world(2)) as job:
         job.cache([1, 2, 3])

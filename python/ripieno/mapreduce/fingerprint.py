@@ -1,6 +1,6 @@
 """A program's fingerprint: equal for the same functions in another process, different as soon as their code is.
 
-Data that functions refer to is no part of it.
+Data that functions refer to and functions that they call are no part of it.
 """
 
 from __future__ import annotations
