@@ -207,7 +207,10 @@ def test_a_partition_file_or_its_folder_is_a_source_like_others(text, tmp_path):
 
     assert splits(path) == splits(path.parent, count=100) == open_partitions(path)
     assert splits([path, path.parent]) == open_partitions(path) * 2
-    for source, options in [([path, text], {}), (path, {"format": "csv"}), (path, {"columns": ["n"]})]:
+    assert splits(path, format="text") == open_partitions(path)
+    with pytest.raises(rp.InputError, match=r"format='csv': .*part-00000.txt is listed as text"):
+        splits(path, format="csv")
+    for source, options in [([path, text], {}), (path, {"columns": ["n"]})]:
         with pytest.raises(rp.InputError, match=r"partitions.json says what its partitions are"):
             splits(source, **options)
 

@@ -79,9 +79,13 @@ def splits(
     files = found(source)
     listed = [_partition_file(item) for item in (source if isinstance(source, list | tuple) else [source])]
     if any(listed):
-        if not all(listed) or format is not None or options != Options():
+        if not all(listed) or options != Options():
             raise InputError(f"{next(filter(None, listed))} says what its partitions are, and is read by itself only")
-        return [part for path in listed if path is not None for part in open_partitions(path)]
+        parts = [part for path in listed if path is not None for part in open_partitions(path)]
+        other = next((part for part in parts if format not in (None, part.format.name)), None)
+        if other is not None:
+            raise InputError(f"format={format!r}: {other.path} is listed as {other.format.name}")
+        return parts
     files = [file for file in found(source) if file.size_bytes]
     whole = [file.compression is not None for file in files]
     if count is None:

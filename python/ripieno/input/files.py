@@ -61,6 +61,8 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
         Nothing matches, a file is missing or of a kind that has no parts, or fsspec lacks a package for it.
     """
     items = source if isinstance(source, list | tuple) else [source]
+    if not items:
+        raise InputError("no file is named")
     files = [file for item in items for file in (_remote(item) if is_url(item) else _local(os.fspath(item)))]
     for file in files:
         end = suffix(file.path)
@@ -144,10 +146,11 @@ def _remote(url: Any) -> list[File]:
 def _entries(system: fsspec.AbstractFileSystem, url: str, name: str) -> list[dict[str, Any]]:
     if "*" in name or "?" in name or "[" in name:
         found = system.glob(name, detail=True).values()
-    elif system.isdir(name):
-        found = system.ls(name, detail=True)
     else:
-        return [system.info(name)]
+        entry = system.info(name)
+        if entry["type"] == "file":
+            return [entry]
+        found = system.ls(name, detail=True)
     files = [entry for entry in found if entry["type"] == "file" and not PurePath(entry["name"]).name.startswith(".")]
     if not files:
         raise InputError(f"{url}: no file matches")
