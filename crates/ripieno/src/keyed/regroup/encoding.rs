@@ -28,26 +28,28 @@ pub(super) fn encoded_bytes(form: &Form, size: PartSize) -> Option<u64> {
 /// Writes `block`, which has just as many bytes.
 pub(super) fn write(block: &Block, into: &mut [u8]) -> Result<(), Error> {
     let mut rest = into;
-    let mut put = |bytes: &[u8]| {
-        let place = rest.split_off_mut(..bytes.len()).expect("a block has the size of its part");
-        place.copy_from_slice(bytes);
-    };
+    let mut take = |length| rest.split_off_mut(..length).expect("a block has the size of its part");
     match &block.keys {
-        OwnedKeys::Int64(keys) => keys.iter().for_each(|key| put(&key.to_ne_bytes())),
+        OwnedKeys::Int64(keys) => put(take(8 * keys.len()), keys, i64::to_ne_bytes),
         OwnedKeys::Strings { offsets, data } => {
-            for ends in offsets.windows(2) {
-                let length = ends[1] - ends[0];
-                let length = u32::try_from(length)
-                    .map_err(|_| argument("length of a key", length, "less than 4 GiB for a key that is regrouped"))?;
-                put(&length.to_ne_bytes());
-            }
-            put(data);
+            let length = |ends: &[i64]| u32::try_from(ends[1] - ends[0]);
+            let lengths: Vec<u32> = offsets.windows(2).map(length).collect::<Result<_, _>>().map_err(|_| {
+                argument("keys", "one of 4 GiB or more", "shorter ones where keys travel to other ranks")
+            })?;
+            put(take(LENGTH_BYTES as usize * lengths.len()), &lengths, u32::to_ne_bytes);
+            take(data.len()).copy_from_slice(data);
         }
     }
-    block.counts.iter().flatten().for_each(|count| put(&count.to_ne_bytes()));
-    put(&block.values);
+    let counts = block.counts.as_deref().unwrap_or_default();
+    put(take(8 * counts.len()), counts, u64::to_ne_bytes);
+    take(block.values.len()).copy_from_slice(&block.values);
     assert!(rest.is_empty(), "a block has the size of its part");
     Ok(())
+}
+
+/// Writes numbers of `N` bytes, at any alignment.
+fn put<T: Copy, const N: usize>(into: &mut [u8], numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
+    into.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, &number)| *place = bytes(number));
 }
 
 /// A block that came, whose rows lie where they came to.
