@@ -235,7 +235,7 @@ def test_an_embedding_that_is_not_finished_is_told():
         (lambda: rp.SpectralEmbedding(3).fit(nx.path_graph(3)), "4 eigenvectors of 3 vertices"),
         (
             lambda: rp.SpectralEmbedding(1).fit((np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]))),
-            "an edge of weight -1",
+            "an edge from vertex . has the weight -1.0: a Laplacian needs weights >= 0",
         ),
     ],
 )

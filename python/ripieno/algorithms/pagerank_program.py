@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from ripieno import _native
 from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.vertex_values import check_weights
 from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, LocalGraph, load
@@ -78,7 +79,7 @@ def fit(
     begin = time.perf_counter()
     local = load(comm, graph)
     with agreement(comm):
-        _check_weights(local)
+        check_weights(local, "PageRank")
     load_s = time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -267,10 +268,3 @@ class _Together:
         self._sparse.reduce(self._values, out=self._sums)
         error, dangling = self._sums[-2:].tolist()
         return self._sums[:-2], error, dangling
-
-
-def _check_weights(local: LocalGraph) -> None:
-    _, columns, weights = local.matrix.entries()
-    if weights is not None and weights.min(initial=0) < 0:
-        source = local.columns[columns[np.argmin(weights)]]
-        raise InputError(f"an edge from vertex {source} has the weight {weights.min()}: PageRank needs weights >= 0")

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.vertex_values import VertexValues
+from ripieno.algorithms.vertex_values import VertexValues, check_weights
+from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph import Graph, LocalGraph, load
+from ripieno.graph import Graph, load
 from ripieno.mixing import mixed
 
 if TYPE_CHECKING:
@@ -77,9 +78,8 @@ def fit(comm: Communicator, graph: Graph, options: Options) -> Part:
     count = options.count
     if local.vertices.total < count:
         raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected as many vertices at least")
-    lightest = comm.allreduce(_lightest(local), op="min")
-    if lightest < 0:
-        raise InputError(f"an edge of weight {lightest:g}: a Laplacian needs weights >= 0")
+    with agreement(comm):
+        check_weights(local, "a Laplacian")
     values = VertexValues(comm, local)
     degrees = values.step(np.ones(len(values.vertices)), "sum")
     lone = degrees == 0
@@ -110,11 +110,6 @@ def fit(comm: Communicator, graph: Graph, options: Options) -> Part:
         last, step_count = rest, step_count + 1
     coordinates = basis[home] @ vectors / roots[home]
     return Part(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count)
-
-
-def _lightest(graph: LocalGraph) -> float:
-    _, _, weights = graph.matrix.entries()
-    return 0.0 if weights is None else float(weights.min(initial=0.0))
 
 
 def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,9 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.errors import InputError
+
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
     from ripieno.graph import LocalGraph
+
+
+def check_weights(graph: LocalGraph, who: str) -> None:
+    """Raise InputError, saying who cannot take it, if an edge of this rank has a negative weight."""
+    _, columns, weights = graph.matrix.entries()
+    if weights is not None and weights.min(initial=0) < 0:
+        source = graph.columns[columns[np.argmin(weights)]]
+        raise InputError(f"an edge from vertex {source} has the weight {weights.min()}: {who} needs weights >= 0")
 
 
 class VertexValues:
