@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,12 +32,8 @@ class ParquetFile:
     @classmethod
     def open(cls, path: str) -> ParquetFile:
         """Read the footer."""
-        try:
-            with pq.ParquetFile(path) as file:
-                groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
-                fields = [field for field in file.schema_arrow if field.name not in INDEX_NAMES]
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+        groups, schema = read_footer(path)
+        fields = [field for field in schema if field.name not in INDEX_NAMES]
         if not sum(groups) or not fields:
             raise InputError(f"{path} is empty")
         width = len(fields)
@@ -52,15 +49,7 @@ class ParquetFile:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`; only the row groups that hold them are read."""
-        ends = np.cumsum(self.groups)
-        first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
-        try:
-            with pq.ParquetFile(self.path) as file:
-                table = file.read_row_groups(list(range(first, last + 1)), columns=list(self.columns))
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.path} is damaged: {' '.join(str(error).split())}") from error
-        begin = start - int(ends[first] - self.groups[first])
-        table = table.slice(begin, stop - start)
+        table = read_rows(self.path, self.groups, start, stop, self.columns)
         rows = np.empty((len(table), self.column_count), self.dtype)
         for at, column in enumerate(table.columns):
             if pa.types.is_fixed_size_list(column.type):
@@ -80,6 +69,40 @@ class ParquetFile:
     def describe(self, start: int, row: int) -> str:
         """Position of a row."""
         return f"{self.path}, row {start + row}"
+
+
+def read_footer(path: str) -> tuple[tuple[int, ...], pa.Schema]:
+    """Rows of each row group, and the columns.
+
+    Raises
+    ------
+    InputError
+        It is no Parquet file.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            return tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)), file.schema_arrow
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+
+
+def read_rows(path: str, groups: Sequence[int], start: int, stop: int, columns: Sequence[str]) -> pa.Table:
+    """Rows `start .. stop` of a file whose row groups have so many rows; only the groups that hold them are read.
+
+    Raises
+    ------
+    InputError
+        The file is damaged.
+    """
+    ends = np.cumsum(groups)
+    first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
+    held = range(first, last + 1) if start < stop else range(0)
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read_row_groups(list(held), columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from error
+    return table.slice(start - sum(groups[: held.start]), stop - start)
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ripieno.data.binary import BROKEN_ARCHIVE
+from ripieno.data.parquet import read_footer, read_rows
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
@@ -33,12 +32,8 @@ class ParquetEdges:
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> ParquetEdges:
         """Read the footer."""
-        try:
-            with pq.ParquetFile(path) as file:
-                groups = tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
-                names = tuple(file.schema_arrow.names)
-        except pa.ArrowInvalid as error:
-            raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+        groups, schema = read_footer(path)
+        names = tuple(schema.names)
         if not sum(groups):
             raise EmptyFile(f"{path} is empty")
         return cls(path, names, choose_columns(path, names, weighted), groups)
@@ -56,16 +51,8 @@ class ParquetEdges:
     def read(self, part: Part) -> Edges:
         """The edges of a part; only the row groups that hold them are read."""
         start, stop = part.of(sum(self.groups))
-        ends = np.cumsum(self.groups)
-        first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
         chosen = [self.names[at] for at in self.columns if at is not None]
-        try:
-            with pq.ParquetFile(self.path) as file:
-                table = file.read_row_groups(list(range(first, last + 1)) if start < stop else [], columns=chosen)
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"{self.path} is damaged: {' '.join(str(error).split())}") from error
-        begin = int(ends[first] - self.groups[first]) if start < stop else start
-        table = table.slice(start - begin, stop - start)
+        table = read_rows(self.path, self.groups, start, stop, chosen)
         columns = []
         for name in chosen:
             if table[name].null_count:
