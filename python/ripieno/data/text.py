@@ -95,7 +95,7 @@ class TextFile:
             fields = line.split(self.delimiter)
             if len(fields) != len(self.names):
                 return f"{self.path}, line {number}: {len(fields)} values, expected {len(self.names)}"
-            wrong = next((fields[at] for at in values if not _is_number(fields[at]) and fields[at].strip()), None)
+            wrong = next((fields[at] for at in values if not is_number(fields[at]) and fields[at].strip()), None)
             if wrong is not None:
                 return f"{self.path}, line {number}: {wrong[:QUOTED_CHARACTERS]!r} is not a number"
         return None
@@ -124,7 +124,7 @@ class CsvFile(TextFile):
         line, begin, end = _first_line(path)
         delimiter = next((mark for mark in ",;\t" if mark in line), ",")
         fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        if all(_is_number(field) or not field for field in fields):
+        if all(is_number(field) or not field for field in fields):
             names, body = tuple(f"f{at}" for at in range(len(fields))), begin
         else:
             names, body = tuple(fields), end
@@ -160,7 +160,7 @@ class PatchTextFile(TextFile):
         line, begin, _ = _first_line(path)
         delimiter = "\t" if "\t" in line else " "
         fields = line.rstrip(delimiter).split(delimiter)
-        if len(fields) <= len(INDEX_NAMES) or not all(_is_number(field) for field in fields[1:]):
+        if len(fields) <= len(INDEX_NAMES) or not all(is_number(field) for field in fields[1:]):
             raise InputError(f'{path}, line 1: expected "picture row col f1 f2 …", found {line[:QUOTED_CHARACTERS]!r}')
         names = INDEX_NAMES + tuple(f"f{at + 1}" for at in range(len(fields) - len(INDEX_NAMES)))
         # Many programs write a space after the last value, too.
@@ -190,7 +190,8 @@ def _first_line(path: str) -> tuple[str, int, int]:
             raise InputError(f"{path} is not text") from None
 
 
-def _is_number(field: str) -> bool:
+def is_number(field: str) -> bool:
+    """Whether a field of a line is a number, "nan" and "inf" included."""
     try:
         float(field)
     except ValueError:

@@ -15,6 +15,7 @@ from typing import IO
 
 from ripieno import _native
 from ripieno.data import lines
+from ripieno.data.text import is_number
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
@@ -60,7 +61,7 @@ class TextEdges:
         if delimiter is None:
             return cls(path, begin, None, None, third)
         fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        has_names = not any(_is_number(field) for field in fields[:2])
+        has_names = not any(is_number(field) for field in fields[:2])
         names: Sequence[str] = fields if has_names else [""] * len(fields)
         return cls(path, end if has_names else begin, delimiter, choose_columns(path, names, weighted), third)
 
@@ -153,11 +154,3 @@ def _first_line(path: str) -> tuple[str, int, int]:
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text") from None
     raise EmptyFile(f"{path} is empty: it has no line with an edge")
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
