@@ -56,6 +56,10 @@ class InputError(RipienoError, ValueError):
     """An argument or an input file is wrong; the message names it and what was expected."""
 
 
+class SpillError(RipienoError, OSError):
+    """Keyed data beyond the memory limit could not be written to a file or read back; says where, how much and why."""
+
+
 class MissingIndicesError(RipienoError, KeyError):
     """A sparse reduction wants indices that no rank contributes; the same on every rank.
 

@@ -47,7 +47,7 @@ impl Threads {
     /// Calls `work` once for each part, on whichever thread is free, and returns when all are done.
     ///
     /// `operations` is the work of one part. Each thread makes its own `scratch` and keeps it from part to part.
-    pub(crate) fn for_each<T: Send, S>(
+    pub fn for_each<T: Send, S>(
         &self,
         parts: Vec<T>,
         operations: usize,

@@ -1,6 +1,7 @@
 //! Hashes of keys, the table of integers, and rows by part.
 
-use ripieno_kernels::keyed::{IntTable, Partition, hash_int, hash_string, part_of};
+use ripieno_kernels::Threads;
+use ripieno_kernels::keyed::{IntTable, RowParts, Staged, hash_int, hash_ints, hash_string, part_of, scatter};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,7 +20,11 @@ fn hashes_are_those_of_the_published_function() {
     assert_eq!(hash_string(b""), 0x2d06_8005_38d3_94c2);
     let mut next = random(1);
     let ends = [0, 1, -1, i64::MIN, i64::MAX, 1 << 32, (1 << 32) - 1];
-    for key in ends.into_iter().chain(std::iter::repeat_with(|| next() as i64).take(1000)) {
+    let keys: Vec<i64> = ends.into_iter().chain(std::iter::repeat_with(|| next() as i64).take(1000)).collect();
+    let mut hashes = vec![5];
+    hash_ints(&keys, &mut hashes);
+    assert!(hashes[1..].iter().eq(keys.iter().map(|&key| hash_int(key)).collect::<Vec<_>>().iter()));
+    for key in keys {
         assert_eq!(hash_int(key), xxh3_64(&key.to_le_bytes()), "{key}");
         assert_eq!(hash_int(key), hash_string(&key.to_le_bytes()), "{key}");
     }
@@ -71,10 +76,37 @@ fn rows_of_a_part_keep_their_order() {
     let mut next = random(3);
     for (row_count, part_count) in [(0, 1), (1, 1), (1000, 1), (1000, 3), (5000, 300)] {
         let parts: Vec<u32> = (0..row_count).map(|_| (next() % part_count) as u32).collect();
-        let partition = Partition::new(&parts, part_count as usize);
+        let partition = RowParts::new(parts.clone(), part_count as usize).sorted();
         for part in 0..part_count as u32 {
             let expected: Vec<u32> = (0..row_count).filter(|&row| parts[row as usize] == part).collect();
             assert_eq!(partition.rows_of(part as usize), expected);
+        }
+    }
+}
+
+#[test]
+fn scattered_rows_keep_their_order_for_any_number_of_ranges() {
+    let mut next = random(4);
+    for row_bytes in [0, 1, 2, 4, 8, 16, 24, 32, 64] {
+        for range_count in [1, 2, 3] {
+            let (part_count, mut expected) = (37, vec![Staged::default(); 37]);
+            let mut staged = expected.clone();
+            for row_count in [0, 5, 900] {
+                let keys: Vec<i64> = (0..row_count).map(|_| next() as i64).collect();
+                let rows: Vec<u8> = (0..row_count * row_bytes).map(|_| next() as u8).collect();
+                let parts: Vec<u32> = (0..row_count).map(|_| (next() % part_count) as u32).collect();
+                for (at, &part) in parts.iter().enumerate() {
+                    expected[part as usize].keys.push(keys[at]);
+                    expected[part as usize].rows.extend_from_slice(&rows[at * row_bytes..][..row_bytes]);
+                }
+                let ranges = (0..range_count)
+                    .map(|range| range * row_count / range_count..(range + 1) * row_count / range_count);
+                let ranges: Vec<RowParts> = ranges.map(|rows| RowParts::new(parts[rows].to_vec(), 37)).collect();
+                scatter(&keys, &rows, row_bytes, &ranges, &mut staged, &Threads::new(2));
+            }
+            for (staged, expected) in staged.iter().zip(&expected) {
+                assert_eq!((&staged.keys, &staged.rows), (&expected.keys, &expected.rows), "rows of {row_bytes} bytes");
+            }
         }
     }
 }

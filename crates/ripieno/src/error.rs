@@ -1,6 +1,7 @@
 //! What can go wrong in a collective.
 
 use ripieno_run::{Failure, RunError, reduction::UnsupportedOp};
+use std::path::PathBuf;
 
 /// Why a collective did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +64,19 @@ pub enum Error {
         cause: String,
         /// Where, if that is known.
         traceback: String,
+    },
+    /// Keyed data that is more than the memory limit could not be kept in a file, or not be read back.
+    #[error("{task} {length_bytes} bytes in a spill file of {}: {cause}; make room there, choose another spill_directory, \
+             or allow a larger memory_limit", .directory.display())]
+    Spill {
+        /// What was tried: opening, writing, reading.
+        task: &'static str,
+        /// With how many bytes.
+        length_bytes: u64,
+        /// Where.
+        directory: PathBuf,
+        /// What the system said.
+        cause: String,
     },
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]

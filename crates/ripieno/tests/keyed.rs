@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::keyed::{Case, Column, Oracle, blocks, random};
+use common::keyed::{Case, Column, Oracle, blocks, random, taken};
 use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, Keys};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
@@ -108,9 +108,7 @@ fn an_absorbed_aggregation_comes_after_the_own_rows() {
             case.add_to(&mut own, 0..half, None, 1).unwrap();
             case.add_to(&mut other, half..column.len(), None, 1).unwrap();
             own.absorb(other).unwrap();
-            let mut parts = own.seal(&Threads::new(1)).unwrap();
-            let all = (0..parts.part_count()).map(|part| parts.take(part).unwrap()).collect();
-            let mut found = blocks(&case.form, all);
+            let mut found = taken(own.seal(&Threads::new(1)).unwrap());
             found.sort();
             assert_eq!(found, Oracle::of(&case).blocks());
         }
@@ -130,9 +128,7 @@ fn rows_kept_together_are_combined_later() {
             assert_eq!((size.keys, size.rows), (block.keys.len() as u64, block.view().row_count()));
             aggregation.add_block(&block, part).unwrap();
         }
-        let mut parts = aggregation.seal(&Threads::new(1)).unwrap();
-        let all = (0..parts.part_count()).map(|part| parts.take(part).unwrap()).collect();
-        let mut found = blocks(&summed, all);
+        let mut found = taken(aggregation.seal(&Threads::new(1)).unwrap());
         found.sort();
         assert_eq!(found, Oracle::of(&Case { form: summed, ..kept }).blocks());
     }

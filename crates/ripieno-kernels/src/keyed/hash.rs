@@ -21,6 +21,23 @@ pub fn hash_int(key: i64) -> u64 {
     mixed ^ (mixed >> 28)
 }
 
+/// Appends the hashes of integer keys to `into`.
+pub fn hash_ints(keys: &[i64], into: &mut Vec<u64>) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
+        // SAFETY: the processor has the features that the function is compiled for.
+        return unsafe { hash_ints_with_avx512(keys, into) };
+    }
+    into.extend(keys.iter().map(|&key| hash_int(key)));
+}
+
+/// The loop with multiplications of eight words at a time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq")]
+fn hash_ints_with_avx512(keys: &[i64], into: &mut Vec<u64>) {
+    into.extend(keys.iter().map(|&key| hash_int(key)));
+}
+
 /// The hash of a string key.
 #[inline]
 pub fn hash_string(key: &[u8]) -> u64 {

@@ -1,24 +1,41 @@
 //! A table that numbers distinct integers.
 //!
-//! Open addressing with linear probing over slots that hold key and number, so that a look-up reads one cache line.
-//! Cost: 16 bytes per slot at a load of at most one half, and 8 bytes per key.
+//! Keys lie in lines of five with their numbers, a cache line each; a line that is full goes on in the next. Most keys are
+//! found in their own line by comparing all five at once, without a branch that depends on data: those that are not are
+//! set aside, a block at a time, and looked for one by one.
+//! Cost: two to three nanoseconds a key while the table fits the cache, 17 to 55 bytes for each distinct one.
+//! After: Ross, "Efficient hash probes on modern processors", ICDE 2007 (splash tables).
 
-/// The number of a slot that holds no key.
+use super::hash_int;
+use super::strings::prefetch;
+
+/// The number of no key.
 const VACANT: u32 = u32::MAX;
-/// Slots of a table with its first key.
-const FIRST_SLOTS: usize = 16;
+/// Keys of a line.
+const LINE_KEYS: usize = 5;
+/// Lines have so many keys on average when the table grows.
+const KEYS_PER_LINE: usize = 3;
+/// Lines of a table with its first key.
+const FIRST_LINES: usize = 8;
+/// So many keys are looked for together.
+const BLOCK: usize = 1024;
+/// So many keys ahead, lines are asked for.
+const AHEAD: usize = 64;
 
+/// Keys and their numbers. Those that are not taken yet are 0 and vacant, after those that are.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
-    key: i64,
-    number: u32,
+#[repr(C, align(64))]
+struct Line {
+    keys: [i64; LINE_KEYS],
+    /// The last one is always vacant: that of a key which is not here.
+    numbers: [u32; LINE_KEYS + 1],
 }
 
-const VACANT_SLOT: Slot = Slot { key: 0, number: VACANT };
+const VACANT_LINE: Line = Line { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KEYS + 1] };
 
 /// Numbers distinct keys 0, 1, 2 … in order of first appearance.
 ///
-/// Equal keys must come with equal hashes; which function makes them is up to the caller.
+/// The hash of a key is that of [`hash_int`].
 ///
 /// ```
 /// use ripieno_kernels::keyed::{IntTable, hash_int};
@@ -30,8 +47,11 @@ const VACANT_SLOT: Slot = Slot { key: 0, number: VACANT };
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct IntTable {
-    slots: Vec<Slot>,
+    /// None, or a power of two.
+    lines: Vec<Line>,
     keys: Vec<i64>,
+    /// Scratch: which keys of a block are not in their own line.
+    others: Vec<u32>,
 }
 
 impl IntTable {
@@ -62,12 +82,12 @@ impl IntTable {
 
     /// The memory that the table has taken.
     pub fn size_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.keys.capacity() * size_of::<i64>()
+        self.lines.capacity() * size_of::<Line>() + self.keys.capacity() * size_of::<i64>()
     }
 
     /// Forgets the keys and keeps the memory.
     pub fn clear(&mut self) {
-        self.slots.fill(VACANT_SLOT);
+        self.lines.fill(VACANT_LINE);
         self.keys.clear();
     }
 
@@ -77,27 +97,43 @@ impl IntTable {
     /// If there is not a hash for each key, or there are 2^32 - 1 distinct keys.
     pub fn number_all(&mut self, keys: &[i64], hashes: &[u64], into: &mut Vec<u32>) {
         assert_eq!(keys.len(), hashes.len(), "every key has its hash");
-        into.extend(keys.iter().zip(hashes).map(|(&key, &hash)| self.number(key, hash)));
+        let mut others = std::mem::take(&mut self.others);
+        for (keys, hashes) in keys.chunks(BLOCK).zip(hashes.chunks(BLOCK)) {
+            let begin = into.len();
+            if self.lines.is_empty() {
+                self.grow();
+            }
+            others.clear();
+            find(&self.lines, keys, hashes, into, &mut others);
+            for &at in &others {
+                into[begin + at as usize] = self.number(keys[at as usize], hashes[at as usize]);
+            }
+        }
+        self.others = others;
     }
 
     /// The number of `key`, whose hash is `hash`; a new one if the table does not have it.
     ///
     /// # Panics
     /// If there are 2^32 - 1 distinct keys.
-    #[inline]
     pub fn number(&mut self, key: i64, hash: u64) -> u32 {
-        if self.keys.len() * 2 >= self.slots.len() {
+        if self.keys.len() >= self.lines.len() * KEYS_PER_LINE {
             self.grow();
         }
-        let mask = self.slots.len() - 1;
+        let mask = self.lines.len() - 1;
         let mut at = hash as usize & mask;
         loop {
-            let slot = self.slots[at];
-            if slot.number == VACANT {
-                return self.enter(at, key);
-            }
-            if slot.key == key {
-                return slot.number;
+            let line = &mut self.lines[at];
+            for (kept, number) in line.keys.iter_mut().zip(&mut line.numbers) {
+                if *number == VACANT {
+                    *number = next_number(&self.keys);
+                    *kept = key;
+                    self.keys.push(key);
+                    return *number;
+                }
+                if *kept == key {
+                    return *number;
+                }
             }
             at = (at + 1) & mask;
         }
@@ -106,24 +142,48 @@ impl IntTable {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let count = (self.slots.len() * 2).max(FIRST_SLOTS);
-        let mut slots = vec![VACANT_SLOT; count];
-        for slot in self.slots.iter().filter(|slot| slot.number != VACANT) {
-            let mut at = super::hash_int(slot.key) as usize & (count - 1);
-            while slots[at].number != VACANT {
+        let count = (self.lines.len() * 2).max(FIRST_LINES);
+        self.lines = vec![VACANT_LINE; count];
+        for (number, &key) in (0..).zip(&self.keys) {
+            let mut at = hash_int(key) as usize & (count - 1);
+            let (line, place) = loop {
+                let line = &mut self.lines[at];
+                if let Some(place) = line.numbers[..LINE_KEYS].iter().position(|&number| number == VACANT) {
+                    break (line, place);
+                }
                 at = (at + 1) & (count - 1);
-            }
-            slots[at] = *slot;
+            };
+            line.keys[place] = key;
+            line.numbers[place] = number;
         }
-        self.slots = slots;
     }
+}
 
-    /// Puts a new key into vacant slot `at`; its number.
-    fn enter(&mut self, at: usize, key: i64) -> u32 {
-        let number = u32::try_from(self.keys.len()).ok().filter(|&number| number != VACANT);
-        let number = number.expect("a table holds fewer than 2^32 - 1 keys");
-        self.keys.push(key);
-        self.slots[at] = Slot { key, number };
-        number
+fn next_number(keys: &[i64]) -> u32 {
+    let number = u32::try_from(keys.len()).ok().filter(|&number| number != VACANT);
+    number.expect("a table holds fewer than 2^32 - 1 keys")
+}
+
+/// Appends the number of each key to `into`; those that are not in their own line are vacant, and `others`.
+#[inline(always)]
+fn find(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
+    let mask = lines.len() - 1;
+    others.resize(keys.len(), 0);
+    let mut other_count = 0;
+    let begin = into.len();
+    into.resize(begin + keys.len(), 0);
+    let into = &mut into[begin..];
+    for (at, ((&key, &hash), into)) in keys.iter().zip(hashes).zip(into).enumerate() {
+        if let Some(&ahead) = hashes.get(at + AHEAD) {
+            prefetch(&lines[ahead as usize & mask]);
+        }
+        let line = &lines[hash as usize & mask];
+        let equal =
+            line.keys.iter().enumerate().fold(0, |equal, (place, &kept)| equal | u32::from(kept == key) << place);
+        let number = line.numbers[(equal | 1 << LINE_KEYS).trailing_zeros() as usize];
+        *into = number;
+        others[other_count] = at as u32;
+        other_count += usize::from(number == VACANT);
     }
+    others.truncate(other_count);
 }

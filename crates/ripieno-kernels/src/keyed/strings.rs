@@ -86,6 +86,11 @@ impl<'a> Strings<'a> {
         Strings { offsets: &self.offsets[rows.start..=rows.end], data: self.data }
     }
 
+    /// The offsets and the data.
+    pub fn columns(&self) -> (&'a [i64], &'a [u8]) {
+        (self.offsets, self.data)
+    }
+
     /// The strings, in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
         let data = self.data;

@@ -1,38 +1,47 @@
 //! Keyed aggregation: rows come in many adds, those of equal keys combine as they come.
+//!
+//! As long as there are few keys, they and their rows are kept together, in a table that fits a core's cache. With more, and
+//! with several threads, rows go to their parts first: integers with short rows are scattered, and combined once many wait;
+//! of others only the numbers of the rows are sorted. Threads then take parts, so that the rows of a key combine in the
+//! order in which they came, whatever the number of threads.
+//! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
-use super::block::{Block, BlockView, Form};
-use super::columns::Keys;
-use super::part::Part;
+use super::block::{Block, BlockView, Combine, Form};
+use super::columns::{KeyKind, Keys};
+use super::homes::Homes;
+use super::limit::{Limited, MemoryLimit};
+use super::part::{Part, Scratch};
 use super::parts::Parts;
 use crate::error::{Error, argument};
 use ripieno_kernels::Threads;
-use ripieno_kernels::keyed::{Partition, part_of, rehash};
-use std::path::PathBuf;
+use ripieno_kernels::keyed::{Staged, is_scattered, scatter};
+use std::ops::Range;
 
-/// Parts in all, at least: tables that are small enough for a core's cache.
-const PART_COUNT: usize = 128;
-/// Parts of a rank, at least: what a rank receives comes in several waves.
-const PARTS_PER_RANK: usize = 4;
-
-/// How much memory an aggregation may hold, and where it goes on when that is not enough.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryLimit {
-    /// Bytes of tables, values and rows.
-    pub bytes: u64,
-    /// Where files without names take what is more.
-    pub directory: PathBuf,
-}
+/// The table of all keys is given up when it has taken so many bytes.
+const FRONT_BYTES: usize = 512 << 10;
+/// Rows are added so many at a time, by each thread.
+const CHUNK_ROWS: usize = 1 << 18;
+/// To the table of all keys, rows are added so many at a time.
+const FRONT_CHUNK_ROWS: usize = 1 << 14;
+/// Scattered rows wait until there are so many bytes of them.
+const STAGED_BYTES: usize = 16 << 20;
+/// About what adding a row costs, in operations.
+const ROW_OPERATIONS: usize = 10;
 
 /// Rows under keys, equal keys combined.
 ///
 /// The key decides the part: `part_of(hash, part_count)`, and the part its home rank: `part / parts_per_rank`. Rows of a
-/// key combine in the order in which they are added, whatever the number of threads.
+/// key combine in the order in which they are added, whatever the number of threads and the memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
-    form: Form,
-    rank_count: usize,
-    limit: Option<MemoryLimit>,
-    parts: Vec<Part>,
+    pub(super) form: Form,
+    pub(super) homes: Homes,
+    /// All keys, as long as they are few; then there is nothing in the parts.
+    pub(super) front: Option<Part>,
+    pub(super) parts: Vec<Part>,
+    /// For each part, rows that wait.
+    pub(super) staged: Vec<Staged>,
+    pub(super) limited: Option<Limited>,
 }
 
 impl Aggregation {
@@ -44,11 +53,16 @@ impl Aggregation {
     /// # Panics
     /// If there are no ranks.
     pub fn new(form: Form, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
-        assert!(rank_count > 0, "somebody keeps the keys");
-        form.reduction()?;
-        let parts_per_rank = PART_COUNT.div_ceil(rank_count).max(PARTS_PER_RANK);
-        let parts = (0..rank_count * parts_per_rank).map(|_| Part::new(form.keys)).collect();
-        Ok(Aggregation { form, rank_count, limit, parts })
+        let (reduction, homes) = (form.reduction()?, Homes::new(rank_count));
+        let part_count = homes.part_count();
+        Ok(Aggregation {
+            form,
+            homes,
+            front: reduction.is_some().then(|| Part::new(&form, reduction)),
+            parts: (0..part_count).map(|_| Part::new(&form, reduction)).collect(),
+            staged: vec![Staged::default(); part_count],
+            limited: limit.map(|limit| Limited::new(limit, part_count)),
+        })
     }
 
     /// What the data looks like.
@@ -58,55 +72,113 @@ impl Aggregation {
 
     /// How many parts there are for each rank.
     pub fn parts_per_rank(&self) -> usize {
-        self.parts.len() / self.rank_count
+        self.homes.parts_per_rank
     }
 
-    /// Adds a row for each key. `ranks` are the home ranks of the rows, if not the hash decides.
+    /// Adds a row for each key. `ranks` are the home ranks of the rows; without, the hash decides.
     ///
     /// # Errors
-    /// Keys of another kind, values that are not a row per key, a rank that is not there, or a disk that is full.
+    /// Keys of another kind, values that are not a row per key, a rank that is not there: nothing is added. A disk that is
+    /// full: the aggregation is of no use any more.
     pub fn add(
         &mut self,
         keys: Keys<'_>,
         values: &[u8],
         ranks: Option<&[u32]>,
-        _threads: &Threads,
+        threads: &Threads,
     ) -> Result<(), Error> {
         self.form.check(keys.kind(), keys.len() as u64, values)?;
-        let hashes = keys.hashes();
-        let parts = self.parts_of(&hashes, ranks)?;
-        let partition = Partition::new(&parts, self.parts.len());
-        let reduction = self.form.reduction()?;
-        let row_bytes = self.form.row_bytes();
-        for (at, part) in self.parts.iter_mut().enumerate() {
-            let rows = partition.rows_of(at);
-            let hashes: Vec<u64> = rows.iter().map(|&row| hashes[row as usize]).collect();
-            let each = rows.iter().flat_map(|&row| &values[row as usize * row_bytes..][..row_bytes]);
-            let values: Vec<u8> = each.copied().collect();
-            part.add(&self.form, reduction, keys.gathered(rows).view(), &hashes, None, &values);
+        if let Some(ranks) = ranks {
+            self.homes.check(ranks, keys.len())?;
+        }
+        let (mut start, mut scratch) = (0, Scratch::default());
+        while start < keys.len() {
+            let is_ahead = self.front.is_some() && ranks.is_none() && threads.count() == 1;
+            let most = if is_ahead { FRONT_CHUNK_ROWS } else { CHUNK_ROWS * threads.count() };
+            let rows = self.chunk(keys, start..keys.len(), most);
+            start = rows.end;
+            self.make_room(self.growth_bytes(keys.range(rows.clone())))?;
+            match &mut self.front {
+                Some(front) if is_ahead => {
+                    let row_bytes = self.form.row_bytes();
+                    let values = &values[rows.start * row_bytes..rows.end * row_bytes];
+                    front.add(keys.range(rows), values, &mut scratch);
+                    if front.size_bytes() > FRONT_BYTES {
+                        self.spread(threads);
+                    }
+                }
+                _ => {
+                    self.spread(threads);
+                    self.add_to_parts(keys, values, ranks, rows, threads);
+                }
+            }
         }
         Ok(())
     }
 
-    /// The part of each row.
-    fn parts_of(&self, hashes: &[u64], ranks: Option<&[u32]>) -> Result<Vec<u32>, Error> {
-        let Some(ranks) = ranks else {
-            return Ok(hashes.iter().map(|&hash| part_of(hash, self.parts.len()) as u32).collect());
-        };
-        if ranks.len() != hashes.len() {
-            return Err(argument(
-                "ranks",
-                format!("{} ranks", ranks.len()),
-                &format!("one for each of {} keys", hashes.len()),
-            ));
+    /// The first of `rows` that are added together: `most`, or what the memory limit allows.
+    fn chunk(&self, keys: Keys<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
+        let mut count = rows.len().min(most);
+        if let Some(limited) = &self.limited {
+            while count > 1 && self.growth_bytes(keys.range(rows.start..rows.start + count)) > limited.chunk_bytes() {
+                count /= 2;
+            }
         }
-        if let Some(row) = ranks.iter().position(|&rank| rank as usize >= self.rank_count) {
-            let value = format!("rank {} for the key of row {row}", ranks[row]);
-            return Err(argument("ranks", value, &format!("ranks below the world size, {}", self.rank_count)));
+        rows.start..rows.start + count
+    }
+
+    /// Moves rows to their parts.
+    fn add_to_parts(
+        &mut self,
+        keys: Keys<'_>,
+        values: &[u8],
+        ranks: Option<&[u32]>,
+        rows: Range<usize>,
+        threads: &Threads,
+    ) {
+        let row_bytes = self.form.row_bytes();
+        if let Keys::Int64(keys) = keys
+            && is_scattered(row_bytes)
+        {
+            let ranges = self.homes.address(Keys::Int64(keys), ranks, rows.clone(), false, threads);
+            let ranges: Vec<_> = ranges.into_iter().map(|range| range.parts).collect();
+            let values = &values[rows.start * row_bytes..rows.end * row_bytes];
+            scatter(&keys[rows], values, row_bytes, &ranges, &mut self.staged, threads);
+            let staged_bytes: usize = self.staged.iter().map(|staged| staged.keys.len() * (8 + row_bytes)).sum();
+            if staged_bytes >= STAGED_BYTES {
+                self.add_staged(threads);
+            }
+            return;
         }
-        let per_rank = self.parts_per_rank();
-        let part = |(&hash, &rank): (&u64, &u32)| rank * per_rank as u32 + part_of(rehash(hash), per_rank) as u32;
-        Ok(hashes.iter().zip(ranks).map(part).collect())
+        let row_count = rows.len();
+        let ranges = self.homes.address(keys, ranks, rows, true, threads);
+        let sorted: Vec<_> = ranges.iter().map(|range| range.parts.sorted()).collect();
+        let operations = ROW_OPERATIONS * row_count * (1 + row_bytes / 16) / self.parts.len();
+        let parts = self.parts.iter_mut().enumerate().collect();
+        threads.for_each(parts, operations, Scratch::default, |scratch, (at, part)| {
+            for (range, sorted) in ranges.iter().zip(&sorted) {
+                part.add_addressed(range, sorted.rows_of(at), keys, values, scratch);
+            }
+        });
+    }
+
+    /// Combines the rows that wait.
+    pub(super) fn add_staged(&mut self, threads: &Threads) {
+        let row_count: usize = self.staged.iter().map(|staged| staged.keys.len()).sum();
+        let operations = ROW_OPERATIONS * row_count / self.parts.len();
+        let parts = self.parts.iter_mut().zip(&mut self.staged).collect();
+        threads.for_each(parts, operations, Scratch::default, |scratch, (part, staged)| {
+            part.add_staged(staged, scratch);
+        });
+    }
+
+    /// Moves the keys that were kept together to their parts. From now on all rows go there.
+    pub(super) fn spread(&mut self, threads: &Threads) {
+        if let Some(front) = self.front.take().filter(|front| !front.is_empty()) {
+            let block = front.into_block();
+            let rows = 0..block.keys.len();
+            self.add_to_parts(block.keys.view(), &block.values, None, rows, threads);
+        }
     }
 
     /// Adds the rows of a block, all of whose keys belong to part `part`.
@@ -129,9 +201,11 @@ impl Aggregation {
     /// If there is no such part.
     pub fn add_view(&mut self, block: &BlockView<'_>, part: usize) -> Result<(), Error> {
         block.check(&self.form)?;
-        let reduction = self.form.reduction()?;
-        let hashes = block.keys.hashes();
-        self.parts[part].add(&self.form, reduction, block.keys, &hashes, block.counts, block.values);
+        self.spread(&Threads::new(1));
+        self.make_room(self.growth_bytes(block.keys) + block.values.len())?;
+        let mut scratch = Scratch::default();
+        self.parts[part].add_staged(&mut self.staged[part], &mut scratch);
+        self.parts[part].add_block(block, &mut scratch);
         Ok(())
     }
 
@@ -140,27 +214,36 @@ impl Aggregation {
     /// # Errors
     /// `other` has another form or other ranks; or as [`Aggregation::add`].
     pub fn absorb(&mut self, other: Aggregation) -> Result<(), Error> {
-        if (self.form, self.rank_count) != (other.form, other.rank_count) {
-            let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.rank_count);
+        if (self.form, self.homes) != (other.form, other.homes) {
+            let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.homes.rank_count);
             return Err(argument("aggregation", of(&other), &of(self)));
         }
-        for (at, part) in other.parts.into_iter().enumerate() {
-            self.add_block(&part.into_block(&other.form), at)?;
+        let mut parts = other.seal(&Threads::new(1))?;
+        for part in 0..parts.part_count() {
+            if parts.size(part).keys > 0 {
+                self.add_block(&parts.take(part)?, part)?;
+            }
         }
         Ok(())
     }
 
-    /// Bytes that were written to files so far.
-    pub fn spilled_bytes(&self) -> u64 {
-        0
+    /// What adding a row for each of these keys may take, in bytes: tables and rows double when they grow.
+    fn growth_bytes(&self, keys: Keys<'_>) -> usize {
+        let table_bytes = match self.form.keys {
+            KeyKind::Int64 => 64,
+            KeyKind::Strings => 128,
+        };
+        let link_bytes = if self.form.combine == Combine::Concat { 8 } else { 0 };
+        2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.form.row_bytes())
     }
 
     /// Ends the adding.
     ///
     /// # Errors
-    /// What was spilled cannot be read back.
-    pub fn seal(self, _threads: &Threads) -> Result<Parts, Error> {
-        let parts = self.parts.into_iter().map(Some).collect();
-        Ok(Parts { form: self.form, rank_count: self.rank_count, parts })
+    /// What was spilled cannot be merged for want of room, or cannot be read back.
+    pub fn seal(mut self, threads: &Threads) -> Result<Parts, Error> {
+        self.spread(threads);
+        self.add_staged(threads);
+        Parts::of(self, threads)
     }
 }

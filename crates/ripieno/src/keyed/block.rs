@@ -104,6 +104,26 @@ impl Block {
         BlockView { keys: self.keys.view(), counts: self.counts.as_deref(), values: &self.values }
     }
 
+    /// How large it is.
+    pub fn size(&self) -> PartSize {
+        let key_bytes = match &self.keys {
+            OwnedKeys::Int64(keys) => size_of_val(&keys[..]),
+            OwnedKeys::Strings { data, .. } => data.len(),
+        };
+        PartSize { keys: self.keys.len() as u64, key_bytes: key_bytes as u64, rows: self.view().row_count() }
+    }
+
+    /// The memory that it has taken.
+    pub(super) fn size_bytes(&self) -> usize {
+        let key_bytes = match &self.keys {
+            OwnedKeys::Int64(keys) => keys.capacity() * size_of::<i64>(),
+            OwnedKeys::Strings { offsets, data } => offsets.capacity() * size_of::<i64>() + data.capacity(),
+        };
+        key_bytes
+            + self.counts.as_ref().map_or(0, |counts| counts.capacity() * size_of::<u64>())
+            + self.values.capacity()
+    }
+
     /// No keys, for data of this form.
     pub fn none(form: &Form) -> Block {
         let counts = (form.combine == Combine::Concat).then(Vec::new);

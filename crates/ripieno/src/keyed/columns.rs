@@ -1,6 +1,6 @@
 //! Columns of keys: borrowed ones and owned ones.
 
-use ripieno_kernels::keyed::{Strings, hash_int, hash_string};
+use ripieno_kernels::keyed::{Strings, hash_ints, hash_string};
 use std::ops::Range;
 
 /// What keys are.
@@ -86,27 +86,11 @@ impl Keys<'_> {
         }
     }
 
-    /// The hash of each key.
-    pub(super) fn hashes(&self) -> Vec<u64> {
+    /// Appends the hash of each key to `into`.
+    pub(super) fn hash(&self, into: &mut Vec<u64>) {
         match self {
-            Keys::Int64(keys) => keys.iter().map(|&key| hash_int(key)).collect(),
-            Keys::Strings(keys) => keys.iter().map(hash_string).collect(),
-        }
-    }
-
-    /// The keys of `rows`, in this order.
-    pub(super) fn gathered(&self, rows: &[u32]) -> OwnedKeys {
-        match self {
-            Keys::Int64(keys) => OwnedKeys::Int64(rows.iter().map(|&row| keys[row as usize]).collect()),
-            Keys::Strings(keys) => {
-                let (mut offsets, mut data) = (Vec::with_capacity(rows.len() + 1), Vec::new());
-                offsets.push(0);
-                for &row in rows {
-                    data.extend_from_slice(keys.get(row as usize));
-                    offsets.push(data.len() as i64);
-                }
-                OwnedKeys::Strings { offsets, data }
-            }
+            Keys::Int64(keys) => hash_ints(keys, into),
+            Keys::Strings(keys) => into.extend(keys.iter().map(hash_string)),
         }
     }
 }

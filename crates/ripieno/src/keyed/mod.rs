@@ -6,13 +6,17 @@
 mod aggregation;
 mod block;
 mod columns;
+mod homes;
+mod limit;
 mod part;
 mod parts;
 mod regroup;
+mod spill;
 
-pub use aggregation::{Aggregation, MemoryLimit};
+pub use aggregation::Aggregation;
 pub use block::{Block, BlockView, Combine, Form, PartSize};
 pub use columns::{KeyKind, Keys, OwnedKeys};
+pub use limit::MemoryLimit;
 pub use parts::Parts;
 pub use regroup::{Regroup, Regrouped};
 pub use ripieno_kernels::keyed::{BadOffsets, Strings};

@@ -1,9 +1,28 @@
 //! One part: the keys of a range of hashes, and their rows as far as they have come.
 
-use super::block::{Block, Combine, Form, PartSize};
+use super::block::{Block, BlockView, Form};
 use super::columns::{KeyKind, Keys, OwnedKeys};
-use ripieno_kernels::keyed::{IntTable, StringTable};
+use super::homes::Addressed;
+use ripieno_kernels::keyed::{IntTable, Staged, StringTable};
 use ripieno_run::reduction::Reduction;
+
+/// Rows are combined so many at a time, between caches.
+const BLOCK_ROWS: usize = 1024;
+/// Of long rows, so many bytes at a time.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Distinct keys and what has become of their rows.
+#[derive(Debug)]
+pub(super) struct Part {
+    table: Table,
+    row_bytes: usize,
+    /// How rows of equal keys combine; without, all are kept.
+    reduction: Option<&'static Reduction>,
+    /// With a reduction a row per key; without, all rows in order of arrival.
+    values: Vec<u8>,
+    /// Without a reduction, whose row each of `values` is.
+    owners: Vec<u32>,
+}
 
 /// Numbers of distinct keys, of either kind.
 #[derive(Debug)]
@@ -12,74 +31,160 @@ enum Table {
     Strings(StringTable),
 }
 
-#[derive(Debug)]
-pub(super) struct Part {
-    table: Table,
-    /// With an operation a row per key; without, all rows in order of arrival.
-    values: Vec<u8>,
-    /// Without an operation, whose row each of `values` is.
-    owners: Vec<u32>,
-    /// Scratch: the numbers of the keys at hand.
+/// What a thread needs while it adds rows, to whichever part.
+#[derive(Debug, Default)]
+pub(super) struct Scratch {
+    keys: Vec<i64>,
+    hashes: Vec<u64>,
     numbers: Vec<u32>,
+    rows: Vec<u8>,
+}
+
+/// What a part holds, as columns.
+pub(super) struct Held<'a> {
+    pub keys: Keys<'a>,
+    /// Whose row each of `values` is; without, there is a row per key.
+    pub owners: Option<&'a [u32]>,
+    pub values: &'a [u8],
 }
 
 impl Part {
-    pub fn new(kind: KeyKind) -> Part {
-        let table = match kind {
+    /// No rows of data of this form; with no reduction all are kept.
+    pub fn new(form: &Form, reduction: Option<&'static Reduction>) -> Part {
+        let table = match form.keys {
             KeyKind::Int64 => Table::Ints(IntTable::new()),
             KeyKind::Strings => Table::Strings(StringTable::new()),
         };
-        Part { table, values: Vec::new(), owners: Vec::new(), numbers: Vec::new() }
+        Part { table, row_bytes: form.row_bytes(), reduction, values: Vec::new(), owners: Vec::new() }
     }
 
-    /// Combines rows, `counts[i]` for key `i` or one each, with those that have come.
-    pub fn add(
+    /// Whether nothing has come.
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    /// The memory that the part has taken.
+    pub fn size_bytes(&self) -> usize {
+        let table = match &self.table {
+            Table::Ints(table) => table.size_bytes(),
+            Table::Strings(table) => table.size_bytes(),
+        };
+        table + self.values.capacity() + self.owners.capacity() * size_of::<u32>()
+    }
+
+    /// What has come.
+    pub fn held(&self) -> Held<'_> {
+        let owners = self.reduction.is_none().then_some(self.owners.as_slice());
+        Held { keys: self.table.keys(), owners, values: &self.values }
+    }
+
+    /// Forgets what has come; from now on keeps all rows, if that is asked for.
+    pub fn restart(&mut self, form: &Form, keeps_rows: bool) {
+        *self = Part::new(form, self.reduction.filter(|_| !keeps_rows));
+    }
+
+    /// Adds a row for each key.
+    pub fn add(&mut self, keys: Keys<'_>, values: &[u8], scratch: &mut Scratch) {
+        for start in (0..keys.len()).step_by(BLOCK_ROWS) {
+            let end = (start + BLOCK_ROWS).min(keys.len());
+            let keys = keys.range(start..end);
+            scratch.hashes.clear();
+            keys.hash(&mut scratch.hashes);
+            scratch.numbers.clear();
+            self.table.number_all(keys, &scratch.hashes, &mut scratch.numbers);
+            self.take(&scratch.numbers, &values[start * self.row_bytes..end * self.row_bytes]);
+        }
+    }
+
+    /// Adds what was staged, and forgets it there.
+    pub fn add_staged(&mut self, staged: &mut Staged, scratch: &mut Scratch) {
+        self.add(Keys::Int64(&staged.keys), &staged.rows, scratch);
+        staged.keys.clear();
+        staged.rows.clear();
+    }
+
+    /// Adds `rows`, counted from the first of the addressed ones; `keys` and `values` are those of all rows.
+    pub fn add_addressed(
         &mut self,
-        form: &Form,
-        reduction: Option<&Reduction>,
+        addressed: &Addressed,
+        rows: &[u32],
         keys: Keys<'_>,
-        hashes: &[u64],
-        counts: Option<&[u64]>,
         values: &[u8],
+        scratch: &mut Scratch,
     ) {
-        self.numbers.clear();
-        self.table.number_all(keys, hashes, &mut self.numbers);
-        if let Some(counts) = counts {
-            let each = self.numbers.iter().zip(counts);
-            self.numbers = each.flat_map(|(&number, &count)| std::iter::repeat_n(number, count as usize)).collect();
-        }
-        let row_bytes = form.row_bytes();
-        match reduction {
-            None => {
-                self.owners.extend_from_slice(&self.numbers);
-                self.values.extend_from_slice(values);
+        let (row_bytes, first) = (self.row_bytes, addressed.rows.start);
+        for rows in rows.chunks((BLOCK_BYTES / row_bytes.max(1)).clamp(1, BLOCK_ROWS)) {
+            self.number_rows(keys, first, &addressed.hashes, rows, scratch);
+            scratch.rows.clear();
+            for &row in rows {
+                scratch.rows.extend_from_slice(&values[(first + row as usize) * row_bytes..][..row_bytes]);
             }
-            Some(reduction) if row_bytes > 0 => {
-                let known_bytes = self.values.len();
-                self.values.resize(self.table.len() * row_bytes, 0);
-                (reduction.fill)(&mut self.values[known_bytes..]);
-                (reduction.combine_rows)(&mut self.values, values, &self.numbers, row_bytes);
-            }
-            Some(_) => {}
+            self.take(&scratch.numbers, &scratch.rows);
         }
     }
 
-    pub fn size(&self, form: &Form) -> PartSize {
-        let (keys, key_bytes) = (self.table.len(), self.table.key_bytes());
-        let rows = if form.combine == Combine::Concat { self.owners.len() } else { keys };
-        PartSize { keys: keys as u64, key_bytes: key_bytes as u64, rows: rows as u64 }
+    /// The numbers of the keys of `rows`, counted from `first`, to the scratch.
+    fn number_rows(&mut self, keys: Keys<'_>, first: usize, hashes: &[u64], rows: &[u32], scratch: &mut Scratch) {
+        let Scratch { keys: own_keys, hashes: own_hashes, numbers, .. } = scratch;
+        numbers.clear();
+        match (&mut self.table, keys) {
+            (Table::Ints(table), Keys::Int64(keys)) => {
+                own_keys.clear();
+                own_keys.extend(rows.iter().map(|&row| keys[first + row as usize]));
+                own_hashes.clear();
+                own_hashes.extend(rows.iter().map(|&row| hashes[row as usize]));
+                table.number_all(own_keys, own_hashes, numbers);
+            }
+            (Table::Strings(table), Keys::Strings(keys)) => {
+                let number = |&row: &u32| table.number(keys.get(first + row as usize), hashes[row as usize]);
+                numbers.extend(rows.iter().map(number));
+            }
+            _ => unreachable!("keys of another kind are refused"),
+        }
+    }
+
+    /// Adds the rows of a block.
+    pub fn add_block(&mut self, block: &BlockView<'_>, scratch: &mut Scratch) {
+        let Some(counts) = block.counts else { return self.add(block.keys, block.values, scratch) };
+        let numbers = self.numbers(block.keys, scratch);
+        let repeat = |(&number, &count)| std::iter::repeat_n(number, count as usize);
+        let numbers: Vec<u32> = numbers.iter().zip(counts).flat_map(repeat).collect();
+        self.take(&numbers, block.values);
+    }
+
+    /// The number of each key; that of a new one is the next.
+    pub fn numbers(&mut self, keys: Keys<'_>, scratch: &mut Scratch) -> Vec<u32> {
+        scratch.hashes.clear();
+        keys.hash(&mut scratch.hashes);
+        let mut numbers = Vec::with_capacity(keys.len());
+        self.table.number_all(keys, &scratch.hashes, &mut numbers);
+        numbers
+    }
+
+    /// Adds rows of the keys with these numbers.
+    pub fn take(&mut self, numbers: &[u32], rows: &[u8]) {
+        let Some(reduction) = self.reduction else {
+            self.owners.extend_from_slice(numbers);
+            self.values.extend_from_slice(rows);
+            return;
+        };
+        if self.row_bytes > 0 {
+            let known_bytes = self.values.len();
+            self.values.resize(self.table.len() * self.row_bytes, 0);
+            (reduction.fill)(&mut self.values[known_bytes..]);
+            (reduction.combine_rows)(&mut self.values, rows, numbers, self.row_bytes);
+        }
     }
 
     /// What has come, as a block.
-    pub fn into_block(self, form: &Form) -> Block {
-        let key_count = self.table.len();
+    pub fn into_block(self) -> Block {
         let keys = self.table.into_keys();
-        if form.combine != Combine::Concat {
+        if self.reduction.is_some() {
             return Block { keys, counts: None, values: self.values };
         }
-        let mut counts = vec![0u64; key_count];
+        let mut counts = vec![0; keys.len()];
         self.owners.iter().for_each(|&owner| counts[owner as usize] += 1);
-        let values = sorted(&self.values, &self.owners, &counts, form.row_bytes());
+        let values = sorted(&self.values, &self.owners, &counts, self.row_bytes);
         Block { keys, counts: Some(counts), values }
     }
 }
@@ -109,10 +214,10 @@ impl Table {
         }
     }
 
-    fn key_bytes(&self) -> usize {
+    fn keys(&self) -> Keys<'_> {
         match self {
-            Table::Ints(table) => size_of_val(table.keys()),
-            Table::Strings(table) => table.keys().size_bytes(),
+            Table::Ints(table) => Keys::Int64(table.keys()),
+            Table::Strings(table) => Keys::Strings(table.keys()),
         }
     }
 

@@ -104,7 +104,12 @@ impl<'a> Case<'a> {
 
     /// All rows, `add_rows` at a time, for `rank_count` ranks.
     pub fn sealed(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Parts {
-        let mut aggregation = Aggregation::new(self.form, rank_count, None).unwrap();
+        let aggregation = Aggregation::new(self.form, rank_count, None).unwrap();
+        self.sealed_in(aggregation, thread_count, add_rows)
+    }
+
+    /// All rows, `add_rows` at a time, in this aggregation.
+    pub fn sealed_in(&self, mut aggregation: Aggregation, thread_count: usize, add_rows: usize) -> Parts {
         for start in (0..self.column.len()).step_by(add_rows) {
             let rows = start..(start + add_rows).min(self.column.len());
             self.add_to(&mut aggregation, rows, None, thread_count).unwrap();
@@ -114,8 +119,7 @@ impl<'a> Case<'a> {
 
     /// What [`Case::sealed`] gives, in order of parts and, within them, as it comes.
     pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Rows {
-        let mut parts = self.sealed(rank_count, thread_count, add_rows);
-        blocks(&self.form, (0..parts.part_count()).map(|part| parts.take(part).unwrap()).collect())
+        taken(self.sealed(rank_count, thread_count, add_rows))
     }
 
     /// What [`Case::sealed`] gives, by key.
@@ -124,6 +128,18 @@ impl<'a> Case<'a> {
         rows.sort();
         rows
     }
+}
+
+/// Keys and their rows, of all parts.
+pub fn taken(mut parts: Parts) -> Rows {
+    let (form, part_count) = (*parts.form(), parts.part_count());
+    let take = |part| {
+        let size = parts.size(part);
+        let block = parts.take(part).unwrap();
+        assert_eq!(block.size(), size, "the size is known before");
+        block
+    };
+    blocks(&form, (0..part_count).map(take).collect())
 }
 
 /// Keys and their rows.

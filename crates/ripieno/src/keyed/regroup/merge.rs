@@ -1,7 +1,7 @@
 //! Merging: what the ranks have for a part becomes one block, as soon as the wave has come.
 
 use super::super::block::{Block, Form, PartSize};
-use super::super::part::Part;
+use super::super::part::{Part, Scratch};
 use super::encoding::{Arrived, encoded_bytes};
 use super::wave::Wave;
 use super::{OnBlock, Regrouping};
@@ -93,7 +93,7 @@ fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form) -> Result
         return Ok(block);
     }
     let reduction = merged_form.reduction()?;
-    let mut part = Part::new(form.keys);
+    let (mut part, mut scratch) = (Part::new(merged_form, reduction), Scratch::default());
     for piece in &pieces {
         let arrived;
         let view = match piece {
@@ -104,8 +104,7 @@ fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form) -> Result
                 arrived.view()
             }
         };
-        let hashes = view.keys.hashes();
-        part.add(merged_form, reduction, view.keys, &hashes, view.counts, view.values);
+        part.add_block(&view, &mut scratch);
     }
-    Ok(part.into_block(merged_form))
+    Ok(part.into_block())
 }

@@ -1,0 +1,146 @@
+//! Radix partition of integer keys and short rows: each goes to the end of what its part has.
+//!
+//! A thread takes a range of the rows. Where it writes to is known before it begins, so rows keep their order, whatever
+//! the number of threads.
+//! Cost: about three nanoseconds for a key with a row of eight bytes, up to a few hundred parts.
+
+use super::RowParts;
+use crate::Threads;
+
+/// Keys and rows of a part.
+#[derive(Clone, Debug, Default)]
+pub struct Staged {
+    /// The keys.
+    pub keys: Vec<i64>,
+    /// A row for each key.
+    pub rows: Vec<u8>,
+}
+
+impl Staged {
+    /// The memory that they have taken.
+    pub fn size_bytes(&self) -> usize {
+        self.keys.capacity() * size_of::<i64>() + self.rows.capacity()
+    }
+}
+
+/// Whether rows of so many bytes are scattered; those of other sizes are better left where they are.
+pub fn is_scattered(row_bytes: usize) -> bool {
+    range_of(row_bytes).is_some()
+}
+
+/// What one thread does.
+struct Range<'a> {
+    keys: &'a [i64],
+    rows: &'a [u8],
+    parts: &'a [u32],
+    /// Where the next row of each part goes.
+    ends: Vec<End>,
+}
+
+#[derive(Clone, Copy)]
+struct End {
+    key: *mut i64,
+    row: *mut u8,
+}
+
+// SAFETY: the memory behind an end is written by the thread of its range only.
+unsafe impl Send for End {}
+
+/// Appends keys and rows to their parts, in order. `ranges` say which parts: those of the first rows, those of the next
+/// ones and so on, a range for each thread.
+///
+/// # Panics
+/// If the lengths differ, a range knows another number of parts, or such rows are not scattered ([`is_scattered`]).
+pub fn scatter(
+    keys: &[i64],
+    rows: &[u8],
+    row_bytes: usize,
+    ranges: &[RowParts],
+    into: &mut [Staged],
+    threads: &Threads,
+) {
+    let scatter_range = range_of(row_bytes).expect("rows of this size are scattered");
+    assert_eq!(keys.len(), ranges.iter().map(|range| range.parts().len()).sum(), "the ranges are all rows");
+    assert_eq!(rows.len(), keys.len() * row_bytes, "there is a row for each key");
+    assert!(ranges.iter().all(|range| range.counts().len() == into.len()), "the ranges know all parts");
+    let added = |part: usize| ranges.iter().map(|range| range.counts()[part]).sum::<usize>();
+
+    let mut ends: Vec<Vec<End>> = ranges.iter().map(|_| Vec::with_capacity(into.len())).collect();
+    for (part, staged) in into.iter_mut().enumerate() {
+        staged.keys.reserve(added(part));
+        staged.rows.reserve(added(part) * row_bytes);
+        let mut at = staged.keys.len();
+        assert_eq!(staged.rows.len(), at * row_bytes, "a part has a row for each key");
+        for (range, ends) in ranges.iter().zip(&mut ends) {
+            // SAFETY: `at` is at most the length and what was reserved.
+            let end = unsafe {
+                let row = staged.rows.as_mut_ptr().add(at * row_bytes);
+                End { key: staged.keys.as_mut_ptr().add(at), row }
+            };
+            ends.push(end);
+            at += range.counts()[part];
+        }
+    }
+    let operations = 10 * keys.len() / ranges.len().max(1);
+    let (mut keys, mut rows) = (keys, rows);
+    let work = ranges.iter().zip(ends).map(|(range, ends)| {
+        let (own_keys, other_keys) = keys.split_at(range.parts().len());
+        let (own_rows, other_rows) = rows.split_at(range.parts().len() * row_bytes);
+        (keys, rows) = (other_keys, other_rows);
+        Range { keys: own_keys, rows: own_rows, parts: range.parts(), ends }
+    });
+    // SAFETY: in each part a range has room for as many rows as it has there, and no other range writes to it.
+    threads.for_each(work.collect(), operations, || (), |(), range| unsafe { scatter_range(range) });
+    for (part, staged) in into.iter_mut().enumerate() {
+        // SAFETY: these rows have been written.
+        unsafe {
+            staged.keys.set_len(staged.keys.len() + added(part));
+            staged.rows.set_len(staged.rows.len() + added(part) * row_bytes);
+        }
+    }
+}
+
+/// The loop for rows of this size.
+fn range_of(row_bytes: usize) -> Option<unsafe fn(Range<'_>)> {
+    Some(match row_bytes {
+        0 => scatter_keys,
+        1 => scatter_rows::<1>,
+        2 => scatter_rows::<2>,
+        4 => scatter_rows::<4>,
+        8 => scatter_rows::<8>,
+        16 => scatter_rows::<16>,
+        24 => scatter_rows::<24>,
+        32 => scatter_rows::<32>,
+        64 => scatter_rows::<64>,
+        _ => return None,
+    })
+}
+
+/// # Safety
+/// Behind each end there is room for the keys of that part.
+unsafe fn scatter_keys(mut range: Range<'_>) {
+    for (&key, &part) in range.keys.iter().zip(range.parts) {
+        let end = &mut range.ends[part as usize];
+        // SAFETY: there is room, says the caller.
+        unsafe {
+            end.key.write(key);
+            end.key = end.key.add(1);
+        }
+    }
+}
+
+/// # Safety
+/// Behind each end there is room for the keys and the rows of that part.
+unsafe fn scatter_rows<const ROW_BYTES: usize>(mut range: Range<'_>) {
+    let (rows, _) = range.rows.as_chunks::<ROW_BYTES>();
+    for ((&key, row), &part) in range.keys.iter().zip(rows).zip(range.parts) {
+        let end = &mut range.ends[part as usize];
+        // SAFETY: there is room, says the caller; an array of bytes lies at any address.
+        unsafe {
+            end.key.write(key);
+            end.row.cast::<[u8; ROW_BYTES]>().write(*row);
+            end.key = end.key.add(1);
+            end.row = end.row.add(ROW_BYTES);
+        }
+    }
+}

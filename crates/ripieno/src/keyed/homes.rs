@@ -1,0 +1,105 @@
+//! Which part a key belongs to, and which rank a part.
+
+use super::columns::Keys;
+use crate::error::{Error, argument};
+use ripieno_kernels::Threads;
+use ripieno_kernels::keyed::{RowParts, part_of, rehash};
+use std::ops::Range;
+
+/// Parts in all, at least: their tables are small enough for a core's cache.
+const PART_COUNT: usize = 256;
+/// Parts of a rank, at least: what a rank receives comes in several waves.
+const PARTS_PER_RANK: usize = 4;
+/// Keys are hashed so many at a time, between caches.
+const BLOCK: usize = 1024;
+
+/// Parts and the ranks that they are at home at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Homes {
+    pub rank_count: usize,
+    pub parts_per_rank: usize,
+}
+
+/// A range of the rows that were added, and where they belong.
+pub(super) struct Addressed {
+    pub rows: Range<usize>,
+    pub parts: RowParts,
+    /// The hash of each key; none if nobody wants them.
+    pub hashes: Vec<u64>,
+}
+
+impl Homes {
+    pub fn new(rank_count: usize) -> Homes {
+        assert!(rank_count > 0, "somebody keeps the keys");
+        Homes { rank_count, parts_per_rank: PART_COUNT.div_ceil(rank_count).max(PARTS_PER_RANK) }
+    }
+
+    pub fn part_count(&self) -> usize {
+        self.rank_count * self.parts_per_rank
+    }
+
+    /// Refuses ranks that are not one of these for each key.
+    pub fn check(&self, ranks: &[u32], key_count: usize) -> Result<(), Error> {
+        if ranks.len() != key_count {
+            let expected = format!("one for each of {key_count} keys");
+            return Err(argument("ranks", format!("{} ranks", ranks.len()), &expected));
+        }
+        let Some(row) = ranks.iter().position(|&rank| rank as usize >= self.rank_count) else { return Ok(()) };
+        let expected = format!("ranks below the world size, {}", self.rank_count);
+        Err(argument("ranks", format!("rank {} for the key of row {row}", ranks[row]), &expected))
+    }
+
+    /// Where `rows` belong, in a range for each thread; `ranks` are those of all rows.
+    pub fn address(
+        &self,
+        keys: Keys<'_>,
+        ranks: Option<&[u32]>,
+        rows: Range<usize>,
+        with_hashes: bool,
+        threads: &Threads,
+    ) -> Vec<Addressed> {
+        let (count, length) = (threads.count(), rows.len());
+        let cut = |at: usize| rows.start + length * at / count;
+        let mut ranges: Vec<(Range<usize>, Option<Addressed>)> =
+            (0..count).map(|at| (cut(at)..cut(at + 1), None)).collect();
+        threads.for_each(ranges.iter_mut().collect(), 4 * length / count, Vec::new, |scratch, (rows, addressed)| {
+            let mut all = Vec::new();
+            let hashes = if with_hashes { &mut all } else { scratch };
+            let parts = self.parts(keys, ranks, rows.clone(), !with_hashes, hashes);
+            let parts = RowParts::new(parts, self.part_count());
+            *addressed = Some(Addressed { rows: rows.clone(), parts, hashes: all });
+        });
+        ranges.into_iter().map(|(_, addressed)| addressed.expect("every range was addressed")).collect()
+    }
+
+    /// The part of each of `rows`. `hashes` are left behind, or only those of a block.
+    fn parts(
+        &self,
+        keys: Keys<'_>,
+        ranks: Option<&[u32]>,
+        rows: Range<usize>,
+        forget: bool,
+        hashes: &mut Vec<u64>,
+    ) -> Vec<u32> {
+        let mut parts = Vec::with_capacity(rows.len());
+        for start in rows.clone().step_by(BLOCK) {
+            let block = start..(start + BLOCK).min(rows.end);
+            if forget {
+                hashes.clear();
+            }
+            let known = hashes.len();
+            keys.range(block.clone()).hash(hashes);
+            let hashes = &hashes[known..];
+            match ranks {
+                None => parts.extend(hashes.iter().map(|&hash| part_of(hash, self.part_count()) as u32)),
+                Some(ranks) => {
+                    let per_rank = self.parts_per_rank;
+                    let within = |hash| part_of(rehash(hash), per_rank) as u32;
+                    let each = hashes.iter().zip(&ranks[block]);
+                    parts.extend(each.map(|(&hash, &rank)| rank * per_rank as u32 + within(hash)));
+                }
+            }
+        }
+        parts
+    }
+}

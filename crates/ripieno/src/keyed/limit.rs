@@ -1,0 +1,158 @@
+//! The memory limit: what an aggregation holds, and the parts that it spills when that would be more.
+//!
+//! A part that is spilled writes its keys and rows to a file as a run, and begins again with nothing. Where the order of rows
+//! shows in the bits of the result (sums and products of floats), it keeps the rows that come after the first run, and they
+//! are combined one after the other when the runs are merged: so the limit does not show.
+
+use super::aggregation::Aggregation;
+use super::block::{Combine, Form};
+use super::part::{Held, Part, Scratch};
+use super::spill::{Record, SpillFile};
+use crate::error::Error;
+use ripieno_kernels::Threads;
+use ripieno_plan::Op;
+use std::ops::Range;
+use std::path::PathBuf;
+
+/// Runs are read so many bytes at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// How much memory an aggregation may hold, and where it goes on when that is not enough.
+///
+/// Counted are tables, keys and rows, as the memory that they have taken; not what the caller adds from, nor blocks that
+/// were taken. One part must fit in half of it, for parts are merged and handed on whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    /// In bytes.
+    pub bytes: u64,
+    /// Where files without names take what is more.
+    pub directory: PathBuf,
+}
+
+/// A memory limit, and what was spilled for it.
+#[derive(Debug)]
+pub(super) struct Limited {
+    limit: MemoryLimit,
+    file: Option<SpillFile>,
+    /// For each part, the first one first.
+    runs: Vec<Vec<Record>>,
+}
+
+impl Limited {
+    pub fn new(limit: MemoryLimit, part_count: usize) -> Limited {
+        Limited { limit, file: None, runs: vec![Vec::new(); part_count] }
+    }
+
+    pub fn bytes(&self) -> usize {
+        usize::try_from(self.limit.bytes).unwrap_or(usize::MAX)
+    }
+
+    /// What the rows that are added together may take.
+    pub fn chunk_bytes(&self) -> usize {
+        self.bytes() / 8
+    }
+
+    pub fn has_runs(&self, part: usize) -> bool {
+        !self.runs[part].is_empty()
+    }
+
+    pub fn spilled_bytes(&self) -> u64 {
+        self.file.as_ref().map_or(0, SpillFile::size_bytes)
+    }
+
+    /// A file where it may be.
+    pub fn new_file(&self) -> Result<SpillFile, Error> {
+        SpillFile::new(&self.limit.directory)
+    }
+
+    fn spill(&mut self, at: usize, part: &mut Part, form: &Form) -> Result<(), Error> {
+        let Held { keys, owners, values } = part.held();
+        if self.file.is_none() {
+            self.file = Some(self.new_file()?);
+        }
+        let run = self.file.as_mut().expect("it was just opened").append(keys, owners, values)?;
+        self.runs[at].push(run);
+        part.restart(form, order_shows(form));
+        Ok(())
+    }
+
+    /// The runs of a part, and what has come after them, as one part. The runs are forgotten.
+    pub fn merged(&mut self, at: usize, rest: Part, form: &Form) -> Result<Part, Error> {
+        let runs = std::mem::take(&mut self.runs[at]);
+        let Some(file) = &self.file else { return Ok(rest) };
+        let (mut merged, mut scratch) = (Part::new(form, form.reduction()?), Scratch::default());
+        for run in &runs {
+            let keys = file.keys(run, form.keys)?;
+            let numbers = merged.numbers(keys.view(), &mut scratch);
+            drop(keys);
+            let row_count = run.link_count::<u32>().max(run.key_count);
+            let step = (READ_BYTES / (form.row_bytes() + size_of::<u32>())).max(1);
+            for start in (0..row_count).step_by(step) {
+                let count = step.min(row_count - start);
+                let owners = file.links::<u32>(run, form.keys, start, count)?;
+                let values = file.values(run, form.keys, start * form.row_bytes(), count * form.row_bytes())?;
+                take(&mut merged, &numbers, owners.as_deref(), start..start + count, &values);
+            }
+        }
+        let Held { keys, owners, values } = rest.held();
+        let numbers = merged.numbers(keys, &mut scratch);
+        let row_count = owners.map_or(numbers.len(), <[u32]>::len);
+        take(&mut merged, &numbers, owners, 0..row_count, values);
+        Ok(merged)
+    }
+}
+
+/// Adds rows to `part` whose keys have these numbers there: rows `rows`, or those of `owners`.
+fn take(part: &mut Part, numbers: &[u32], owners: Option<&[u32]>, rows: Range<usize>, values: &[u8]) {
+    match owners {
+        None => part.take(&numbers[rows], values),
+        Some(owners) => {
+            let numbers: Vec<u32> = owners.iter().map(|&owner| numbers[owner as usize]).collect();
+            part.take(&numbers, values);
+        }
+    }
+}
+
+/// Whether a combined row depends on the order in which rows were combined, even where none is lost.
+fn order_shows(form: &Form) -> bool {
+    form.element.is_float() && matches!(form.combine, Combine::Op(Op::Sum | Op::Prod))
+}
+
+impl Aggregation {
+    /// Bytes that were written to files so far.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.limited.as_ref().map_or(0, Limited::spilled_bytes)
+    }
+
+    /// The memory that is held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let parts: usize = self.parts.iter().chain(&self.front).map(Part::size_bytes).sum();
+        let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();
+        parts + staged
+    }
+
+    /// Spills the largest parts until half the limit is free, if `more_bytes` might pass it.
+    pub(super) fn make_room(&mut self, more_bytes: usize) -> Result<(), Error> {
+        let Some(limit_bytes) = self.limited.as_ref().map(Limited::bytes) else { return Ok(()) };
+        if self.held_bytes().saturating_add(more_bytes) <= limit_bytes {
+            return Ok(());
+        }
+        let threads = Threads::new(1);
+        self.spread(&threads);
+        self.add_staged(&threads);
+        let mut held_bytes = self.held_bytes();
+        let mut largest: Vec<usize> = (0..self.parts.len()).filter(|&at| !self.parts[at].is_empty()).collect();
+        largest.sort_by_key(|&at| std::cmp::Reverse(self.parts[at].size_bytes()));
+        let limited = self.limited.as_mut().expect("there is a limit");
+        for at in largest {
+            if held_bytes <= limit_bytes / 2 {
+                break;
+            }
+            let part = &mut self.parts[at];
+            held_bytes -= part.size_bytes() + self.staged[at].size_bytes();
+            limited.spill(at, part, &self.form)?;
+            self.staged[at] = Default::default();
+        }
+        Ok(())
+    }
+}

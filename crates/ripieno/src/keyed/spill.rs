@@ -1,0 +1,201 @@
+//! Columns of keyed data in a file without a name, which is gone with the process.
+
+use super::columns::{KeyKind, Keys, OwnedKeys};
+use crate::error::Error;
+use ripieno_kernels::keyed::Strings;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A file that records are appended to.
+#[derive(Debug)]
+pub(super) struct SpillFile {
+    file: File,
+    directory: PathBuf,
+    end: u64,
+}
+
+/// Keys and rows in a spill file, columns one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    at: u64,
+    pub key_count: usize,
+    /// Of strings, their bytes.
+    pub data_bytes: usize,
+    /// Whose row each is, or how many rows each key has; none if there is a row per key.
+    link_bytes: usize,
+    pub value_bytes: usize,
+}
+
+/// A number whose bytes may be written and read as they lie in memory.
+///
+/// # Safety
+/// Every pattern of its bytes is a value, and all of its bytes are part of it.
+pub(super) unsafe trait Plain: Copy + Default {}
+// SAFETY: integers have no padding and no bytes that mean nothing.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+// SAFETY: as above.
+unsafe impl Plain for i64 {}
+
+fn bytes_of<T: Plain>(numbers: &[T]) -> &[u8] {
+    // SAFETY: the memory of the numbers, all of whose bytes are values.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+fn bytes_of_mut<T: Plain>(numbers: &mut [T]) -> &mut [u8] {
+    // SAFETY: the memory of the numbers, which any bytes may be written to.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
+}
+
+impl SpillFile {
+    /// A new file in `directory`.
+    pub fn new(directory: &Path) -> Result<SpillFile, Error> {
+        let file = tempfile::tempfile_in(directory).map_err(|error| failed("opening", 0, directory, &error))?;
+        Ok(SpillFile::of(file, directory))
+    }
+
+    fn of(file: File, directory: &Path) -> SpillFile {
+        SpillFile { file, directory: directory.to_path_buf(), end: 0 }
+    }
+
+    /// Bytes that were written.
+    pub fn size_bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Appends keys, what links rows to them, and the rows.
+    pub fn append<T: Plain>(&mut self, keys: Keys<'_>, links: Option<&[T]>, values: &[u8]) -> Result<Record, Error> {
+        let link_bytes = links.map_or(&[][..], bytes_of);
+        let at = self.end;
+        let data_bytes = match keys {
+            Keys::Int64(keys) => {
+                self.write(bytes_of(keys))?;
+                0
+            }
+            Keys::Strings(keys) => {
+                let (offsets, data) = columns(keys);
+                self.write(bytes_of(&offsets))?;
+                self.write(data)?;
+                data.len()
+            }
+        };
+        self.write(link_bytes)?;
+        self.write(values)?;
+        let key_count = keys.len();
+        Ok(Record { at, key_count, data_bytes, link_bytes: link_bytes.len(), value_bytes: values.len() })
+    }
+
+    /// The keys of a record.
+    pub fn keys(&self, record: &Record, kind: KeyKind) -> Result<OwnedKeys, Error> {
+        Ok(match kind {
+            KeyKind::Int64 => OwnedKeys::Int64(self.read(record.at, record.key_count)?),
+            KeyKind::Strings => {
+                let offsets = self.read(record.at, record.key_count + 1)?;
+                let data = self.read(record.at + size_of_val(&offsets[..]) as u64, record.data_bytes)?;
+                OwnedKeys::Strings { offsets, data }
+            }
+        })
+    }
+
+    /// Links `from` to `from + count` of a record; none if it has a row per key.
+    pub fn links<T: Plain>(
+        &self,
+        record: &Record,
+        kind: KeyKind,
+        from: usize,
+        count: usize,
+    ) -> Result<Option<Vec<T>>, Error> {
+        if record.link_bytes == 0 {
+            return Ok(None);
+        }
+        self.read(record.links_at(kind) + (from * size_of::<T>()) as u64, count).map(Some)
+    }
+
+    /// Bytes `from` to `from + count` of the rows of a record.
+    pub fn values(&self, record: &Record, kind: KeyKind, from: usize, count: usize) -> Result<Vec<u8>, Error> {
+        self.read(record.links_at(kind) + (record.link_bytes + from) as u64, count)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.file.write_all_at(bytes, self.end);
+        written.map_err(|error| failed("writing", bytes.len(), &self.directory, &error))?;
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn read<T: Plain>(&self, at: u64, count: usize) -> Result<Vec<T>, Error> {
+        let mut numbers = vec![T::default(); count];
+        let read = self.file.read_exact_at(bytes_of_mut(&mut numbers), at);
+        read.map_err(|error| failed("reading", size_of_val(&numbers[..]), &self.directory, &error))?;
+        Ok(numbers)
+    }
+}
+
+impl Record {
+    /// Where the links begin, behind the keys.
+    fn links_at(&self, kind: KeyKind) -> u64 {
+        let numbers = match kind {
+            KeyKind::Int64 => self.key_count,
+            KeyKind::Strings => self.key_count + 1,
+        };
+        self.at + (numbers * size_of::<i64>() + self.data_bytes) as u64
+    }
+
+    /// How many links of type `T` there are.
+    pub fn link_count<T: Plain>(&self) -> usize {
+        self.link_bytes / size_of::<T>()
+    }
+}
+
+/// Offsets from 0 on, and the bytes that they cut.
+fn columns(keys: Strings<'_>) -> (Vec<i64>, &[u8]) {
+    let (offsets, data) = keys.columns();
+    let [first, .., last] = offsets else { return (vec![0], &[]) };
+    (offsets.iter().map(|offset| offset - first).collect(), &data[*first as usize..*last as usize])
+}
+
+fn failed(task: &'static str, length_bytes: usize, directory: &Path, error: &io::Error) -> Error {
+    Error::Spill {
+        task,
+        length_bytes: length_bytes as u64,
+        directory: directory.to_path_buf(),
+        cause: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_appended_comes_back() {
+        let mut file = SpillFile::new(&std::env::temp_dir()).unwrap();
+        let ints = file.append(Keys::Int64(&[3, -4]), Some(&[1u32, 0, 1]), b"abc").unwrap();
+        let strings = Strings::new(&[1, 1, 4], b"-xyz").unwrap();
+        let strings = file.append::<u64>(Keys::Strings(strings), None, b"de").unwrap();
+        assert_eq!(file.keys(&ints, KeyKind::Int64).unwrap(), OwnedKeys::Int64(vec![3, -4]));
+        assert_eq!(file.links(&ints, KeyKind::Int64, 1, 2).unwrap(), Some(vec![0u32, 1]));
+        assert_eq!(file.values(&ints, KeyKind::Int64, 2, 1).unwrap(), b"c");
+        let keys = OwnedKeys::Strings { offsets: vec![0, 0, 3], data: b"xyz".to_vec() };
+        assert_eq!(file.keys(&strings, KeyKind::Strings).unwrap(), keys);
+        assert_eq!(file.links::<u64>(&strings, KeyKind::Strings, 0, 2).unwrap(), None);
+        assert_eq!(file.values(&strings, KeyKind::Strings, 0, 2).unwrap(), b"de");
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_that_names_the_directory_and_the_bytes() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let mut file = SpillFile::of(full, Path::new("/spills"));
+        let error = file.append::<u32>(Keys::Int64(&[1, 2]), None, &[0; 16]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "writing 16 bytes in a spill file of /spills: No space left on device (os error 28); make room there, choose \
+             another spill_directory, or allow a larger memory_limit"
+        );
+    }
+}
