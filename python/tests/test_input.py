@@ -7,6 +7,7 @@ import functools
 import gzip
 import http.server
 import importlib.util
+import io
 import itertools
 import lzma
 import pickle
@@ -18,6 +19,8 @@ import networkx as nx
 import numpy as np
 import pytest
 import ripieno as rp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ripieno.input import Split, assign, share, splits
 from ripieno.input.text import Text
 
@@ -56,10 +59,27 @@ def test_splits_of_text_are_all_lines_once_and_in_order(texts, name, count):
     assert sum(part.size_bytes for part in parts) == len(TEXTS[name])
 
 
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"\n", b"\r\n", b"word", b"\x00\xff"]), min_size=1), st.integers(1, 20), st.integers(1, 9)
+)
+def test_any_text_is_read_once(tmp_path_factory, words, count, block_bytes):
+    path = tmp_path_factory.getbasetemp() / "any.txt"
+    path.write_bytes(b"".join(words))
+
+    parts = splits(path, count=count)
+
+    assert b"".join(part.read() for part in parts) == b"".join(words)
+    lines = [line for part in parts for block in part.blocks(block_bytes) for line in io.BytesIO(block)]
+    assert lines == list(io.BytesIO(b"".join(words)))
+
+
 def test_blocks_are_whole_lines_and_no_longer_than_the_last_of_them_makes_them(texts):
     blocks = list(splits(texts / "lines.txt", count=1)[0].blocks(20))
 
     assert len(blocks) > 10
+    with pytest.raises(rp.InputError, match="block_bytes=0"):
+        splits(texts / "lines.txt")[0].blocks(0)
     assert all(block.endswith(b"\n") and len(block) < 20 + len(b"line 49\n") for block in blocks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import pickle
 
@@ -12,6 +13,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ripieno.input import splits
 
 COUNTS = range(1, 21)
@@ -56,6 +59,23 @@ def test_splits_of_csv_are_all_records_once_and_in_order(tmp_path, name, header)
             assert blocks.equals(expected)
         else:
             assert parts == []
+
+
+WORDS = st.text(st.sampled_from('a,;"\n\r '), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=30), st.integers(2, 20), st.integers(1, 40))
+def test_any_csv_is_read_once(tmp_path_factory, records, count, block_bytes):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    with open(path, "w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([("one", "two"), *records])
+
+    parts = splits(path, count=count, types={"one": "string", "two": "string"})
+
+    for tables in ([part.read() for part in parts], [block for part in parts for block in part.blocks(block_bytes)]):
+        table = pa.concat_tables(tables)
+        assert list(zip(table["one"].to_pylist(), table["two"].to_pylist(), strict=True)) == records
 
 
 def test_even_splits_of_csv_are_as_large_as_pieces_make_them(tmp_path):

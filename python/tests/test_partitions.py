@@ -124,6 +124,21 @@ def test_in_place_nothing_is_copied_and_ranges_end_with_records(sources, text, t
         assert [hashlib.sha256(lines).hexdigest() for lines in ranges] == [part.checksum.sha256 for part in parts]
 
 
+def test_names_of_partitions_say_what_they_are(text, tmp_path):
+    for name, ending in [("a", ".txt"), ("a.log", ".log"), ("a.npy", ".txt")]:
+        shutil.copy(text, tmp_path / name)
+        path = divide(tmp_path / name, tmp_path / f"parts-{name}", partitions=1, format="text")
+        assert names(path.parent) == [f"part-00000{ending}", "partitions.json"]
+
+
+def test_replicas_without_nodes_have_a_folder_each(text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=2, replicas=2)
+
+    assert [path for path in names(path.parent) if "00001" in path] == [f"copy-{i}/part-00001.txt" for i in range(2)]
+    shutil.rmtree(path.parent / "copy-0")
+    assert joined("text", open_partitions(path, verify=True))[0] == LINES
+
+
 def test_a_changed_partition_is_found(sources, tmp_path):
     for pattern in ("*.npy", "*.parquet", "a.log", "0.csv"):
         path = divide(str(sources / pattern), tmp_path / pattern[2:], partitions=3, in_place=True)

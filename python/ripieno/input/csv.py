@@ -54,6 +54,7 @@ class Csv:
 
     name = "csv"
     unit = "bytes"
+    block_bytes = 8 << 20
 
     @classmethod
     def open(cls, file: File, options: Options) -> Csv:

@@ -78,6 +78,25 @@ def divide(
         As from `splits`; there is nothing to divide; files differ in format or columns; there are fewer nodes than
         replicas, or `out` exists.
     """
+    _check(partitions, replicas, nodes, in_place)
+    out = Path(out)
+    with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
+        if in_place:
+            parts = _listed(splits(source, count=partitions, format=format, header=header))
+            hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
+        else:
+            files = [file for file in found(source) if file.size_bytes]
+            material = _material(files, open_formats(files, format, Options(header)))
+            count = replicas or 1
+            hosts = placed(partitions, nodes, count, racks) if nodes else [()] * partitions
+            copies = tuple(f"copy-{i}" for i in range(count)) if count > 1 else (".",)
+            parts = _written(material, folder, hosts if nodes else [copies] * partitions)
+        parts = [replace(part, hosts=names) for part, names in zip(parts, hosts, strict=True)]
+        write_partitions(folder / FILE_NAME, parts)
+    return out / FILE_NAME
+
+
+def _check(partitions: int, replicas: int | None, nodes: Sequence[str], in_place: bool) -> None:
     for name, value in (("partitions", partitions), ("replicas", 1 if replicas is None else replicas)):
         if value < 1:
             raise InputError(f"{name}={value}: expected >= 1")
@@ -86,24 +105,6 @@ def divide(
         raise InputError(f"nodes: {wrong!r} is no name of a host")
     if in_place and not nodes and replicas is not None:
         raise InputError("replicas of what is listed in place: expected the nodes that have the files")
-    if replicas is None:
-        replicas = len(nodes) if in_place else 1
-    out = Path(out)
-    holders = list(nodes) or [f"copy-{i}" for i in range(replicas)]
-    with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
-        if in_place:
-            parts = _listed(splits(source, count=partitions, format=format, header=header))
-            places = placed(len(parts), nodes, replicas, racks) if nodes else [()] * len(parts)
-            parts = [replace(part, hosts=place) for part, place in zip(parts, places, strict=True)]
-        else:
-            files = [file for file in found(source) if file.size_bytes]
-            material = _material(files, open_formats(files, format, Options(header)))
-            places = placed(partitions, holders, replicas, racks)
-            folders = places if nodes or replicas > 1 else [(".",)] * partitions
-            parts = _written(material, folder, folders)
-            parts = [replace(part, hosts=place if nodes else ()) for part, place in zip(parts, places, strict=True)]
-        write_partitions(folder / FILE_NAME, parts)
-    return out / FILE_NAME
 
 
 def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:

@@ -13,6 +13,7 @@ from ripieno.data import lines
 from ripieno.errors import InputError
 from ripieno.input.checksums import READ_BYTES
 from ripieno.input.csv import Csv, records
+from ripieno.input.cutting import SUFFIXES
 from ripieno.input.files import File, blamed_on, opened
 from ripieno.input.npy import Npy
 from ripieno.input.parquet import Parquet
@@ -46,19 +47,23 @@ class Lines:
     def __init__(self, files: Sequence[File], formats: Sequence[Text]) -> None:
         self._files = files
         endings = {file.inner_suffix for file in files}
-        self.ending = endings.pop() if len(endings) == 1 else ".txt"
+        # Files are read again as what their names say.
+        self.ending = endings.pop() if len(endings) == 1 and not endings & {"", *SUFFIXES} else ".txt"
         self.length = sum(map(_unpacked_bytes, files))
 
     def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
         for file in self._files:
             with opened(file.path, file.compression) as stream, blamed_on(file.path):
                 while text := lines.whole_lines(stream, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
+        """What puts them into a new file."""
         return LineSink(file)
 
     def format(self, file: File) -> Text:
+        """How they lie there."""
         return Text()
 
 
@@ -80,15 +85,18 @@ class Records:
         self.length = sum(self._stops) - sum(format.body for format in formats)
 
     def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
         for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
             with opened(file.path, file.compression) as stream, blamed_on(file.path):
                 for _, text in records(file.path, stream, format.body, stop, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
+        """What puts them into a new file."""
         return LineSink(file, self._head)
 
     def format(self, file: File) -> Csv:
+        """How they lie there."""
         return replace(self._formats[0], body=len(self._head))
 
 
@@ -109,14 +117,17 @@ class Rows:
         self.length = sum(format.shape[0] for format in formats)
 
     def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
         for whole in self._wholes:
             for rows in whole.blocks(max(1, size * self._first.row_bytes)):
                 yield len(rows), rows
 
     def sink(self, file: IO[bytes]) -> NpySink:
+        """What puts them into a new file."""
         return NpySink(file, self._first.dtype, self._first.shape[1:])
 
     def format(self, file: File) -> Npy:
+        """How they lie there."""
         return Npy.open(file, Options())
 
 
@@ -137,15 +148,18 @@ class Tables:
                 raise InputError(f"{path} has other columns than {self._paths[0]}, or other types of columns")
 
     def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
         for path in self._paths:
             with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
                 for batch in table.iter_batches(size):
                     yield batch.num_rows, pa.Table.from_batches([batch])
 
     def sink(self, file: IO[bytes]) -> ParquetSink:
+        """What puts them into a new file."""
         return ParquetSink(file, self._schema)
 
     def format(self, file: File) -> Parquet:
+        """How they lie there."""
         return Parquet()
 
 

@@ -39,6 +39,7 @@ class Npy:
 
     name = "npy"
     unit = "rows"
+    block_bytes = 8 << 20
 
     @classmethod
     def open(cls, file: File, options: Options) -> Npy:

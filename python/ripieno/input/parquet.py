@@ -27,6 +27,7 @@ class Parquet:
 
     name = "parquet"
     unit = "row groups"
+    block_bytes = 8 << 20
 
     @classmethod
     def open(cls, file: File, options: Options) -> Parquet:

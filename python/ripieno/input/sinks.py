@@ -32,13 +32,14 @@ class LineSink:
         self._ends = True
 
     def write(self, records: bytes) -> None:
+        """Records behind those that came before."""
         if not self._ends:
             self._file.write(b"\n")
         self._file.write(records)
         self._ends = records.endswith(b"\n")
 
     def close(self) -> None:
-        pass
+        """Nothing is left to do."""
 
 
 class NpySink:
@@ -51,10 +52,12 @@ class NpySink:
         self._body = self._write_header()
 
     def write(self, records: NDArray[Any]) -> None:
+        """Records behind those that came before."""
         self._file.write(np.ascontiguousarray(records).data)
         self._row_count += len(records)
 
     def close(self) -> None:
+        """Write how many rows there are."""
         self._file.seek(0)
         body = self._write_header()
         assert body == self._body, "NumPy leaves room in a header for any number of rows"
@@ -74,12 +77,14 @@ class ParquetSink:
         self._waiting_bytes = 0
 
     def write(self, records: pa.Table) -> None:
+        """Records behind those that came before."""
         self._waiting.append(records)
         self._waiting_bytes += records.nbytes
         if self._waiting_bytes >= GROUP_BYTES:
             self._flush()
 
     def close(self) -> None:
+        """Write the last row group and the footer."""
         with self._writer:
             self._flush()
 

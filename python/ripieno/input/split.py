@@ -16,9 +16,6 @@ from ripieno.input.npy import Npy
 from ripieno.input.parquet import Parquet
 from ripieno.input.text import Text
 
-#: Of a block where nothing else is asked for.
-BLOCK_BYTES = 8 << 20
-
 #: Start and stop in the format's unit, and what the split holds in bytes.
 Range = tuple[int, int, int]
 
@@ -28,6 +25,8 @@ class Format(Protocol):
 
     name: str
     unit: str
+    #: Of a block where nothing else is asked for.
+    block_bytes: int
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Ranges that hold all records of a file, each once; at most `count`."""
@@ -110,17 +109,22 @@ class Split:
         """
         return self.format.read(self)
 
-    def blocks(self, block_bytes: int = BLOCK_BYTES) -> Iterator[Any]:
+    def blocks(self, block_bytes: int | None = None) -> Iterator[Any]:
         """What `read` gives, in pieces of about `block_bytes`, cut between records: in bounded memory.
+
+        Parameters
+        ----------
+        block_bytes : int, optional
+            By default 256 KiB of text and 8 MiB of other formats.
 
         Raises
         ------
         InputError
             As from `read`, when the block in question is asked for.
         """
-        if block_bytes < 1:
+        if block_bytes is not None and block_bytes < 1:
             raise InputError(f"block_bytes={block_bytes}: expected >= 1")
-        return self.format.blocks(self, block_bytes)
+        return self.format.blocks(self, block_bytes or self.format.block_bytes)
 
     def verify(self) -> None:
         """Read the bytes in which the split lies.

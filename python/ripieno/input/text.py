@@ -21,6 +21,8 @@ class Text:
 
     name = "text"
     unit = "bytes"
+    # Memory of larger blocks is new each time, which takes longer than to read them.
+    block_bytes = 256 << 10
 
     @classmethod
     def open(cls, file: File, options: Options) -> Text:
