@@ -24,6 +24,7 @@ use crate::error::Error;
 use options::Agreement;
 use sizes::Sizes;
 use std::time::Instant;
+use wave::Exchanges;
 
 /// Takes blocks whose keys are complete.
 pub(super) type OnBlock<'a> = dyn FnMut(Block) -> Result<(), Error> + 'a;
@@ -35,6 +36,7 @@ struct Regrouping<'a> {
     agreement: Agreement,
     parts: Parts,
     sizes: Sizes,
+    exchanges: Exchanges,
     regrouped: Regrouped,
 }
 
@@ -75,8 +77,9 @@ fn regroup(
 ) -> Result<Regrouped, Error> {
     let (started, sent_before) = (Instant::now(), comm.statistics()?.sent_bytes);
     let sizes = Sizes::exchange(comm, &parts, &mut agreement, options)?;
+    let exchanges = Exchanges::new(comm, &parts, &sizes, options.eager_bytes);
     let regrouped = Regrouped { waves: sizes.waves.count(), sizes: started.elapsed(), ..Regrouped::default() };
-    let mut regrouping = Regrouping { comm, options, agreement, parts, sizes, regrouped };
+    let mut regrouping = Regrouping { comm, options, agreement, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;
     while let Some(flight) = next {
         let wave = regrouping.finish(flight)?;

@@ -42,10 +42,10 @@ impl Regroup {
         Regroup { merge, balanced: false, wave_bytes: WAVE_BYTES, eager_bytes: EAGER_BYTES, pulls, threads }
     }
 
-    /// The same, with waves that leave enough of `memory_bytes`: a rank holds one that is merged, and one that travels with
-    /// what it sends of it.
+    /// The same, with waves that leave most of `memory_bytes` to what waits for them: a rank holds one that is merged, and one
+    /// that travels with what it sends of it.
     pub fn within(self, memory_bytes: u64) -> Regroup {
-        Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 4), ..self }
+        Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
     }
 }
 

@@ -1,8 +1,11 @@
 //! A wave: some parts of every rank, packed for their homes, in flight, and come.
 
 use super::super::block::PartSize;
+use super::super::parts::Parts;
 use super::Regrouping;
 use super::encoding::{encoded_bytes, write};
+use super::sizes::Sizes;
+use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::handle::{Handle, Lasting};
 use crate::pool::PooledBuffer;
@@ -39,26 +42,41 @@ unsafe impl Lasting for Buffers {
     }
 }
 
+/// What this rank sends in each wave, and gets, and the memory for the largest of both.
+pub(super) struct Exchanges {
+    waves: Vec<[Blocks; 2]>,
+    largest_bytes: [usize; 2],
+}
+
+impl Exchanges {
+    pub fn new(comm: &Communicator, parts: &Parts, sizes: &Sizes, eager_bytes: usize) -> Exchanges {
+        let (rank, p) = (comm.rank(), comm.world_size());
+        let bytes = |size: PartSize| encoded_bytes(parts.form(), size).expect("sizes have been checked") as usize;
+        let given =
+            |wave, to| -> usize { sizes.waves.parts(to, wave).iter().map(|&part| bytes(parts.size(part))).sum() };
+        let taken = |wave, from| -> usize {
+            sizes.waves.parts(rank, wave).iter().map(|&part| bytes(sizes.incoming(from, part))).sum()
+        };
+        let blocks = |buffer, wave: usize, length: &dyn Fn(usize, usize) -> usize| {
+            let lengths = (0..p).map(|peer| if peer == rank { 0 } else { length(wave, peer) });
+            Blocks::new(buffer, &lengths.collect::<Vec<_>>(), eager_bytes)
+        };
+        let wave = |wave| [blocks(Buffer::MAIN, wave, &given), blocks(Buffer::OUTPUT, wave, &taken)];
+        let waves: Vec<[Blocks; 2]> = (0..sizes.waves.count()).map(wave).collect();
+        let largest = |side: usize| waves.iter().map(|wave| wave[side].total_bytes()).max().unwrap_or(0);
+        Exchanges { largest_bytes: [0, 1].map(largest), waves }
+    }
+}
+
 impl Regrouping<'_> {
     /// Packs what this rank has for the others in `wave`, and begins to send it; nothing if there is no such wave.
     pub fn start(&mut self, wave: usize) -> Result<Option<Flight>, Error> {
-        if wave == self.sizes.waves.count() {
-            return Ok(None);
-        }
+        let Some([out, into]) = self.exchanges.waves.get(wave).cloned() else { return Ok(None) };
         let started = Instant::now();
-        let (rank, p, eager_bytes) = (self.comm.rank(), self.comm.world_size(), self.options.eager_bytes);
-        let lengths = |length: &dyn Fn(usize) -> u64| -> Vec<usize> {
-            (0..p).map(|peer| if peer == rank { 0 } else { length(peer) as usize }).collect()
-        };
-        let bytes = |size: PartSize| encoded_bytes(self.parts.form(), size).expect("sizes have been checked");
-        let given = |to| self.sizes.waves.parts(to, wave).iter().map(|&part| bytes(self.parts.size(part))).sum();
-        let own = self.sizes.waves.parts(rank, wave);
-        let taken = |from| own.iter().map(|&part| bytes(self.sizes.incoming(from, part))).sum();
-        let out = Blocks::new(Buffer::MAIN, &lengths(&given), eager_bytes);
-        let into = Blocks::new(Buffer::OUTPUT, &lengths(&taken), eager_bytes);
-
-        let mut buffers =
-            Buffers { out: self.comm.scratch(out.total_bytes())?, into: self.comm.scratch(into.total_bytes())? };
+        let (rank, p) = (self.comm.rank(), self.comm.world_size());
+        // As large for every wave, so that the pool has them.
+        let [out_bytes, into_bytes] = self.exchanges.largest_bytes;
+        let mut buffers = Buffers { out: self.comm.scratch(out_bytes)?, into: self.comm.scratch(into_bytes)? };
         for peer in (0..p).filter(|&peer| peer != rank) {
             self.pack(peer, wave, &mut buffers.out.bytes_mut()[range(out.span(peer))])?;
         }
