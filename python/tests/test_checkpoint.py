@@ -6,6 +6,8 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -158,6 +160,37 @@ def test_what_was_never_finished_is_swept_away(tmp_path):
     assert content(folder) == whole | {"notes.txt": b"somebody's"}
 
 
+SAVING = """
+import sys
+from pathlib import Path
+import numpy as np
+from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+
+checkpoints, iteration = Checkpoints(Path(sys.argv[1]), "job", sys.argv[2]), 0
+while True:
+    iteration += 1
+    result, state = np.full(5000, float(iteration)), {"half": np.full(99, iteration // 2)}
+    checkpoints.save(Saved(iteration, result, state, [iteration]))
+    print(iteration, flush=True)
+"""
+
+
+@pytest.mark.parametrize("saves", [1, 4, 9])
+def test_a_driver_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path, saves):
+    command = [sys.executable, "-c", SAVING, str(tmp_path), PROGRAM]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        for _ in range(saves):
+            told = int(driver.stdout.readline())
+        driver.kill()
+
+    back = loaded(tmp_path)
+
+    assert back.iteration >= told and back.accumulators == [back.iteration]
+    assert (back.result == back.iteration).all() and (back.state["half"] == back.iteration // 2).all()
+    # A manifest and two blobs.
+    assert len(content(tmp_path / "job")) == 3
+
+
 def test_two_jobs_of_one_name_do_not_run_at_the_same_time(tmp_path):
     first = place(tmp_path)
     with pytest.raises(rp.CheckpointError, match="is in use by another process"):
@@ -188,7 +221,8 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit
     # Of a small blob and a large one, or a large manifest.
     too_much = Saved(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
 
-    with files_of_at_most(limit_bytes), pytest.raises(rp.CheckpointError, match=str(checkpoints.folder)):
+    message = f"{checkpoints.folder}: .*; the last one is still there"
+    with files_of_at_most(limit_bytes), pytest.raises(rp.CheckpointError, match=message):
         checkpoints.save(too_much)
 
     assert content(checkpoints.folder) == whole

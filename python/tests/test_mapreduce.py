@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import signal
 from collections import Counter
@@ -14,6 +15,7 @@ import ripieno as rp
 from conftest import PROMPT_S, SLACK_S, gone_within
 from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, points, recenter
 from ripieno.input import splits
+from ripieno.mapreduce import driver
 from ripieno.mapreduce.tasks import deal
 
 WORDS = ["fig", "pear", "fig", "quince", "été", "pear", "fig", "", "sloe", "été"]
@@ -141,6 +143,12 @@ def test_ranks_of_a_program_can_drive_a_job_and_all_get_the_result(world, tmp_pa
 
     assert world(3).run(program) == [(expected, None, 3)] * 3
     assert world(3).run(program) == [(expected, 5, 3)] * 3
+
+
+def test_the_example_of_the_docstring_runs():
+    results = doctest.testmod(driver)
+
+    assert results.attempted and not results.failed
 
 
 # What stays and what travels
@@ -374,6 +382,7 @@ def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
             "map task 1 .* expected all KeyValues, or all",
         ),
         ({"map": lambda part, _: {1: np.ones(1 + part)}}, r"map task 1 .* partition 1: shape \(2,\)"),
+        ({"map": lambda part, _: {1: part}, "memory_limit": 9}, "memory_limit=9 beside Table"),
         ({"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: (keys, values[:0])}, "0 rows for 1 keys"),
     ],
 )
@@ -412,6 +421,9 @@ def test_a_loader_that_raises_names_the_task():
         ({"map": len, "every": 0}, "every=0"),
         ({"map": len, "threads": 0}, "threads=0"),
         ({"map": len, "workers": 2, "comm": object()}, "expected one of them"),
+        ({"map": len, "combine": "median"}, "combine='median'"),
+        ({"map": len, "memory_limit": 0}, "memory_limit=0"),
+        ({"map": len, "partitioner": 7}, "partitioner"),
         ({"map": len, "name": "../x", "checkpoint": "."}, "name='../x'"),
     ],
 )

@@ -127,7 +127,7 @@ class Checkpoints:
         }
         text = json.dumps(body, indent=1).encode()
         try:
-            with self._explained():
+            with self._explained("; the last one is still there, from which the job resumes when it is started again"):
                 for name in blobs.keys() - self._saved:
                     self._write(name, blobs[name][1])
                 self._sync()
@@ -198,13 +198,13 @@ class Checkpoints:
                     entry.unlink()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explained(self, state: str = "") -> Iterator[None]:
         try:
             yield
         except BlockingIOError:
             raise
         except OSError as error:
-            raise CheckpointError(f"the checkpoint {self.folder}: {explain(error)}") from error
+            raise CheckpointError(f"the checkpoint {self.folder}: {explain(error)}{state}") from error
 
 
 def _digest(pieces: list[Any]) -> str:

@@ -31,6 +31,27 @@ class Shuffle:
     memory_limit: int | None
     spill_directory: str | os.PathLike[str] | None
 
+    def __post_init__(self) -> None:
+        # What is wrong with these is said before anything is started.
+        self.emitter(world_size=1, threads=1)
+
+    def emitter(self, world_size: int, threads: int) -> Emitter:
+        """For rows on their way to so many ranks."""
+        return Emitter(world_size, self.combine, threads=threads, **self._options)
+
+    def regroup_table(self, comm: Communicator, table: Table) -> tuple[Table, dict[str, Any]]:
+        """What of all ranks' tables has its home here, and statistics."""
+        return regroup(comm, table, combine=self.combine, **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {
+            "partitioner": self.partitioner,
+            "local_reduction": self.local_reduction,
+            "memory_limit": self.memory_limit,
+            "spill_directory": self.spill_directory,
+        }
+
 
 class Pool:
     """What the tasks of a rank give in one step.
@@ -89,15 +110,7 @@ class Pool:
     @property
     def _rows(self) -> Emitter:
         if self._emitter is None:
-            self._emitter = Emitter(
-                self._comm.world_size,
-                self._shuffle.combine,
-                partitioner=self._shuffle.partitioner,
-                local_reduction=self._shuffle.local_reduction,
-                memory_limit=self._shuffle.memory_limit,
-                spill_directory=self._shuffle.spill_directory,
-                threads=self._comm.threads,
-            )
+            self._emitter = self._shuffle.emitter(self._comm.world_size, self._comm.threads)
         return self._emitter
 
     def _add_table(self, table: Table) -> None:
@@ -108,7 +121,6 @@ class Pool:
 
     def _send_table(self, on_block: Callable[[Any], None]) -> int:
         mine = self._table if self._table is not None else Table(combine=self._shuffle.combine)
-        options = {"combine": self._shuffle.combine, "partitioner": self._shuffle.partitioner}
-        table, statistics = regroup(self._comm, mine, **options)
+        table, statistics = self._shuffle.regroup_table(self._comm, mine)
         on_block(table)
         return int(statistics["bytes_sent"])
