@@ -103,7 +103,7 @@ class MapReduce(Progress):
     ...     return words, [1] * len(words)
     >>> with rp.MapReduce(count, workers=1) as job:
     ...     tasks = job.cache([["fig", "pear"], ["fig"]])
-    ...     job.step().to_arrow().to_pydict()
+    ...     job.step().sorted(by="key").to_arrow().to_pydict()
     {'key': ['fig', 'pear'], 'value': [2, 1]}
     """
 
