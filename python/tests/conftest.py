@@ -31,6 +31,12 @@ def world() -> Iterator[Callable[[int], rp.Job]]:
         job.close()
 
 
+@pytest.fixture(params=[1, 2, 3, 5], ids=lambda workers: f"{workers} workers")
+def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -> Callable[..., list]:
+    """Runs a program on so many ranks."""
+    return world(request.param).run
+
+
 def is_running(pid: int) -> bool:
     """Whether the process exists and is not merely waiting to be reaped."""
     try:

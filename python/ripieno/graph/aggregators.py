@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ripieno._arrays import OPS, identity, reducible
 from ripieno.errors import InputError
+from ripieno.graph.columns import of_type
 from ripieno.keyed.combiners import combiner_of
 
 if TYPE_CHECKING:
@@ -48,13 +49,12 @@ class Aggregators:
         """Combine something of the form of an aggregator, or all rows of such, into it."""
         if name not in self._parts:
             raise InputError(f"aggregator {name!r}: expected one of {', '.join(map(repr, self._parts)) or 'none'}")
-        part, rows = self._parts[name], np.asarray(contributions)
+        part = self._parts[name]
+        rows = of_type(contributions, part.dtype, f"aggregator {name!r}")
         if rows.shape == part.shape:
             rows = rows[None]
         elif rows.shape[1:] != part.shape or rows.ndim != part.ndim + 1:
             raise InputError(f"aggregator {name!r}: shape {rows.shape}, expected {part.shape} or rows of it")
-        if not np.can_cast(rows.dtype, part.dtype, "same_kind"):
-            raise InputError(f"aggregator {name!r}: type {rows.dtype}, expected {part.dtype}")
         ufunc = combiner_of(self._ops[name]).blockwise
         combined = ufunc.reduce(rows, axis=0, dtype=part.dtype, initial=self._identities[name].flat[0])
         self._parts[name] = ufunc(part, combined, dtype=part.dtype)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.graph.aggregators import Aggregators
-from ripieno.graph.columns import SomeRows
+from ripieno.graph.columns import SomeRows, of_type
 from ripieno.graph.messages import Messages, checked_mask
 from ripieno.graph.targets import vertex_ids
 
@@ -94,9 +94,7 @@ class Block:
         return np.full(len(self), where) if isinstance(where, bool) else checked_mask(where, len(self), what)
 
     def _rows(self, values: Any, row_count: int, what: str) -> NDArray[Any]:
-        rows, shape = np.asarray(values), (row_count, *self._form.shape)
+        rows, shape = of_type(values, self._form.base, f"{what}: messages"), (row_count, *self._form.shape)
         if rows.ndim and rows.shape != shape:
             raise InputError(f"{what}: messages of shape {rows.shape}, expected {shape}")
-        if not np.can_cast(rows.dtype, self._form.base, "same_kind"):
-            raise InputError(f"{what}: messages of type {rows.dtype}, expected message={self._form.base}")
         return np.broadcast_to(rows, shape).astype(self._form.base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,21 @@ class SomeRows:
 
     def __setitem__(self, name: str, rows: Any) -> None:
         """Overwrite the rows; a number stands for all of them."""
-        column, given = self._columns[name], np.asarray(rows)
-        shape = (len(self._places), *column.shape[1:])
+        column = self._columns[name]
+        given, shape = of_type(rows, column.dtype, f"column {name!r}"), (len(self._places), *column.shape[1:])
         if given.ndim and given.shape != shape:
             raise InputError(f"column {name!r}: rows of shape {given.shape}, expected {shape}, one per active vertex")
-        if not np.can_cast(given.dtype, column.dtype, "same_kind"):
-            raise InputError(f"column {name!r}: rows of type {given.dtype}, expected {column.dtype}")
         column[self._places] = given
+
+
+def of_type(given: Any, dtype: np.dtype, what: str) -> NDArray[Any]:
+    """`given` as an array whose elements go into arrays of `dtype`: arrays of its kind, and numbers that fit."""
+    if isinstance(given, bool | int | float):
+        with suppress(OverflowError):
+            if np.can_cast(np.result_type(dtype, given), dtype, "same_kind"):
+                return np.array(given, dtype)
+        raise InputError(f"{what}: {given!r}, expected {dtype}")
+    array = np.asarray(given)
+    if not np.can_cast(array.dtype, dtype, "same_kind"):
+        raise InputError(f"{what}: type {array.dtype}, expected {dtype}")
+    return array
