@@ -261,7 +261,7 @@ pub fn regroup<'py>(
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    let entries = statistics(py, &ended?, aggregation.spilled_bytes(py))?;
+    let entries = statistics(py, &ended?)?;
     let blocks = blocks.into_iter().map(|block| Block::new(py, block, &form)).collect::<PyResult<_>>()?;
     Ok((blocks, entries))
 }
@@ -273,9 +273,9 @@ fn describe(py: Python<'_>, error: &PyErr) -> Error {
     Error::Callback { cause, traceback }
 }
 
-fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped, spilled_bytes: u64) -> PyResult<Bound<'py, PyDict>> {
-    let Regrouped { waves, rows_in, rows_sent, keys, rows, bytes_sent, sizes, exchange, merge, handing_on } =
-        *regrouped;
+fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py, PyDict>> {
+    let Regrouped { waves, rows_in, rows_sent, keys, rows, bytes_sent, spilled_bytes, .. } = *regrouped;
+    let Regrouped { sizes, exchange, merge, handing_on, .. } = *regrouped;
     let entries = PyDict::new(py);
     entries.set_item("waves", waves)?;
     entries.set_item("rows_in", rows_in)?;

@@ -4,7 +4,7 @@ mod common;
 
 use common::regroups::{Rows, add, expected, found, keys_of, rows};
 use common::{copied_world, endpoint_world, mismatch, world};
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, MemoryLimit, Regroup, Regrouped};
 use ripieno::net::Links;
 use ripieno::{Communicator, Element, Error, Failure, Op};
 use ripieno_kernels::Threads;
@@ -111,6 +111,42 @@ fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
             assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
         }
     }
+}
+
+#[test]
+fn parts_that_were_spilled_come_as_the_others_do() {
+    let directory = tempfile::tempdir().unwrap();
+    for (keys, combine, merge) in [
+        (KeyKind::Int64, SUM, SUM),
+        (KeyKind::Strings, SUM, SUM),
+        (KeyKind::Int64, Combine::Concat, Combine::Concat),
+        (KeyKind::Strings, Combine::Concat, SUM),
+    ] {
+        let all: Vec<Rows> = (0..3).map(|rank| rows(rank, 10_000, 6000, 1)).collect();
+        let once = |limit_bytes: Option<u64>| {
+            let limit = limit_bytes.map(|bytes| MemoryLimit { bytes, directory: directory.path().to_path_buf() });
+            let options = limit_bytes.iter().fold(Regroup::new(merge), |options, &bytes| options.within(bytes));
+            let results = world(3, |comm| {
+                let mut aggregation = Aggregation::new(form(keys, 1, combine), 3, limit.clone()).unwrap();
+                add(&mut aggregation, &all[comm.rank()], None);
+                let mut blocks = Vec::new();
+                let mut keep = |block| {
+                    blocks.push(block);
+                    Ok(())
+                };
+                let parts = aggregation.seal(&Threads::new(1)).unwrap();
+                let regrouped = comm.regroup(parts, &options, &mut keep).unwrap();
+                assert_eq!(regrouped.spilled_bytes > 0, limit_bytes.is_some(), "{regrouped:?}");
+                assert_eq!(regrouped.waves > 1, limit_bytes.is_some(), "{regrouped:?}");
+                blocks
+            });
+            results.concat()
+        };
+        let spilled = once(Some(100_000));
+        assert_eq!(found(&spilled, 1), expected(&all, keys, merge, 1), "{keys:?}, {combine:?}");
+        assert_eq!(spilled, once(None), "{keys:?}, {combine:?}");
+    }
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "files have no names");
 }
 
 #[test]

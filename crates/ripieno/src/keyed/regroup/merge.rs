@@ -72,8 +72,9 @@ fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, thread_count
     let all = Mutex::new(all.into_iter());
     let next = || all.lock().expect("taking a part does not panic").next();
     let merge = || {
+        let mut scratch = Scratch::default();
         while let Some(Pieces { pieces, into }) = next() {
-            *into = merged(pieces, form, merged_form)?;
+            *into = merged(pieces, form, merged_form, &mut scratch)?;
         }
         Ok(())
     };
@@ -85,15 +86,14 @@ fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, thread_count
 }
 
 /// One block of what the ranks have, in the order of the ranks.
-fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form) -> Result<Block, Error> {
+fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form, scratch: &mut Scratch) -> Result<Block, Error> {
     // What is alone is merged already.
     if let ([Piece::Own(_)], true) = (&pieces[..], form == merged_form)
         && let Some(Piece::Own(block)) = pieces.pop()
     {
         return Ok(block);
     }
-    let reduction = merged_form.reduction()?;
-    let (mut part, mut scratch) = (Part::new(merged_form, reduction), Scratch::default());
+    let mut part = Part::new(merged_form, merged_form.reduction()?);
     for piece in &pieces {
         let arrived;
         let view = match piece {
@@ -104,7 +104,7 @@ fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form) -> Result
                 arrived.view()
             }
         };
-        part.add_block(&view, &mut scratch);
+        part.add_block(&view, scratch);
     }
     Ok(part.into_block())
 }

@@ -78,7 +78,8 @@ fn regroup(
     let (started, sent_before) = (Instant::now(), comm.statistics()?.sent_bytes);
     let sizes = Sizes::exchange(comm, &parts, &mut agreement, options)?;
     let exchanges = Exchanges::new(comm, &parts, &sizes, options.eager_bytes);
-    let regrouped = Regrouped { waves: sizes.waves.count(), sizes: started.elapsed(), ..Regrouped::default() };
+    let (waves, spilled_bytes) = (sizes.waves.count(), parts.spilled_bytes());
+    let regrouped = Regrouped { waves, spilled_bytes, sizes: started.elapsed(), ..Regrouped::default() };
     let mut regrouping = Regrouping { comm, options, agreement, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;
     while let Some(flight) = next {

@@ -64,6 +64,8 @@ pub struct Regrouped {
     pub rows: u64,
     /// Payload bytes that left this rank.
     pub bytes_sent: u64,
+    /// Bytes that this rank's parts had been written to files with.
+    pub spilled_bytes: u64,
     /// Until all knew homes and waves.
     pub sizes: Duration,
     /// Reading parts, packing them and waiting for those of others.
