@@ -36,3 +36,14 @@ def by_key(rows):
 def emit_ones(part, _):
     """A one for each element."""
     return part, np.ones(len(part), np.int64)
+
+
+def kmeans(job, iterations=5, tasks=7):
+    """The centroids after so many iterations of a job that assigns and recenters."""
+    data = points()
+    centroids = job.resume(data[:CLUSTERS])
+    job.cache(data, tasks=tasks)
+    for _ in job.iterations(iterations):
+        job.broadcast(centroids)
+        centroids = job.step()
+    return centroids

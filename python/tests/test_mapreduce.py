@@ -1,10 +1,9 @@
-"""Iterative map-reduce: results, what stays on the workers, what travels, accumulators, errors."""
+"""Iterative map-reduce: results, what stays on the workers, and what travels."""
 
 from __future__ import annotations
 
 import doctest
 import os
-import signal
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations, pairwise
@@ -12,26 +11,12 @@ from itertools import combinations, pairwise
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S, gone_within
-from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, points, recenter
+from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, kmeans, points, recenter
 from ripieno.input import splits
 from ripieno.mapreduce import driver
 from ripieno.mapreduce.tasks import deal
 
 WORDS = ["fig", "pear", "fig", "quince", "été", "pear", "fig", "", "sloe", "été"]
-
-
-def kmeans(job, iterations=5, tasks=7):
-    data = points()
-    centroids = job.resume(data[:CLUSTERS])
-    job.cache(data, tasks=tasks)
-    for _ in job.iterations(iterations):
-        job.broadcast(centroids)
-        centroids = job.step()
-    return centroids
-
-
-# Results
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
@@ -267,205 +252,3 @@ def test_a_job_leaves_nothing_on_workers_that_live_on(world):
     assert kept == [1, 1] and world(2).run(lambda comm: len(comm.kept)) == [0, 0]
     with pytest.raises(rp.CommunicatorClosed, match="is closed"):
         job.step()
-
-
-# Accumulators
-
-
-def test_accumulators_are_added_to_by_tasks_and_read_by_the_driver(world):
-    def count(part, _):
-        rows.add(len(part))
-        rows.add(0)
-        largest.add(part.max())
-        ends.add(np.array([part[0], part[-1]], float))
-        return part % 2, part
-
-    def reduce(keys, values):
-        reduced.add(len(keys))
-        return keys, values
-
-    with rp.MapReduce(count, reduce=reduce, job=world(2), threads=2) as job:
-        rows, largest, ends = job.accumulator(0), job.accumulator(-1, op="max"), job.accumulator(np.zeros(2))
-        reduced = job.accumulator(10)
-        job.cache(np.arange(100), tasks=5)
-        job.step()
-        first = rows.value, largest.value, ends.value.tolist(), reduced.value
-        late = job.accumulator(0.5)
-        job.step()
-
-    assert first == (100, 99, [200.0, 295.0], 12)
-    assert (rows.value, reduced.value, late.value) == (200, 14, 0.5)
-
-
-def test_sums_of_accumulators_have_the_same_bits_for_any_number_of_threads(world):
-    amounts = np.random.default_rng(3).normal(size=200)
-
-    def add(part, _):
-        for amount in part:
-            total.add(amount)
-
-    sums = set()
-    for threads in (1, 2, 4):
-        with rp.MapReduce(add, job=world(2), threads=threads) as job:
-            total = job.accumulator(0.0)
-            job.cache(amounts, tasks=40)
-            job.step()
-            sums.add(float(total.value))
-
-    assert len(sums) == 1
-
-
-@pytest.mark.parametrize(
-    ("use", "message"),
-    [
-        (lambda counter: counter.value, "only be added to in map and reduce"),
-        (lambda counter: counter.add([1, 2]), "a list: expected a number"),
-        (lambda counter: counter.add(np.ones(2)), r"the shape is \(2,\): expected \(\)"),
-    ],
-)
-def test_a_task_can_only_add_numbers_of_the_right_shape(use, message):
-    with rp.MapReduce(lambda part, _: use(counter), workers=1) as job, pytest.raises(rp.InputError, match=message):
-        counter = job.accumulator(0)
-        job.cache([1, 2])
-        job.step()
-
-
-def test_what_a_step_that_failed_has_added_does_not_count():
-    def add(part, value):
-        counter.add(1)
-        if part == value:
-            raise KeyError(part)
-
-    with rp.MapReduce(add, workers=1) as job:
-        counter = job.accumulator(0)
-        job.cache([0, 1, 2])
-        job.step()
-        job.broadcast(2)
-        with pytest.raises(KeyError):
-            job.step()
-
-    assert counter.value == 3
-
-
-# Errors
-
-
-def failing(part, _):
-    if part == 4:
-        raise LookupError("no such thing", part)
-    return [part], [1]
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
-    launched = rp.launch(workers=2)
-    with rp.MapReduce(failing, job=launched, threads=threads) as job:
-        job.cache([np.int64(number) for number in range(6)])
-        with pytest.raises(LookupError) as caught:
-            job.step()
-
-    assert caught.value.args == ("no such thing", 4)
-    assert any(note == "in map task 4 (int64) on rank 1" for note in caught.value.__notes__)
-    assert gone_within(PROMPT_S + SLACK_S, launched.pids)
-
-
-@pytest.mark.parametrize(
-    ("program", "message"),
-    [
-        (
-            {"map": lambda part, _: [1, 2]},
-            r"map task 0 \(int\) on rank 0 gave a list: expected KeyValues, \(keys, values\)",
-        ),
-        ({"map": lambda part, _: ([1], [1, 2])}, "map task 0 .* gave values: 2 rows for 1 keys"),
-        (
-            {"map": lambda part, _: ([1], [1]) if part else {1: np.ones(2)}},
-            "map task 1 .* expected all KeyValues, or all",
-        ),
-        ({"map": lambda part, _: {1: np.ones(1 + part)}}, r"map task 1 .* partition 1: shape \(2,\)"),
-        ({"map": lambda part, _: {1: part}, "memory_limit": 9}, "memory_limit=9 beside Table"),
-        ({"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: (keys, values[:0])}, "0 rows for 1 keys"),
-    ],
-)
-def test_what_functions_may_not_give_is_named_with_its_task(program, message):
-    with rp.MapReduce(**program, workers=1) as job, pytest.raises(rp.InputError, match=message):
-        job.cache([0, 1])
-        job.step()
-
-
-def test_reduce_and_collect_name_themselves():
-    def boom(*_):
-        raise ZeroDivisionError("boom")
-
-    for part, note in (
-        ({"reduce": boom}, "in reduce, of a block of 1 keys"),
-        ({"collect": boom}, "in collect, iteration 0"),
-    ):
-        with rp.MapReduce(lambda part, _: ([7], [1]), workers=1, **part) as job:
-            job.cache([0])
-            with pytest.raises(ZeroDivisionError) as caught:
-                job.step()
-            assert any(each.startswith(note) for each in caught.value.__notes__), caught.value.__notes__
-
-
-def test_a_loader_that_raises_names_the_task():
-    with rp.MapReduce(emit_ones, workers=1) as job, pytest.raises(FileNotFoundError) as caught:
-        job.cache(["/nowhere/a", "/nowhere/b"], loader=open)
-
-    assert "while map task 0 (str) on rank 0 was loaded" in caught.value.__notes__
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"map": 3}, "map: a int: expected a function"),
-        ({"map": len, "every": 0}, "every=0"),
-        ({"map": len, "threads": 0}, "threads=0"),
-        ({"map": len, "workers": 2, "comm": object()}, "expected one of them"),
-        ({"map": len, "combine": "median"}, "combine='median'"),
-        ({"map": len, "memory_limit": 0}, "memory_limit=0"),
-        ({"map": len, "partitioner": 7}, "partitioner"),
-        ({"map": len, "name": "../x", "checkpoint": "."}, "name='../x'"),
-    ],
-)
-def test_wrong_parameters_are_named(options, message):
-    with pytest.raises(rp.InputError, match=message):
-        rp.MapReduce(**options)
-
-
-def test_wrong_input_is_named(world):
-    with rp.MapReduce(emit_ones, job=world(2)) as job:
-        for partitions, options, message in (
-            ([], {}, "no partitions"),
-            ("abc", {}, "a str: expected an array, or a list"),
-            (np.arange(3), {"tasks": 4}, "4 tasks for an array of shape"),
-            ([1], {"tasks": 2}, "tasks=2: an array can be cut"),
-        ):
-            with pytest.raises(rp.InputError, match=message):
-                job.cache(partitions, **options)
-        with pytest.raises(rp.InputError, match="there are no map tasks"):
-            job.step()
-        with pytest.raises(rp.SerializationError, match=r"the partition of map task 1 .* cannot be sent"):
-            job.cache([1, (each for each in ())])
-        with pytest.raises(rp.SerializationError, match="accumulator"):
-            job.broadcast(job.accumulator(0))
-
-
-def test_a_job_goes_on_when_a_copy_of_a_rank_dies():
-    def emit(part, value):
-        if value == 1 and os.getpid() == victim:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return part % 3, part
-
-    with rp.launch(workers=4, replicas=2, threads=1) as launched:
-        victim = launched.pids[0]
-        with rp.MapReduce(emit, job=launched) as job:
-            job.cache(np.arange(60), tasks=6)
-            steps = []
-            for value in range(3):
-                job.broadcast(value)
-                steps.append(job.step())
-
-            assert job.workers == 2 and list(launched.lost) == [0]
-    for step in steps:
-        order = np.argsort(step.keys)
-        np.testing.assert_array_equal(step.values[order], [570, 590, 610])

@@ -192,7 +192,10 @@ class MapReduce(Progress):
         return dealt
 
     def broadcast(self, value: Any) -> None:
-        """Give the map tasks of all steps to come a value. Its arrays move as they are, and are read-only there."""
+        """Give the map tasks of all steps to come a value. Its arrays move as they are, and are read-only there.
+
+        Arrays must not change before these steps have ended: a single worker has them where they are.
+        """
         team, begin = self._team, time.perf_counter()
         sealed = Sealed(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
         team.run(worker.receive, sealed)

@@ -1,0 +1,82 @@
+"""Accumulators: tasks add, the driver reads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+
+def test_accumulators_are_added_to_by_tasks_and_read_by_the_driver(world):
+    def count(part, _):
+        rows.add(len(part))
+        rows.add(0)
+        largest.add(part.max())
+        ends.add(np.array([part[0], part[-1]], float))
+        return part % 2, part
+
+    def reduce(keys, values):
+        reduced.add(len(keys))
+        return keys, values
+
+    with rp.MapReduce(count, reduce=reduce, job=world(2), threads=2) as job:
+        rows, largest, ends = job.accumulator(0), job.accumulator(-1, op="max"), job.accumulator(np.zeros(2))
+        reduced = job.accumulator(10)
+        job.cache(np.arange(100), tasks=5)
+        job.step()
+        first = rows.value, largest.value, ends.value.tolist(), reduced.value
+        late = job.accumulator(0.5)
+        job.step()
+
+    assert first == (100, 99, [200.0, 295.0], 12)
+    assert (rows.value, reduced.value, late.value) == (200, 14, 0.5)
+
+
+def test_sums_of_accumulators_have_the_same_bits_for_any_number_of_threads(world):
+    amounts = np.random.default_rng(3).normal(size=200)
+
+    def add(part, _):
+        for amount in part:
+            total.add(amount)
+
+    sums = set()
+    for threads in (1, 2, 4):
+        with rp.MapReduce(add, job=world(2), threads=threads) as job:
+            total = job.accumulator(0.0)
+            job.cache(amounts, tasks=40)
+            job.step()
+            sums.add(float(total.value))
+
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda counter: counter.value, "only be added to in map and reduce"),
+        (lambda counter: counter.add([1, 2]), "a list: expected a number"),
+        (lambda counter: counter.add(np.ones(2)), r"the shape is \(2,\): expected \(\)"),
+    ],
+)
+def test_a_task_can_only_add_numbers_of_the_right_shape(use, message):
+    with rp.MapReduce(lambda part, _: use(counter), workers=1) as job, pytest.raises(rp.InputError, match=message):
+        counter = job.accumulator(0)
+        job.cache([1, 2])
+        job.step()
+
+
+def test_what_a_step_that_failed_has_added_does_not_count():
+    def add(part, value):
+        counter.add(1)
+        if part == value:
+            raise KeyError(part)
+
+    with rp.MapReduce(add, workers=1) as job:
+        counter = job.accumulator(0)
+        job.cache([0, 1, 2])
+        job.step()
+        job.broadcast(2)
+        with pytest.raises(KeyError):
+            job.step()
+
+    assert counter.value == 3
