@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from ripieno.data.dataset import PathLike, expand, is_path_like
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
+from ripieno.graph.layout import End
 from ripieno.graph.memory import InMemory, checked, in_memory
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.parts import EdgeFile, EmptyFile, divided
@@ -128,7 +129,7 @@ class Graph:
         vertices: Any = (),
         duplicates: str | None = None,
         home: Home = "hash",
-        by: Literal["source", "target"] = "source",
+        by: End = "source",
     ) -> PartitionedGraph:
         """A graph that lives on the ranks of `comm`, of edges that they have: every rank gives its own.
 
@@ -175,9 +176,7 @@ class Graph:
         edges = settled_directions(comm, edges, directed=directed)
         return PartitionedGraph(comm, edges, home=home, by=by, once=once)
 
-    def partition(
-        self, comm: Communicator, *, home: Home = "hash", by: Literal["source", "target"] = "source"
-    ) -> PartitionedGraph:
+    def partition(self, comm: Communicator, *, home: Home = "hash", by: End = "source") -> PartitionedGraph:
         """The graph, living on the ranks of `comm`: each reads a share and sends edges where they belong.
 
         Parameters

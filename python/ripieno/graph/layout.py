@@ -1,0 +1,98 @@
+"""Which vertices and edges of a graph lie on a rank, and the way there."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import _native
+from ripieno.data.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph.edges import Dealer, Edges
+from ripieno.graph.homes import Home, Homes
+from ripieno.keyed.groups import offsets_of
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+End = Literal["source", "target"]
+
+
+class Layout:
+    """The vertices that are at home on this rank of `comm`, and the edges that lie with them.
+
+    Attributes
+    ----------
+    comm : Communicator
+    vertices : (n,) int64
+        The vertices at home here, ascending.
+    out_degrees, in_degrees : (n,) int64
+        Edges that begin and end at each.
+    vertex_count, edge_count, largest : int
+        Of all ranks: vertices, edges, the largest id.
+    by : {"source", "target"}
+        The end at whose home an edge lies.
+    weighted : bool
+    matrix : (rows, columns, native matrix)
+        The edges as `ripieno.graph.LocalGraph` has them.
+    """
+
+    def __init__(self, comm: Communicator, edges: Edges, *, home: Home, by: End, once: bool) -> None:
+        if by not in ("source", "target"):
+            raise InputError(f"by={by!r}: expected 'source' or 'target'")
+        self.comm, self.by = comm, by
+        ids = (edges.sources, edges.targets, edges.lone)
+        self.largest: int = comm.allreduce(max(int(each.max(initial=-1)) for each in ids), op="max")
+        with agreement(comm):
+            self._homes = Homes(home, comm.world_size, self.largest)
+            ranks = self._homes(edges.sources if by == "source" else edges.targets)
+        edges = edges.sent(comm, ranks)
+        self.weighted = edges.weights is not None
+        with agreement(comm):
+            self.matrix = _native.local_graph(edges.sources, edges.targets, edges.weights, once, comm.threads)
+        self._settle(edges.lone)
+        self.vertex_count, self.edge_count = comm.allreduce((len(self.vertices), self.matrix[2].entry_count))
+        if not self.vertex_count:
+            raise InputError("the graph: neither an edge nor a vertex")
+
+    def _settle(self, lone: NDArray[np.int64]) -> None:
+        """Tell the homes of the far ends of edges, and of vertices without, that there are such vertices."""
+        rows, columns, matrix = self.matrix
+        offsets, sources, _ = matrix.entries()
+        ends = [(columns, np.bincount(sources, minlength=len(columns))), (rows, np.diff(offsets.astype(np.int64)))]
+        (near, near_degrees), (far, far_degrees) = ends if self.by == "source" else ends[::-1]
+        with agreement(self.comm):
+            ranks = self._homes(np.concatenate([far, lone]))
+        send = Dealer(self.comm, ranks)
+        named = send(np.concatenate([far, lone]))
+        degrees = send(np.concatenate([far_degrees, np.zeros(len(lone), np.int64)]))
+        ids = np.sort(np.concatenate([near, named]))
+        self.vertices = ids[np.diff(ids, prepend=-1) != 0]
+        self.out_degrees, self.in_degrees = (np.zeros(len(self.vertices), np.int64) for _ in range(2))
+        of_near, of_far = (self.out_degrees, self.in_degrees)[:: 1 if self.by == "source" else -1]
+        of_near[np.searchsorted(self.vertices, near)] = near_degrees
+        np.add.at(of_far, np.searchsorted(self.vertices, named), degrees)
+
+    @cached_property
+    def edges(self) -> Edges:
+        """The edges that lie here, by the end that is at home here, then by the other; made when first asked for."""
+        return self._some_edges().sorted(self.by)
+
+    def _some_edges(self) -> Edges:
+        """The edges that lie here, in the order of the matrix."""
+        rows, columns, matrix = self.matrix
+        offsets, sources, weights = matrix.entries()
+        return Edges(columns[sources], np.repeat(rows, np.diff(offsets.astype(np.int64))), weights)
+
+    @cached_property
+    def offsets(self) -> NDArray[np.int64]:
+        """Where, in `edges`, those of each vertex begin, and those of the last end; (n + 1,) int64."""
+        degrees = self.out_degrees if self.by == "source" else self.in_degrees
+        return offsets_of(degrees)
+
+    def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rank at which each of some vertices is, or would be, at home; no rank need be asked."""
+        return self._homes(np.asarray(ids, np.int64))
