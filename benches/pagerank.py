@@ -21,6 +21,7 @@ from blas import free_blas
 free_blas()
 
 import click  # noqa: E402
+import command  # noqa: E402
 import graphs  # noqa: E402
 import numpy as np  # noqa: E402
 import pagerank_host  # noqa: E402
@@ -28,9 +29,9 @@ from effort import Effort  # noqa: E402
 from graphs import Numbered  # noqa: E402
 from pagerank_host import QUICK_SCALE, SCALE  # noqa: E402
 from rich.table import Table  # noqa: E402
-from ripieno.bench import figures, table  # noqa: E402
+from ripieno.bench import table  # noqa: E402
 from ripieno.bench.figures import Report, bytes_text, duration_text  # noqa: E402
-from ripieno.lab import Lab, why_not  # noqa: E402
+from ripieno.lab import Lab  # noqa: E402
 from ripieno.lab.blueprint import bits_per_s  # noqa: E402
 from ripieno.report.pagerank import Scale, scaling_chart  # noqa: E402
 
@@ -44,23 +45,23 @@ def main() -> None:
     """Measure PageRank, and draw what docs/pagerank.md shows."""
 
 
-def _of_a_graph(command: Callable[..., None]) -> Callable[..., None]:
+def _of_a_graph(measure: Callable[..., None]) -> Callable[..., None]:
     """The options that say which graph, how much effort, and where to."""
     for option in (
-        click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too."),
-        click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing."),
+        command.json_option,
+        command.quick_option,
         click.option("--graph", "files", multiple=True, help="Files of a graph instead, as ripieno pagerank takes."),
         click.option("--scale", type=click.IntRange(1, 31), help=f"Of the RMAT graph; by default {SCALE}."),
     ):
-        command = option(command)
-    return command
+        measure = option(measure)
+    return measure
 
 
 @main.command()
 @click.option(
     "--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="GAP's program pr, to be a peer."
 )
-@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each.")
+@command.repetitions_option
 @_of_a_graph
 def host(
     gap: Path | None, repetitions: int | None, scale: int | None, files: Sequence[str], quick: bool, target: Path | None
@@ -68,8 +69,7 @@ def host(
     """Time an iteration by workers and threads, beside SciPy and GAP."""
     report = Report("pagerank")
     pagerank_host.measured(report, Effort(quick, repetitions), graph=_graph(scale, files, quick=quick), gap=gap)
-    table.show(table.console(), report)
-    _write(target, {"quick": quick, "reports": [report.as_json()]})
+    command.show(report, target, quick=quick)
 
 
 @main.command()
@@ -83,9 +83,7 @@ def cluster(
     quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
     """Run `ripieno pagerank` on more and more emulated hosts, a rank of one thread on each."""
-    reason = why_not()
-    if reason is not None:
-        raise click.ClickException(reason)
+    command.need_lab()
     if quick:
         host_counts, iterations = QUICK_HOSTS, QUICK_ITERATION_COUNT
     counts = _counts(host_counts)
@@ -102,7 +100,7 @@ def cluster(
         "scales": scales,
     }
     _show(found)
-    _write(target, {"quick": quick, **found})
+    command.write(target, found, quick=quick)
 
 
 @main.command()
@@ -201,11 +199,6 @@ def _show(found: dict[str, Any]) -> None:
             f"{first_s / each['iteration_s']:.2f}",
         )
     table.console().print(rows)
-
-
-def _write(target: Path | None, found: dict[str, Any]) -> None:
-    if target is not None:
-        target.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

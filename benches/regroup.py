@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import command
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
@@ -28,7 +29,7 @@ import ripieno as rp
 from effort import Effort
 from numpy.typing import NDArray
 from ripieno import _native, keyed
-from ripieno.bench import figures, processes, table
+from ripieno.bench import processes
 from ripieno.bench.figures import Figure, Report, Samples, bytes_text, duration_text
 from ripieno.comm import Communicator
 from ripieno.launch.machine import usable_cores
@@ -272,9 +273,9 @@ def _name(rows: Rows) -> str:
 @click.option("--keys", "key_count", type=float, default=KEY_COUNT, show_default=True, help="That are drawn from.")
 @click.option("--ranks", "rank_count", type=click.IntRange(min=1), default=RANK_COUNT, show_default=True)
 @click.option("--spark", is_flag=True, help="PySpark, too; it takes minutes.")
-@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each.")
-@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
+@command.repetitions_option
+@command.quick_option
+@command.json_option
 def main(
     row_count: float, key_count: float, rank_count: int, spark: bool, repetitions: int | None, quick: bool,
     target: Path | None,
@@ -285,10 +286,7 @@ def main(
     report = Report("regroup")
     rows = Rows(int(row_count), int(key_count), rank_count)
     measured(report, Effort(quick, repetitions), rows=rows, spark=spark)
-    table.show(table.console(), report)
-    if target is not None:
-        found = {"machine": figures.machine(), "quick": quick, "reports": [report.as_json()]}
-        target.write_text(json.dumps(found, indent=2) + "\n")
+    command.show(report, target, quick=quick)
 
 
 if __name__ == "__main__":

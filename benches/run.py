@@ -5,7 +5,6 @@ benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|shuffle|all
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ free_blas()
 
 import click  # noqa: E402
 import cluster  # noqa: E402
+import command  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
 import memory  # noqa: E402
@@ -35,11 +35,11 @@ NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank", "regroup
 @click.argument("name", type=click.Choice([*NAMES, "all"]), default="all")
 @click.option("--case", "only", multiple=True, help="Of a benchmark with several; --list names them.")
 @click.option("--list", "listing", is_flag=True, help="Name the cases of NAME and end.")
-@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@command.quick_option
 @click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
 @click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="kmeans: float32 .npy rows.")
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
+@command.json_option
 def main(
     name: str,
     only: Sequence[str],
@@ -72,9 +72,7 @@ def main(
                 report.remark(str(skipped))
         table.show(console, report)
         reports.append(report)
-    if target is not None:
-        found = {"machine": machine, "quick": quick, "reports": [report.as_json() for report in reports]}
-        target.write_text(json.dumps(found, indent=2) + "\n")
+    command.write(target, {"reports": [report.as_json() for report in reports]}, quick=quick)
 
 
 def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Measured], Sequence[str]]:

@@ -12,17 +12,14 @@ Source: "Social image clustering with iterative MapReduce" (Twister), sections 5
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
+import command
 from effort import Effort, Measured
-from ripieno.bench import figures, table
 from ripieno.bench.figures import Count, Figure, Report, Samples, bytes_text
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
@@ -162,21 +159,11 @@ def _alternating(setting: Setting, ways: dict[str, Case], run_count: int) -> dic
         for _ in range(run_count):
             for name, case in ways.items():
                 lab.reset_counters()
-                each = _run(lab, case)
+                each = command.found_by_ranks(lab, "shuffle_rank.py", case, TIMEOUT_S)
                 found[name].seconds += each["seconds"]
                 found[name].sent_bytes = each["sent_bytes"]
                 found[name].dropped_packets += lab.counters()[receiver].dropped_packets
     return found
-
-
-def _run(lab: Lab, case: Case) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "found.json"
-        words = [sys.executable, str(HERE / "shuffle_rank.py"), json.dumps(asdict(case)), str(target)]
-        code = lab.run(words, timeout_s=TIMEOUT_S, prefix=False)
-        if code != 0:
-            raise click.ClickException(f"the ranks ended with code {code}")
-        return json.loads(target.read_text())
 
 
 @click.command()
@@ -186,9 +173,9 @@ def _run(lab: Lab, case: Case) -> dict[str, Any]:
 @click.option("--tasks", type=click.IntRange(min=1), default=TASK_COUNT, show_default=True, help="Of a process.")
 @click.option("--centroids", type=click.IntRange(min=1), default=CENTROID_COUNT, show_default=True)
 @click.option("--dimensions", type=click.IntRange(min=1), default=DIMENSION_COUNT, show_default=True)
-@click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each.")
-@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
+@command.repetitions_option
+@command.quick_option
+@command.json_option
 def main(
     names: Sequence[str], host_count: int | None, rate: str, tasks: int, centroids: int, dimensions: int,
     repetitions: int | None, quick: bool, target: Path | None,
@@ -201,10 +188,7 @@ def main(
             measured(name, setting, report, Effort(quick, repetitions))
         except Skipped as skipped:
             raise click.ClickException(str(skipped)) from skipped
-    table.show(table.console(), report)
-    if target is not None:
-        found = {"machine": figures.machine(), "quick": quick, "reports": [report.as_json()]}
-        target.write_text(json.dumps(found, indent=2) + "\n")
+    command.show(report, target, quick=quick)
 
 
 if __name__ == "__main__":

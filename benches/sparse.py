@@ -7,12 +7,9 @@ benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]… [--quick] [--
 from __future__ import annotations
 
 import json
-import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +19,15 @@ from blas import free_blas
 free_blas()
 
 import click  # noqa: E402
+import command  # noqa: E402
 import numpy as np  # noqa: E402
 from rich.table import Table  # noqa: E402
 from ripieno import _native, design, packets  # noqa: E402
 from ripieno._native import PacketCurve  # noqa: E402
-from ripieno.bench import figures, table  # noqa: E402
+from ripieno.bench import table  # noqa: E402
 from ripieno.bench.figures import bytes_text, duration_text  # noqa: E402
 from ripieno.comm import Communicator  # noqa: E402
-from ripieno.lab import Lab, why_not  # noqa: E402
+from ripieno.lab import Lab  # noqa: E402
 from ripieno.report import sparse as report  # noqa: E402
 from sparse_rank import DENSE, GATHER, ROW_BYTES, Case  # noqa: E402
 
@@ -62,16 +60,14 @@ def main() -> None:
 )
 @click.option("--budget", "budget_s", type=float, default=5.0, show_default=True, help="Seconds of each way's rounds.")
 @click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds of each data set.")
-@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
-@click.option("--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too.")
+@command.quick_option
+@command.json_option
 def cluster(
     hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, budget_s: float, timeout_s: float,
     quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
     """Reduce the same data by the designed network, others, gathering everything, and a dense allreduce."""
-    reason = why_not()
-    if reason is not None:
-        raise click.ClickException(reason)
+    command.need_lab()
     if quick:
         hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_WAYS)
     found = []
@@ -79,25 +75,14 @@ def cluster(
         for name in names or DENSITIES:
             features, density = DENSITIES[name]
             case = Case(int(features / scale), density, ALPHA, _fitting(ways.split(","), hosts), budget_s)
-            found.append({"data": name, "rate": rate, **_run(lab, case, timeout_s)})
+            found.append({"data": name, "rate": rate, **command.found_by_ranks(lab, "sparse_rank.py", case, timeout_s)})
             _show(found[-1])
-    if target is not None:
-        target.write_text(json.dumps({"machine": figures.machine(), "quick": quick, "cases": found}, indent=2) + "\n")
+    command.write(target, {"cases": found}, quick=quick)
 
 
 def _fitting(ways: Sequence[str], hosts: int) -> tuple[str, ...]:
     """The ways that so many ranks can take."""
     return tuple(way for way in ways if not way[0].isdigit() or np.prod([int(d) for d in way.split("x")]) == hosts)
-
-
-def _run(lab: Lab, case: Case, timeout_s: float) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder) / "found.json"
-        words = [sys.executable, str(HERE / "sparse_rank.py"), json.dumps(asdict(case)), str(target)]
-        code = lab.run(words, timeout_s=timeout_s)
-        if code != 0:
-            raise click.ClickException(f"the ranks ended with code {code}")
-        return json.loads(target.read_text())
 
 
 def _show(found: dict[str, Any]) -> None:

@@ -1,0 +1,56 @@
+"""What the commands of benchmarks share: options, the file of figures, and programs that run on emulated hosts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from ripieno.bench import figures, table
+from ripieno.bench.figures import Report
+from ripieno.lab import Lab, why_not
+
+HERE = Path(__file__).resolve().parent
+
+quick_option = click.option(
+    "--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing."
+)
+json_option = click.option(
+    "--json", "target", type=click.Path(path_type=Path), help="Write the figures to this file, too."
+)
+repetitions_option = click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each.")
+
+
+def write(target: Path | None, found: Mapping[str, Any], *, quick: bool) -> None:
+    """Write what was found, and on which machine, to `target`, if there is one."""
+    if target is not None:
+        target.write_text(json.dumps({"machine": figures.machine(), "quick": quick, **found}, indent=2) + "\n")
+
+
+def show(report: Report, target: Path | None, *, quick: bool) -> None:
+    """Print a report, and write it to `target`, if there is one."""
+    table.show(table.console(), report)
+    write(target, {"reports": [report.as_json()]}, quick=quick)
+
+
+def need_lab() -> None:
+    """End the command if this machine cannot emulate hosts."""
+    reason = why_not()
+    if reason is not None:
+        raise click.ClickException(reason)
+
+
+def found_by_ranks(lab: Lab, program: str, case: Any, timeout_s: float) -> dict[str, Any]:
+    """What rank 0 of ``PROGRAM CASE_JSON FILE`` writes to its file; a rank on every host, `case` a dataclass."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "found.json"
+        words = [sys.executable, str(HERE / program), json.dumps(asdict(case)), str(target)]
+        code = lab.run(words, timeout_s=timeout_s, prefix=False)
+        if code != 0:
+            raise click.ClickException(f"{program}: the ranks ended with code {code}")
+        return json.loads(target.read_text())
