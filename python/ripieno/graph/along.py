@@ -60,13 +60,16 @@ class AlongEdges:
         self, values: NDArray[Any], combiner: Combiner, along: Along | None, where: NDArray[np.bool_] | None
     ) -> Messages:
         """What arrives at each vertex of the `values` of the vertices `where` edges to it begin, combined."""
-        rows = self._row_values(*self._at_columns(values, where), combiner, along)
+        x, sends = self._at_columns(values, where)
+        rows = self._row_values(x, sends, combiner, along)
         result = blank((len(self._graph.vertices), *rows.shape[1:]), rows.dtype, combiner)
         self._to_homes(result, rows, combiner.name)
-        if where is None:
+        if sends is None:
             return Messages(self._graph.in_degrees > 0, result)
+        # As numbers that there are products of.
+        any_sends = self._row_values(sends.astype(np.int32), None, _ANY, None)
         received = np.zeros(len(result), np.bool_)
-        self._to_homes(received, self._row_values(*self._at_columns(where, None), _ANY, None), _ANY.name)
+        self._to_homes(received, any_sends.astype(np.bool_), _ANY.name)
         return Messages(received, result)
 
     def per_edge(
