@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from ripieno.graph import Graph
     from ripieno.mapreduce import MapReduce
+    from ripieno.text import count_words, grep
 
 # What a source tree that was never installed calls itself.
 UNKNOWN_VERSION = "0+unknown"
@@ -77,13 +78,20 @@ __all__ = [
     "SparseSGD",
     "SpectralEmbedding",
     "Table",
+    "count_words",
     "empty",
+    "grep",
     "init",
     "launch",
 ]
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
-_LATE = {"Graph": "ripieno.graph", "MapReduce": "ripieno.mapreduce"} | dict.fromkeys(
+_LATE = {
+    "Graph": "ripieno.graph",
+    "MapReduce": "ripieno.mapreduce",
+    "count_words": "ripieno.text",
+    "grep": "ripieno.text",
+} | dict.fromkeys(
     ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"),
     "ripieno.algorithms",
 )

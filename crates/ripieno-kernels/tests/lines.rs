@@ -98,8 +98,9 @@ fn a_pattern_that_is_no_expression_is_refused() {
 #[test]
 fn lines_are_printed_with_label_and_number() {
     let found = LineSearch::new("b", Search::default()).unwrap().find(b"ab\nc\nb", usize::MAX);
-    assert_eq!(found.printed(b"", None), b"ab\nb\n");
-    assert_eq!(found.printed(b"x:", Some(10)), b"x:10:ab\nx:12:b\n");
+    assert_eq!(found.printed(b"", None, 2), b"ab\nb\n");
+    assert_eq!(found.printed(b"x:", Some(10), 2), b"x:10:ab\nx:12:b\n");
+    assert_eq!(found.printed(b"", None, 1), b"ab\n");
 }
 
 #[test]

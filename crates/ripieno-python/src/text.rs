@@ -92,7 +92,13 @@ impl FoundLines {
         (PyArray1::from_slice(py, numbers), PyArray1::from_slice(py, starts), lines)
     }
 
-    fn printed<'py>(&self, py: Python<'py>, label: &[u8], first_number: Option<u64>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &py.detach(|| self.0.printed(label, first_number)))
+    fn printed<'py>(
+        &self,
+        py: Python<'py>,
+        label: &[u8],
+        first_number: Option<u64>,
+        at_most: usize,
+    ) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &py.detach(|| self.0.printed(label, first_number, at_most)))
     }
 }

@@ -1,4 +1,7 @@
-"""The command `ripieno`. Exit codes: 0 done, 1 failed while running, 2 wrong input or usage, 130 interrupted."""
+"""The command `ripieno`. Exit codes: 0 done, 1 failed while running, 2 wrong input or usage, 130 interrupted.
+
+Those of `ripieno grep` are 0 with lines found, 1 without, and 2 after any error.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from ripieno import output
 from ripieno.errors import InputError, RipienoError
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+#: Where 1 says that nothing was found.
+FAILED_AS = {"grep": 2}
 SIGNAL_BASE = 128
 
 #: Where each command lives. Commands are imported when they are called for: some bring large libraries with them.
@@ -29,6 +34,7 @@ COMMANDS = {
     "doctor": "ripieno.launch.cli:doctor_command",
     "explain": "ripieno.cli.explain:explain_command",
     "features": "ripieno.cli.features:features_command",
+    "grep": "ripieno.cli.grep:grep_command",
     "kmeans": "ripieno.cli.kmeans:kmeans_command",
     "lab": "ripieno.cli.lab:lab_command",
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
@@ -36,6 +42,7 @@ COMMANDS = {
     "run": "ripieno.launch.cli:run_command",
     "split": "ripieno.cli.split:split_command",
     "trace": "ripieno.cli.trace:trace_command",
+    "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }
 
 #: What messages call parameters, and the options of commands on graphs that stand for them.
@@ -76,6 +83,7 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what went wrong is told in a sentence."""
     command = next(iter(sys.argv[1:] if args is None else args), "")
     options = GRAPH_OPTIONS if command in GRAPH_COMMANDS else {}
+    failed = FAILED_AS.get(command, FAILED)
 
     def tell(message: str, code: int) -> int:
         click.echo(f"ripieno: {_named(message, options)}", err=True)
@@ -102,11 +110,11 @@ def main(args: Sequence[str] | None = None) -> int:
         # What is wrong with arguments and files all ranks of a host find, or have been told.
         return tell(str(error), WRONG_INPUT) if _is_first_here() else WRONG_INPUT
     except RipienoError as error:
-        return tell(str(error), FAILED)
+        return tell(str(error), failed)
     except OSError as error:
-        return tell(output.explain(error), FAILED)
+        return tell(output.explain(error), failed)
     except MemoryError as error:
-        return tell(f"out of memory: {error}", FAILED)
+        return tell(f"out of memory: {error}", failed)
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ripieno.algorithms import PageRank
-from ripieno.cli.graph_options import check_files, communicator, graph_options, undirected_option, write_columns
+from ripieno.cli.graph_options import graph_options, undirected_option
+from ripieno.cli.options import check_files, communicator, write_columns
 from ripieno.cli.progress import PageRankProgress
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph

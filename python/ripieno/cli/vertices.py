@@ -10,14 +10,8 @@ import click
 import numpy as np
 
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
-from ripieno.cli.graph_options import (
-    Columns,
-    check_files,
-    communicator,
-    graph_options,
-    undirected_option,
-    write_columns,
-)
+from ripieno.cli.graph_options import graph_options, undirected_option
+from ripieno.cli.options import Columns, check_files, communicator, write_columns
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 

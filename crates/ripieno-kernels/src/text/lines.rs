@@ -179,12 +179,12 @@ impl Found {
         Strings::new(&self.offsets, &self.data).expect("the offsets are those of the lines in the data")
     }
 
-    /// The lines as they are printed: before each `label` and, if asked for, its number and a colon; after it `\n`.
+    /// The first `at_most` lines as they are printed: before each `label` and, if asked for, its number and a colon.
     ///
     /// `first_number` is that of the text's first line.
-    pub fn printed(&self, label: &[u8], first_number: Option<u64>) -> Vec<u8> {
+    pub fn printed(&self, label: &[u8], first_number: Option<u64>, at_most: usize) -> Vec<u8> {
         let mut printed = Vec::with_capacity(self.data.len() + self.numbers.len() * (label.len() + 1));
-        for (line, number) in self.lines().iter().zip(&self.numbers) {
+        for (line, number) in self.lines().iter().zip(&self.numbers).take(at_most) {
             printed.extend_from_slice(label);
             if let Some(first) = first_number {
                 write!(printed, "{}:", first + number).expect("memory takes whatever is written");

@@ -1,0 +1,123 @@
+"""`ripieno grep`: find lines of files."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ripieno.cli.options import communicator, threads_option, workers_option
+from ripieno.comm import Communicator
+from ripieno.input.files import File, found
+from ripieno.launch import launch
+from ripieno.text.search import Found, Query, search
+
+#: The exit code when no line was found, as that of grep.
+NOTHING_FOUND = 1
+
+
+@click.command("grep", short_help="Find lines of files.")
+@click.argument("pattern")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-i", "--ignore-case", is_flag=True, help="Capitals and small letters are the same.")
+@click.option("-v", "--invert-match", is_flag=True, help="Lines that do not match are wanted.")
+@click.option("-c", "--count", "counting", is_flag=True, help="Print how many lines of each file, not the lines.")
+@click.option("-F", "--fixed-strings", is_flag=True, help="PATTERN is no regular expression.")
+@click.option("-n", "--line-number", "numbered", is_flag=True, help="Print the number of each line in its file.")
+@click.option(
+    "-m", "--max-count", type=click.IntRange(min=0), metavar="COUNT", help="So many lines of each file at most."
+)
+@workers_option
+@threads_option
+def grep_command(
+    pattern: str,
+    inputs: tuple[str, ...],
+    ignore_case: bool,
+    invert_match: bool,
+    counting: bool,
+    fixed_strings: bool,
+    numbered: bool,
+    max_count: int | None,
+    workers: int | None,
+    threads: int | None,
+) -> int:
+    """Print the lines of INPUTS that match PATTERN, in the order of the files.
+
+    INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz). PATTERN is a regular expression of
+    the syntax of Rust and ripgrep. Of several files, each line has its file before it, as path:line. Lines are bytes,
+    and printed as they are.
+
+    The exit code is that of grep: 0 if there are such lines, 1 if there are none, 2 after an error.
+
+    \b
+    Example:
+      ripieno grep ERROR logs/*.gz --workers 4
+      ripieno grep -n -i "out of (memory|space)" logs/
+    """
+    query = Query(pattern, fixed_strings, ignore_case, invert_match, max_count)
+    query.compiled()
+    comm = communicator(workers, threads, None)
+    files = list({file.path: file for file in found(list(inputs))}.values())
+    printer = _Printer(files, counting)
+    arguments = ([file.path for file in files], query, None if counting else _Labelled(len(files) > 1, numbered))
+    if comm is not None:
+        _search(comm, *arguments, emit=printer.on_event)
+        matches = comm.broadcast(printer.match_count)
+    else:
+        with launch(workers or 1, threads=threads, on_event=printer.on_event) as job:
+            job.run(_search, *arguments)
+        matches = printer.match_count
+    if comm is None or comm.rank == 0:
+        printer.finish()
+    return 0 if matches else NOTHING_FOUND
+
+
+def _search(
+    comm: Communicator,
+    paths: list[str],
+    query: Query,
+    form: Callable[[Found], bytes] | None,
+    emit: Callable[[dict[str, Any]], None] | None = None,
+) -> None:
+    """Search files; rank 0 tells, in order, what is found in each split."""
+    for splits in search(comm, paths, query, form):
+        if comm.rank == 0:
+            for split, count, printed in splits:
+                (emit or comm.emit)({"event": "found", "path": split.path, "count": count, "printed": printed})
+
+
+class _Labelled:
+    """Makes lines as they are printed of what was found in a split."""
+
+    def __init__(self, with_path: bool, numbered: bool) -> None:
+        self._with_path = with_path
+        self._numbered = numbered
+
+    def __call__(self, found: Found) -> bytes:
+        label = f"{found.split.path}:".encode(errors="surrogateescape") if self._with_path else b""
+        return b"".join(
+            block.printed(label, number if self._numbered else None, count) for block, number, count in found.wanted()
+        )
+
+
+class _Printer:
+    """Prints lines as they come, or the counts of all files in the end."""
+
+    def __init__(self, files: list[File], counting: bool) -> None:
+        self.match_count = 0
+        self._counts = {file.path: 0 for file in files}
+        self._counting = counting
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        self.match_count += event["count"]
+        self._counts[event["path"]] += event["count"]
+        if not self._counting:
+            sys.stdout.buffer.write(event["printed"])
+
+    def finish(self) -> None:
+        if self._counting:
+            for path, count in self._counts.items():
+                click.echo(f"{path}:{count}" if len(self._counts) > 1 else count)
+        sys.stdout.flush()

@@ -1,0 +1,107 @@
+"""What commands share: options, what is checked of them, ranks of a launcher, and files of columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from ripieno import init
+from ripieno.errors import InputError
+from ripieno.launch.run import under_launcher
+from ripieno.output import check_different, check_new_file, new_file
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+Columns = Mapping[str, NDArray[Any] | pa.Array]
+
+
+def _write_npz(columns: Columns, path: Path) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, **columns)
+
+
+_WRITERS: dict[str, Callable[[Columns, Path], None]] = {
+    ".parquet": lambda columns, path: pq.write_table(pa.table(dict(columns)), path),
+    ".csv": lambda columns, path: pa.csv.write_csv(pa.table(dict(columns)), path),
+    ".npz": _write_npz,
+}
+
+workers_option = click.option(
+    "-w",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Worker processes on this machine; by default 1. Under a launcher its ranks do the work.",
+)
+threads_option = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Threads of each worker; by default all cores are used.",
+)
+trace_option = click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
+)
+
+
+class Size(click.ParamType):
+    """Bytes, such as 500MB or 2GiB."""
+
+    name = "size"
+    UNITS = {"": 1, "B": 1} | {
+        f"{prefix}{end}": base ** (1 + power)
+        for power, prefix in enumerate("KMGT")
+        for end, base in (("", 1000), ("B", 1000), ("iB", 1024))
+    }
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number of bytes."""
+        found = re.fullmatch(r"([0-9]*\.?[0-9]+) *([A-Za-z]*)", value)
+        units = {name.lower(): size for name, size in self.UNITS.items()}
+        size = int(float(found[1]) * units.get(found[2].lower(), 0)) if found else 0
+        if size == 0:
+            self.fail(f"{value!r}: expected a size, such as 500MB or 2GiB", param, ctx)
+        return size
+
+
+def check_files(out: Path | None, trace: Path | None, report: Path | None = None) -> None:
+    """Raise InputError, before any work is done, if a result cannot be written where it belongs."""
+    if out is not None and out.suffix.lower() not in _WRITERS:
+        raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(_WRITERS)}")
+    results = [path for path in (out, report) if path is not None]
+    for path in results:
+        check_new_file(path)
+    check_different("--out, --report and --trace", [*results, *([] if trace is None else [trace])])
+
+
+def communicator(workers: int | None, threads: int | None, trace: Path | None) -> Communicator | None:
+    """Of the ranks of the launcher that has started this command, if one has.
+
+    Raises
+    ------
+    InputError
+        If options tell what the launcher has to be told.
+    """
+    if not under_launcher():
+        return None
+    if workers is not None or trace is not None:
+        raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
+    return init(threads=threads)
+
+
+def write_columns(columns: Columns, out: Path) -> None:
+    """Write columns of equal lengths to a file of the kind that its name says, as a whole or not at all."""
+    with new_file(out) as part:
+        _WRITERS[out.suffix.lower()](columns, part)

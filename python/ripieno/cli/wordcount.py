@@ -1,0 +1,126 @@
+"""`ripieno wordcount`: count the words of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+from ripieno.cli.options import (
+    Size,
+    check_files,
+    communicator,
+    threads_option,
+    trace_option,
+    workers_option,
+    write_columns,
+)
+from ripieno.flight.trace import traced
+from ripieno.keyed import KeyValues
+from ripieno.text import count_words
+
+
+@click.command("wordcount", short_help="Count the words of files.")
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .npz.")
+@click.option(
+    "--top",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    default=10,
+    show_default=True,
+    help="How many of the most frequent words to print.",
+)
+@click.option("--lower", is_flag=True, help="ASCII capitals count as small letters.")
+@workers_option
+@threads_option
+@click.option(
+    "--memory-limit",
+    type=Size(),
+    help="Memory that each worker's words and counts may take while they are counted, such as 2GB; what is more goes "
+    "to temporary files.",
+)
+@trace_option
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def wordcount_command(
+    inputs: tuple[str, ...],
+    out: Path | None,
+    top: int,
+    lower: bool,
+    workers: int | None,
+    threads: int | None,
+    memory_limit: int | None,
+    trace: Path | None,
+    quiet: bool,
+) -> None:
+    """Count the words of INPUTS, and print the most frequent ones.
+
+    INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz). A word is a longest run of bytes
+    that are not white space. Plain files are divided among all workers and their threads.
+
+    The result has the columns "word" and "count", the most frequent word first; in .npz word i is
+    data[offsets[i]:offsets[i + 1]].
+
+    \b
+    Example:
+      ripieno wordcount corpus/*.txt --workers 2 --top 20 --out counts.parquet
+      ripieno lab run -- ripieno wordcount /data/corpus.txt --out /data/counts.csv
+    """
+    check_files(out, trace)
+    comm = communicator(workers, threads, trace)
+    leading = comm is None or comm.rank == 0
+    console = Console(stderr=True, quiet=not leading)
+    options: dict[str, Any] = {"lower": lower, "memory_limit": memory_limit}
+    if comm is not None:
+        parts = comm.gather(count_words(list(inputs), comm=comm, **options))
+        if not leading:
+            return
+        words = KeyValues.joined(parts).sorted("value", descending=True)
+    else:
+        with _Bar(console, quiet) as bar, traced(trace):
+            words = count_words(list(inputs), workers=workers or 1, threads=threads, on_event=bar.on_event, **options)
+    if out is not None:
+        write_columns(_columns(words, out), out)
+    click.echo(_lines(words, top), nl=False)
+    console.print(
+        f"{words.values.sum():,} words, {len(words):,} different ones{f'; all are in {out}' if out else ''}",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+class _Bar(Progress):
+    """How many bytes have been counted."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        super().__init__(
+            TextColumn("counting words"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeElapsedColumn(),
+            console=console,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self.add_task("", total=None)
+
+    def on_event(self, event: dict[str, Any]) -> None:
+        self.update(self._task, advance=event["bytes"], total=event["total_bytes"])
+
+
+def _columns(words: KeyValues, out: Path) -> dict[str, Any]:
+    if out.suffix.lower() == ".npz":
+        strings = words.key_column
+        return {"offsets": strings.offsets - strings.offsets[0], "data": strings.used, "count": words.values}
+    return {"word": words.keys, "count": words.values}
+
+
+def _lines(words: KeyValues, count: int) -> bytes:
+    """The first words, with their counts before them."""
+    top = words.take(range(min(count, len(words))))
+    width = len(f"{top.values[0]:,}") if len(top) else 0
+    named = zip(top.values.tolist(), top.keys.cast("large_binary").to_pylist(), strict=True)
+    return b"".join(f"{number:{width},}  ".encode() + word + b"\n" for number, word in named)

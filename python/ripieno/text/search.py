@@ -1,0 +1,242 @@
+"""Line search: ranks and their threads search splits of files, and rank 0 gets what they find, in the order of files.
+
+Splits are searched in rounds, as many at once as there are threads on all ranks, so that no more than a round of what
+was found is in memory. Cost: one pass over the text, and two exchanges of objects per round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno import _native
+from ripieno.data.agreement import agreement
+from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
+from ripieno.input import Split, splits
+from ripieno.keyed.columns import Strings
+from ripieno.text.threads import mapped
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ripieno.comm import Communicator
+
+#: What is searched by one thread in one round.
+SPLIT_BYTES = 16 << 20
+#: Text that is searched at once.
+BLOCK_BYTES = 2 << 20
+
+
+@dataclass(frozen=True)
+class Query:
+    """Which lines are wanted.
+
+    Attributes
+    ----------
+    pattern : str
+        A regular expression as Rust's crate regex has them; ``^`` and ``$`` are the ends of a line.
+    fixed : bool
+        The pattern is a string to find as it is.
+    ignore_case : bool
+        Capitals and small letters are the same.
+    invert : bool
+        Lines that do not match are wanted.
+    max_count : int or None
+        So many lines of each file at most.
+    """
+
+    pattern: str
+    fixed: bool = False
+    ignore_case: bool = False
+    invert: bool = False
+    max_count: int | None = None
+
+    def compiled(self) -> _native.LineSearch:
+        """The search of the native module.
+
+        Raises
+        ------
+        InputError
+            The pattern is no regular expression, or `max_count` is no count.
+        """
+        if self.max_count is not None and self.max_count < 0:
+            raise InputError(f"max_count={self.max_count}: expected 0 or more")
+        return _native.LineSearch(self.pattern, fixed=self.fixed, ignore_case=self.ignore_case, invert=self.invert)
+
+
+@dataclass
+class Found:
+    """What was found in a split: lines by block, or their number alone."""
+
+    split: Split
+    blocks: list[_native.FoundLines] = field(default_factory=list)
+    match_count: int = 0
+    line_count: int = 0
+    #: What is known when the splits before this one have been searched: lines of the file before it, and how many of
+    #: those found are wanted.
+    lines_before: int = 0
+    wanted_count: int = 0
+
+    def wanted(self) -> Iterator[tuple[_native.FoundLines, int, int]]:
+        """Blocks of lines, the number of each one's first line in its file, from 1, and how many lines are wanted."""
+        number, left = 1 + self.lines_before, self.wanted_count
+        for block in self.blocks:
+            count = min(left, len(block))
+            yield block, number, count
+            number += block.line_count
+            left -= count
+
+
+def search(
+    comm: Communicator,
+    source: PathLike | Sequence[PathLike],
+    query: Query,
+    form: Callable[[Found], Any] | None = None,
+) -> Iterator[list[tuple[Split, int, Any]]]:
+    """Search files; every rank calls it.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        Text, also compressed.
+    form : callable, optional
+        Makes of what was found in a split whatever rank 0 shall get. Without it lines are only counted.
+
+    Yields
+    ------
+    list of (Split, int, object)
+        The splits of a round, in the order of files and of what lies in them; how many lines of each are wanted; and on
+        rank 0 what `form` made of it, None elsewhere.
+
+    Raises
+    ------
+    InputError
+        On every rank: the pattern is no regular expression; nothing matches `source`; a file is missing or damaged.
+    """
+    with agreement(comm):
+        lines = query.compiled()
+        cut = splits(source, bytes=SPLIT_BYTES, format="text")
+    # Files may grow between two looks at them.
+    cut = comm.broadcast(cut)
+    lines_before = found_before = 0
+    for begin in range(0, len(cut), comm.world_size * comm.threads):
+        now = cut[begin : begin + comm.world_size * comm.threads]
+        first = comm.rank * comm.threads
+        mine = list(zip(now, _at_most(now, query.max_count, found_before), strict=True))[first : first + comm.threads]
+        with agreement(comm):
+            found = list(mapped(lambda each: _find(lines, *each, counting=form is None), mine, comm.threads))
+        counts = comm.allgather([(each.line_count, each.match_count) for each in found])
+        wanted_counts = []
+        for at, (line_count, match_count) in enumerate(count for of_rank in counts for count in of_rank):
+            if now[at].start == 0:
+                lines_before = found_before = 0
+            wanted = match_count if query.max_count is None else min(match_count, query.max_count - found_before)
+            if first <= at < first + len(found):
+                found[at - first].lines_before, found[at - first].wanted_count = lines_before, wanted
+            lines_before += line_count
+            found_before += wanted
+            wanted_counts.append(wanted)
+        made = None if form is None else comm.gather([form(each) for each in found])
+        forms = [None] * len(now) if made is None else [each for of_rank in made for each in of_rank]
+        yield list(zip(now, wanted_counts, forms, strict=True))
+
+
+def grep(
+    pattern: str,
+    source: PathLike | Sequence[PathLike],
+    *,
+    fixed: bool = False,
+    ignore_case: bool = False,
+    invert: bool = False,
+    max_count: int | None = None,
+    workers: int = 1,
+    threads: int | None = None,
+    comm: Communicator | None = None,
+) -> pa.Table:
+    """The lines of files that match a pattern.
+
+    Parameters
+    ----------
+    pattern, fixed, ignore_case, invert, max_count
+        As those of `Query`.
+    source : path, glob, folder, URL, or list of them
+        Text, also compressed (.gz, .bz2, .xz).
+    workers, threads : int
+        As for `ripieno.launch`.
+    comm : Communicator, optional
+        Ranks that are there already, each of which calls this. `workers` means nothing then.
+
+    Returns
+    -------
+    pyarrow.Table
+        Columns "path", "line", its number in the file from 1, and "text", without its end: strings if all are UTF-8,
+        otherwise bytes. With `comm` ranks above 0 get no rows.
+
+    Raises
+    ------
+    InputError
+        The pattern is no regular expression; nothing matches `source`; a file is missing or damaged.
+    """
+    query = Query(pattern, fixed, ignore_case, invert, max_count)
+    if comm is not None:
+        return _table(comm, source, query)
+    # Imported late: what computes and what launches know of each other only here.
+    from ripieno.launch import launch
+
+    with launch(workers, threads=threads) as job:
+        return job.run(_table, source, query)[0]
+
+
+def _at_most(now: Sequence[Split], max_count: int | None, found_before: int) -> Iterator[int | None]:
+    """How many lines may be wanted of each split, as far as is known before a round."""
+    for split in now:
+        if split.start == 0:
+            found_before = 0
+        yield None if max_count is None else max_count - found_before
+
+
+def _find(lines: _native.LineSearch, split: Split, at_most: int | None, *, counting: bool) -> Found:
+    found = Found(split)
+    if at_most == 0:
+        return found
+    for text in split.blocks(BLOCK_BYTES):
+        left = None if at_most is None else at_most - found.match_count
+        if counting:
+            found.match_count += lines.count(text, left)
+        else:
+            found.blocks.append(lines.find(text, left))
+            found.match_count += len(found.blocks[-1])
+            found.line_count += found.blocks[-1].line_count
+        if found.match_count == at_most:
+            break
+    return found
+
+
+def _table(comm: Communicator, source: PathLike | Sequence[PathLike], query: Query) -> pa.Table:
+    import pyarrow as pa
+
+    parts = [rows for found in search(comm, source, query, _rows) for _, _, rows in found if rows is not None]
+    none = pa.schema([("path", pa.string()), ("line", pa.int64()), ("text", pa.large_binary())]).empty_table()
+    table = pa.concat_tables([none, *parts])
+    try:
+        return table.cast(none.schema.set(2, pa.field("text", pa.large_string())))
+    except pa.ArrowInvalid:
+        return table
+
+
+def _rows(found: Found) -> pa.Table:
+    import pyarrow as pa
+
+    from ripieno.keyed.arrow import array_of_keys
+
+    parts = []
+    for block, number, count in found.wanted():
+        numbers, _, (offsets, data) = block.columns()
+        text = array_of_keys(Strings(offsets, data, False))[:count]
+        line = (numbers[:count] + np.uint64(number)).astype(np.int64)
+        parts.append(pa.table({"path": pa.repeat(found.split.path, count), "line": line, "text": text}))
+    return pa.concat_tables(parts) if parts else None
