@@ -28,6 +28,7 @@ from ripieno.errors import (
     RendezvousError,
     RipienoError,
     SerializationError,
+    SpillError,
 )
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch import Job, init, launch
@@ -77,6 +78,7 @@ __all__ = [
     "SerializationError",
     "SparseSGD",
     "SpectralEmbedding",
+    "SpillError",
     "Table",
     "count_words",
     "empty",

@@ -721,7 +721,8 @@ class Communicator:
         local_reduction : bool
             False sends every row: to see what local reduction saves.
         memory_limit : int, optional
-            Bytes, beyond which rows go to temporary files on their way; what comes in the end is in memory.
+            Bytes, beyond which rows go to temporary files on their way; what comes in the end is in memory. It does not
+            change the bits, but where a function combines: that folds the rows of a key in several goes then.
         spill_directory : path, optional
             Where temporary files are; by default where Python's are. They have no names, so none is left behind.
         on_block : callable, optional

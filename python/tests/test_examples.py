@@ -6,6 +6,7 @@ import doctest
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,10 +31,11 @@ def test_an_example_runs(block, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_docstring_examples_run():
+@pytest.mark.parametrize("module", ["launch", "keyed.key_values", "keyed.groups", "keyed.table"])
+def test_docstring_examples_run(module):
     # By its name in sys.modules: the package offers the function `launch` under the same name.
-    import ripieno.launch  # noqa: F401
+    import_module(f"ripieno.{module}")
 
-    results = doctest.testmod(sys.modules["ripieno.launch"])
+    results = doctest.testmod(sys.modules[f"ripieno.{module}"])
 
     assert results.attempted and not results.failed
