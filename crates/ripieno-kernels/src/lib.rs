@@ -2,7 +2,7 @@
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`squared_distances`] the whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous.
-//! Graphs: [`graph`] reads edges, sorts them and multiplies with them.
+//! Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.

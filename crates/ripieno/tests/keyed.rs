@@ -27,7 +27,7 @@ fn columns() -> Vec<Column> {
     for distinct in [3, 40, 1000] {
         columns.push(Column::Ints((0..700).map(|_| (next() % distinct) as i64 - 1).collect()));
     }
-    columns.push(Column::Ints((0..700).map(|_| if next() % 2 == 0 { 5 } else { next() as i64 }).collect()));
+    columns.push(Column::Ints((0..700).map(|_| if next().is_multiple_of(2) { 5 } else { next() as i64 }).collect()));
     columns.push(Column::Ints([i64::MIN, i64::MAX, 0, -1, i64::MAX, i64::MIN].repeat(20)));
     let lengths = [0, 1, 7, 8, 16, 17, 90];
     let string =

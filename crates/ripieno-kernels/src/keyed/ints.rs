@@ -165,8 +165,40 @@ fn next_number(keys: &[i64]) -> u32 {
 }
 
 /// Appends the number of each key to `into`; those that are not in their own line are vacant, and `others`.
-#[inline(always)]
 fn find(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512f") {
+        // SAFETY: the processor has the feature that the function is compiled for.
+        return unsafe { find_with_avx512(lines, keys, hashes, into, others) };
+    }
+    find_by(lines, keys, hashes, into, others, |line, key| {
+        let each = line.keys.iter().enumerate();
+        each.fold(0, |equal, (place, &kept)| equal | u32::from(kept == key) << place)
+    });
+}
+
+/// The whole line is one vector.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn find_with_avx512(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
+    use std::arch::x86_64::{_mm512_cmpeq_epi64_mask, _mm512_load_si512, _mm512_set1_epi64};
+    find_by(lines, keys, hashes, into, others, |line, key| {
+        // SAFETY: a line has 64 bytes, aligned.
+        let line = unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) };
+        u32::from(_mm512_cmpeq_epi64_mask(line, _mm512_set1_epi64(key)))
+    });
+}
+
+/// `equal` says in its lowest bits which of the keys of a line are equal to a key.
+#[inline(always)]
+fn find_by(
+    lines: &[Line],
+    keys: &[i64],
+    hashes: &[u64],
+    into: &mut Vec<u32>,
+    others: &mut Vec<u32>,
+    equal: impl Fn(&Line, i64) -> u32,
+) {
     let mask = lines.len() - 1;
     others.resize(keys.len(), 0);
     let mut other_count = 0;
@@ -178,9 +210,8 @@ fn find(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, other
             prefetch(&lines[ahead as usize & mask]);
         }
         let line = &lines[hash as usize & mask];
-        let equal =
-            line.keys.iter().enumerate().fold(0, |equal, (place, &kept)| equal | u32::from(kept == key) << place);
-        let number = line.numbers[(equal | 1 << LINE_KEYS).trailing_zeros() as usize];
+        let place = (equal(line, key) | 1 << LINE_KEYS).trailing_zeros() as usize;
+        let number = line.numbers[place];
         *into = number;
         others[other_count] = at as u32;
         other_count += usize::from(number == VACANT);

@@ -23,8 +23,8 @@ const FRONT_BYTES: usize = 512 << 10;
 const CHUNK_ROWS: usize = 1 << 18;
 /// To the table of all keys, rows are added so many at a time.
 const FRONT_CHUNK_ROWS: usize = 1 << 14;
-/// Scattered rows wait until there are so many bytes of them.
-const STAGED_BYTES: usize = 16 << 20;
+/// Scattered rows wait until there are twice as many bytes of them as of tables, but at least and at most so many.
+const STAGED_BYTES: [usize; 2] = [16 << 20, 64 << 20];
 /// About what adding a row costs, in operations.
 const ROW_OPERATIONS: usize = 10;
 
@@ -145,7 +145,7 @@ impl Aggregation {
             let values = &values[rows.start * row_bytes..rows.end * row_bytes];
             scatter(&keys[rows], values, row_bytes, &ranges, &mut self.staged, threads);
             let staged_bytes: usize = self.staged.iter().map(|staged| staged.keys.len() * (8 + row_bytes)).sum();
-            if staged_bytes >= STAGED_BYTES {
+            if staged_bytes >= self.most_staged_bytes() {
                 self.add_staged(threads);
             }
             return;
@@ -160,6 +160,14 @@ impl Aggregation {
                 part.add_addressed(range, sorted.rows_of(at), keys, values, scratch);
             }
         });
+    }
+
+    /// With how many bytes waiting rows are combined: enough to make it worth bringing the tables into the cache.
+    fn most_staged_bytes(&self) -> usize {
+        let [least, most] = STAGED_BYTES;
+        let table_bytes: usize = self.parts.iter().map(Part::size_bytes).sum();
+        let allowed = self.limited.as_ref().map_or(most, Limited::chunk_bytes);
+        (2 * table_bytes).clamp(least, most).min(allowed)
     }
 
     /// Combines the rows that wait.
