@@ -2,42 +2,13 @@
 
 mod common;
 
-use common::regroups::{Rows, add, expected, found, keys_of, rows};
-use common::{copied_world, endpoint_world, mismatch, world};
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, MemoryLimit, Regroup, Regrouped};
+use common::regroups::{Rows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
+use common::{copied_world, endpoint_world, world};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, MemoryLimit, Regroup};
 use ripieno::net::Links;
-use ripieno::{Communicator, Element, Error, Failure, Op};
+use ripieno::{Element, Op};
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
-
-const SUM: Combine = Combine::Op(Op::Sum);
-
-fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
-    Form { keys, element: Element::I64, width, combine }
-}
-
-/// Regroups what `rows` are with `ranks` as homes, if there are any.
-fn try_run(
-    comm: &Communicator,
-    form: Form,
-    rows: &Rows,
-    ranks: Option<&[u32]>,
-    options: &Regroup,
-) -> Result<(Vec<Block>, Regrouped), Error> {
-    let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
-    add(&mut aggregation, rows, ranks);
-    let mut blocks = Vec::new();
-    let parts = aggregation.seal(&Threads::new(1)).unwrap();
-    let regrouped = comm.regroup(parts, options, &mut |block| {
-        blocks.push(block);
-        Ok(())
-    })?;
-    Ok((blocks, regrouped))
-}
-
-fn run(comm: &Communicator, form: Form, rows: &Rows, options: &Regroup) -> (Vec<Block>, Regrouped) {
-    try_run(comm, form, rows, None, options).unwrap()
-}
 
 /// Rows of all ranks, more of the later ones, none of the first of several.
 fn all_rows(p: usize, width: usize) -> Vec<Rows> {
@@ -296,73 +267,4 @@ fn local_reduction_sends_a_row_per_key_and_not_every_row() {
     let (with, without) = (sent(SUM), sent(Combine::Concat));
     assert_eq!(with, 300);
     assert!((20_000..28_000).contains(&without), "{without}");
-}
-
-#[test]
-fn ranks_that_call_something_else_are_told() {
-    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
-    let others = [
-        (Form { width: 2, ..int64 }, usual),
-        (form(KeyKind::Strings, 1, SUM), usual),
-        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual),
-        (Form { element: Element::U64, ..int64 }, usual),
-        (int64, Regroup { balanced: true, ..usual }),
-        (int64, Regroup { wave_bytes: 5, ..usual }),
-        (int64, Regroup::new(Combine::Op(Op::Max))),
-    ];
-    for (other, options) in others {
-        let results = world(3, |comm| {
-            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
-            let rows = rows(comm.rank(), 10, 5, form.width);
-            try_run(comm, form, &rows, None, &options).map(drop)
-        });
-        for result in results {
-            let description = mismatch(result);
-            assert!(
-                description.contains("regroup(int64 keys, rows of int64 × 1, sum, step 0, options #"),
-                "{description}"
-            );
-        }
-    }
-    let results = world(2, |comm| match comm.rank() {
-        0 => comm.allreduce(&mut [0; 8], Element::I64, Op::Sum, None),
-        _ => try_run(comm, int64, &rows(1, 10, 5, 1), None, &usual).map(drop),
-    });
-    results.into_iter().for_each(|result| assert!(mismatch(result).contains("allreduce(int64 × 1, sum")));
-}
-
-#[test]
-fn what_fails_where_blocks_are_handed_on_ends_the_job() {
-    let failed = Error::Callback { cause: "no room".to_string(), traceback: "line 3".to_string() };
-    let results = world(3, |comm| {
-        let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
-        add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
-        let options = Regroup { wave_bytes: 1000, ..Regroup::new(SUM) };
-        let mut refuse = |_| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
-        let ended = comm.regroup(aggregation.seal(&Threads::new(1)).unwrap(), &options, &mut refuse);
-        (ended.map(drop), comm.barrier(None))
-    });
-    assert_eq!(results[1].0, Err(failed));
-    for (rank, (ended, after)) in results.into_iter().enumerate() {
-        let Err(Error::Failed(Failure::RankFailed { rank: 1, cause, traceback, .. })) = after else {
-            panic!("{after:?}")
-        };
-        assert_eq!((&cause[..], &traceback[..]), ("no room", "line 3"));
-        assert!(rank == 1 || matches!(ended, Err(Error::Failed(_))), "{ended:?}");
-    }
-}
-
-#[test]
-fn parts_for_other_ranks_and_rows_without_a_merge_are_refused_before_anything_is_sent() {
-    world(2, |comm| {
-        let seal = |form, ranks| Aggregation::new(form, ranks, None).unwrap().seal(&Threads::new(1)).unwrap();
-        let int64 = form(KeyKind::Int64, 1, SUM);
-        let refused = comm.regroup(seal(int64, 3), &Regroup::new(SUM), &mut |_| Ok(()));
-        assert!(matches!(refused, Err(Error::Argument { name: "ranks of the aggregation", .. })), "{refused:?}");
-        let floats = Form { element: Element::F32, combine: Combine::Concat, ..int64 };
-        let refused = comm.regroup(seal(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_| Ok(()));
-        assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
-        let nothing = comm.regroup(seal(int64, 2), &Regroup::new(SUM), &mut |_| panic!("there is no block")).unwrap();
-        assert_eq!((nothing.waves, nothing.rows_in, nothing.keys), (0, 0, 0));
-    });
 }

@@ -1,8 +1,8 @@
 //! Keyed rows for every rank of a world, and what their regroup gives.
 
 use super::sets::Random;
-use ripieno::Op;
-use ripieno::keyed::{Aggregation, Block, Combine, KeyKind, Keys, OwnedKeys, Strings};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, OwnedKeys, Regroup, Regrouped, Strings};
+use ripieno::{Communicator, Element, Error, Op};
 use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
 
@@ -102,4 +102,33 @@ pub fn found(blocks: &[Block], width: usize) -> Found {
         assert!(rest.is_empty());
     }
     found
+}
+
+pub const SUM: Combine = Combine::Op(Op::Sum);
+
+pub fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
+    Form { keys, element: Element::I64, width, combine }
+}
+
+/// Regroups what `rows` are with `ranks` as homes, if there are any.
+pub fn try_run(
+    comm: &Communicator,
+    form: Form,
+    rows: &Rows,
+    ranks: Option<&[u32]>,
+    options: &Regroup,
+) -> Result<(Vec<Block>, Regrouped), Error> {
+    let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
+    add(&mut aggregation, rows, ranks);
+    let mut blocks = Vec::new();
+    let parts = aggregation.seal(&Threads::new(1)).unwrap();
+    let regrouped = comm.regroup(parts, options, &mut |block| {
+        blocks.push(block);
+        Ok(())
+    })?;
+    Ok((blocks, regrouped))
+}
+
+pub fn run(comm: &Communicator, form: Form, rows: &Rows, options: &Regroup) -> (Vec<Block>, Regrouped) {
+    try_run(comm, form, rows, None, options).unwrap()
 }
