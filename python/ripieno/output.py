@@ -98,9 +98,10 @@ def check_new_folder(path: Path, replaceable: Collection[str] = ()) -> None:
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
     """Write an .npy file, like `numpy.save`, which does not tell a full disk from other errors."""
+    array = np.ascontiguousarray(array)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        file.write(np.ascontiguousarray(array).data)
+        file.write(array.data)
 
 
 def explain(error: OSError) -> str:

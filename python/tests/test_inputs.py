@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.kmeans_program import FitOptions
 from ripieno.data import open_source
+from ripieno.output import save_array
 
 X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
 BYTES = (X * 255).astype(np.uint8)
@@ -301,3 +302,9 @@ def test_a_model_refuses_files_of_another_width(write, tmp_path):
 
     with pytest.raises(rp.InputError, match="7 columns, but KMeans was fitted on 5"):
         model.predict(str(tmp_path / "wide.npy"))
+
+
+def test_an_array_in_columns_is_saved_as_it_reads(tmp_path):
+    columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    save_array(tmp_path / "columns.npy", columns)
+    np.testing.assert_array_equal(np.load(tmp_path / "columns.npy"), columns)
