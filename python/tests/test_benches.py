@@ -166,3 +166,11 @@ def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
     assert 0 < together["busiest_sent_bytes"] < 8 * 1.1 * found["vertices"]
     assert all(0 < each["computing_s"] < each["iteration_s"] for each in found["scales"])
     assert "2 hosts" in (tmp_path / "scaling.svg").read_text()
+
+
+def test_words_are_counted_beside_polars_and_duckdb_with_equal_counts(tmp_path):
+    figures = reports_of("wordcount", tmp_path)["figures"]
+
+    assert {figure["row"].count("×") for figure in figures} == {1} and len(figures) == 2
+    for figure in figures:
+        assert set(figure["peers"]) == {"polars", "duckdb"} and figure["limit_s"] > 0

@@ -1,0 +1,195 @@
+"""Words of a file counted by two cores, beside duckdb, polars and Python's Counter, and beside white space alone.
+
+benches/wordcount.py [--size 512MB] [--text FILE]… [--repetitions N] [--quick] [--json FILE]
+
+The file is made of texts that are repeated, by default the sources of the installed packages. White space is made
+blanks and line feeds there, so that peers can split lines at one byte; words are what lies between. The file has been
+read before, so it comes from memory. A run ends with all distinct words and their counts in one process.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import command
+import pyarrow as pa
+import ripieno as rp
+from effort import Effort
+from ripieno.bench.figures import Figure, Report, Samples, bytes_text
+from ripieno.cli.options import Size
+from ripieno.comm import Communicator
+from ripieno.launch.machine import usable_cores
+
+SIZE_BYTES, QUICK_SIZE_BYTES, RUN_COUNT = 512_000_000, 200_000, 5
+#: As many different bytes are taken of the installed packages.
+TEXT_BYTES = 64 << 20
+#: What the Counter splits at once.
+BLOCK_BYTES = 16 << 20
+PACKAGES = ("numpy", "scipy", "sklearn", "pyarrow", "networkx")
+#: Of the best peer's time.
+TARGETS = {"peer": 1 / 3}
+BLANKS = bytes.maketrans(b"\t\r\v\f", b"    ")
+
+Words = dict[bytes, int]
+
+
+def measured(
+    report: Report, effort: Effort, *, size_bytes: int | None = None, texts: Sequence[Path] | None = None
+) -> None:
+    """All contestants turn by turn; their counts are compared first."""
+    size_bytes = size_bytes or (QUICK_SIZE_BYTES if effort.quick else SIZE_BYTES)
+    with tempfile.TemporaryDirectory() as folder:
+        path, blank = Path(folder) / "text.txt", Path(folder) / "blank.txt"
+        _write(path, texts or _sources(), size_bytes)
+        blank.write_bytes((b" " * 79 + b"\n") * (path.stat().st_size // 80 + 1))
+        peers = _peers(report, path)
+        right = _counter(path)
+        for name, peer in peers.items():
+            if _as_words(peer()) != right:
+                raise RuntimeError(f"{name}: counts differ from those of Python's Counter, so no figure stands")
+        for workers, threads in ((usable_cores(), 1), (1, usable_cores())):
+            with rp.launch(workers=workers, threads=threads) as job:
+                if _as_words(_counted(job, path).to_arrow()) != right:
+                    raise RuntimeError(f"Ripieno, {workers} workers: counts differ from those of Python's Counter")
+                seconds: dict[str, list[float]] = {name: [] for name in ("ours", "blank", *peers)}
+                for _ in range(effort.runs(RUN_COUNT)):
+                    for name, run in {
+                        "ours": lambda: _counted(job, path), "blank": lambda: _counted(job, blank), **peers,
+                    }.items():  # fmt: skip
+                        start = time.perf_counter()
+                        run()
+                        seconds[name].append(time.perf_counter() - start)
+            _add_figure(report, path, f"{workers} × {threads}", seconds)
+        start = time.perf_counter()
+        _counter(path)
+        report.remark(
+            f"{sum(right.values()):,} words, {len(right):,} different ones, counted alike by all; Python's Counter "
+            f"takes {time.perf_counter() - start:.3g} s"
+        )
+
+
+def _add_figure(report: Report, path: Path, row: str, seconds: dict[str, list[float]]) -> None:
+    samples = {name: Samples(tuple(each)) for name, each in seconds.items()}
+    ours, blank = samples.pop("ours"), samples.pop("blank")
+    size_bytes = path.stat().st_size
+    report.figures.append(
+        Figure(
+            case=f"words of {bytes_text(size_bytes)} counted, workers × threads",
+            row=row,
+            ours=ours,
+            peers=samples,
+            limit_s=blank.best_s,
+            limit="a file of blanks of that size",
+            work=size_bytes / 1e6,
+            rate_unit="MB/s",
+            targets=TARGETS if samples else {},
+        )
+    )
+
+
+def _sources() -> list[Path]:
+    """Python sources of packages that every installation has."""
+    found, size_bytes = [], 0
+    for package in PACKAGES:
+        for path in sorted((Path(sysconfig.get_path("purelib")) / package).rglob("*.py")):
+            if size_bytes < TEXT_BYTES:
+                found.append(path)
+                size_bytes += path.stat().st_size
+    return found
+
+
+def _write(path: Path, texts: Sequence[Path], size_bytes: int) -> None:
+    """Fill a file with texts, again and again; the last one is cut after a line."""
+    left = size_bytes
+    with open(path, "wb") as file:
+        before = left + 1
+        while left < before:
+            before = left
+            for text in texts:
+                lines = (text.read_bytes().translate(BLANKS).rstrip(b"\n") + b"\n")[:left]
+                lines = lines[: lines.rfind(b"\n") + 1]
+                left -= file.write(lines)
+
+
+def _counted(job: Any, path: Path) -> rp.KeyValues:
+    return rp.KeyValues.joined(job.run(_of_rank, str(path)))
+
+
+def _of_rank(comm: Communicator, path: str) -> rp.KeyValues:
+    return rp.count_words(path, comm=comm)
+
+
+def _counter(path: Path) -> Words:
+    """Python's own: as fast as an interpreter can be."""
+    counts: Counter[bytes] = Counter()
+    with open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            counts.update((block + file.readline()).split())
+    return counts
+
+
+def _as_words(table: Any) -> Words:
+    """A table of two columns, words and counts, as a dict."""
+    words, counts = pa.table(table).columns
+    return dict(zip(words.cast("large_binary").to_pylist(), counts.to_pylist(), strict=True))
+
+
+def _peers(report: Report, path: Path) -> dict[str, Callable[[], Any]]:
+    """What is installed; each gives a table of words and counts."""
+    found: dict[str, Callable[[], Any]] = {}
+    try:
+        import polars
+
+        # A separator that no text has: a row is a line.
+        lines = polars.scan_csv(
+            path, has_header=False, new_columns=["line"], separator="\x01", quote_char=None,
+            schema={"line": polars.String}, encoding="utf8",
+        )  # fmt: skip
+        words = lines.select(polars.col("line").str.split(" ").alias("word")).explode("word")
+        counts = words.filter(polars.col("word") != "").group_by("word").len()
+        found["polars"] = lambda: counts.collect(engine="streaming")
+    except ImportError:
+        report.remark("polars is not installed: make bench installs it")
+    try:
+        import duckdb
+
+        base = duckdb.connect(config={"threads": usable_cores()})
+        query = f"""
+            select word, count(*) from (
+                select unnest(string_split(line, ' ')) as word from read_csv('{path}', columns={{'line': 'varchar'}},
+                header=false, delim='\x01', quote='', escape='', auto_detect=false, max_line_size=1000000000)
+            ) where word <> '' group by word
+        """
+        found["duckdb"] = lambda: base.sql(query).to_arrow_table()
+    except ImportError:
+        report.remark("duckdb is not installed: make bench installs it")
+    return found
+
+
+@click.command()
+@click.option("--size", "size_bytes", type=Size(), help="Of the file; 512MB, or 200kB with --quick.")
+@click.option(
+    "--text", "texts", multiple=True, type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A text to fill the file with.",
+)  # fmt: skip
+@command.repetitions_option
+@command.quick_option
+@command.json_option
+def main(
+    size_bytes: int | None, texts: tuple[Path, ...], repetitions: int | None, quick: bool, target: Path | None
+) -> None:
+    """Count the words of a file, beside peers."""
+    report = Report("wordcount")
+    measured(report, Effort(quick, repetitions), size_bytes=size_bytes, texts=texts)
+    command.show(report, target, quick=quick)
+
+
+if __name__ == "__main__":
+    main()
