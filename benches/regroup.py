@@ -241,7 +241,8 @@ def _add_spark(
         for name in seconds:
             _check(name, right, *_columns(parquet.read_table(Path(folder) / f"sums-{name}.parquet")))
     beside = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
-    report.figures.append(_figure(rows, f"; local[{rows.rank_count}]", ours, beside, SPARK_TARGETS, copy_s))
+    where = f"; beside Spark local[{rows.rank_count}]"
+    report.figures.append(_figure(rows, where, ours, beside, SPARK_TARGETS, copy_s))
 
 
 def _figure(
