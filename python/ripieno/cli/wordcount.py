@@ -59,7 +59,7 @@ def wordcount_command(
     """Count the words of INPUTS, and print the most frequent ones.
 
     INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz). A word is a longest run of bytes
-    that are not white space. Plain files are divided among all workers and their threads.
+    that are not ASCII white space. Plain files are divided among all workers and their threads.
 
     The result has the columns "word" and "count", the most frequent word first; in .npz word i is
     data[offsets[i]:offsets[i + 1]].
