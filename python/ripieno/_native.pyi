@@ -346,6 +346,14 @@ def pagerank_step(
 #: Strings as columns: where each begins and the last ends, (n + 1,) int64, and their bytes, uint8.
 Strings = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
+# The numbers of strings in the order of their bytes; equal ones stay in theirs.
+def order_of_strings(offsets: NDArray[np.int64], data: NDArray[np.uint8], descending: bool) -> NDArray[np.int64]: ...
+
+# The pieces of `data` that begin at `starts`, one behind the other.
+def joined_pieces(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> NDArray[np.uint8]: ...
+
 class WordCounts:
     """The distinct words of texts, the longest runs of bytes without ASCII white space, counted.
 

@@ -306,6 +306,8 @@ fn parse_combine(name: &str) -> PyResult<Combine> {
     if name == "concat" { Ok(Combine::Concat) } else { parse_op(name).map(Combine::Op) }
 }
 
-fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
-    array.as_slice().map_err(|_| errors::input("expected C-contiguous arrays of keys and ranks".to_string()))
+pub fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
+    array
+        .as_slice()
+        .map_err(|_| errors::input("expected C-contiguous arrays of keys, their places and ranks".to_string()))
 }

@@ -13,6 +13,7 @@ mod measuring;
 mod memory;
 mod recorder;
 mod sparse;
+mod strings;
 mod supplier;
 mod text;
 
@@ -32,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     graph::register(module)?;
     sparse::register(module)?;
     keyed::register(module)?;
+    strings::register(module)?;
     text::register(module)?;
     kernels::register(module)
 }

@@ -82,14 +82,6 @@ def array_of_values(values: np.ndarray) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
 
 
-def order_of_strings(keys: Strings, descending: bool) -> np.ndarray:
-    """The rows of strings in the order of their bytes; equal ones stay in theirs."""
-    import pyarrow.compute as pc
-
-    order = "descending" if descending else "ascending"
-    return pc.array_sort_indices(array_of_keys(keys), order=order).to_numpy().astype(np.int64)
-
-
 def _strings(column: pa.Array, is_text: bool) -> Strings:
     if len(column) == 0:
         return Strings(np.zeros(1, np.int64), np.empty(0, np.uint8), is_text)

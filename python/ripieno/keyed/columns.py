@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ripieno import _native
 from ripieno._arrays import as_array, is_native
 from ripieno.errors import InputError
 
@@ -193,8 +194,7 @@ def taken_keys(keys: Keys, rows: np.ndarray) -> Keys:
         return keys[rows]
     lengths = np.diff(keys.offsets)[rows]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-    return Strings(offsets, keys.data[np.repeat(keys.offsets[:-1][rows], lengths) + within], keys.is_text)
+    return Strings(offsets, _native.joined_pieces(keys.data, keys.offsets[:-1][rows], lengths), keys.is_text)
 
 
 def _array(given: Any) -> np.ndarray | None:

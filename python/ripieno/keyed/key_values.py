@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ripieno import _native
 from ripieno._handles import Talk
 from ripieno.errors import InputError
 from ripieno.keyed import columns
@@ -242,6 +243,4 @@ def _ranked(values: np.ndarray, descending: bool) -> np.ndarray:
 def _order_of_keys(keys: Keys, descending: bool) -> np.ndarray:
     if not isinstance(keys, Strings):
         return np.argsort(_ranked(keys, descending), kind="stable")
-    from ripieno.keyed import arrow
-
-    return arrow.order_of_strings(keys, descending)
+    return _native.order_of_strings(keys.offsets, keys.data, descending)

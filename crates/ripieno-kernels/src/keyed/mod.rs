@@ -1,13 +1,15 @@
-//! Keyed data: hashes, strings as columns, tables that number distinct keys, rows by part.
+//! Keyed data: hashes, strings as columns, their order, tables that number distinct keys, rows by part.
 
 mod hash;
 mod ints;
+mod order;
 mod partition;
 mod scatter;
 mod strings;
 
 pub use hash::{hash_int, hash_ints, hash_string, part_of, rehash};
 pub use ints::IntTable;
+pub use order::{joined_pieces, order_of_strings};
 pub use partition::{Partition, RowParts};
 pub use scatter::{Staged, is_scattered, scatter};
 pub use strings::{BadOffsets, StringTable, Strings};
