@@ -16,7 +16,7 @@ import ripieno as rp
 from ripieno import _native
 from ripieno.cli import main
 from ripieno.input import Split, splits
-from ripieno.text import Query, words
+from ripieno.text import Query
 from ripieno.text.search import search
 
 #: Real text that comes with every interpreter and with NumPy.
@@ -100,9 +100,8 @@ def _size(path: str) -> int:
     return Path(path).stat().st_size
 
 
-def test_words_beyond_the_memory_limit_go_to_files_and_come_back(tmp_path, monkeypatch):
-    monkeypatch.setattr(words, "BLOCK_BYTES", 1 << 12)
-    text = b"\n".join(b"word%d %d" % (i * i % 7919, i % 97) for i in range(20000))
+def test_words_beyond_the_memory_limit_go_to_files_and_come_back(tmp_path):
+    text = b"\n".join(b"word%d %d" % (i * i % 7919, i % 97) for i in range(100000))
     (tmp_path / "numbers.txt").write_bytes(text)
     spill = tmp_path / "spill"
     spill.mkdir()

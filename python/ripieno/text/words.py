@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 #: So many splits for each thread, so that none has much to do when the others are done.
 SPLITS_PER_THREAD = 8
-#: Text that is counted at once.
-BLOCK_BYTES = 2 << 20
 FORM = Form("binary", "int64", None)
 
 
@@ -117,7 +115,7 @@ def _add_words(
 
     def count(split: Split) -> int:
         words = tables.get()
-        for text in split.blocks(BLOCK_BYTES):
+        for text in split.blocks():
             words.add(text)
             if most_bytes is not None and words.size_bytes > most_bytes:
                 rows.add(*words.take())
