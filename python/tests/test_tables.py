@@ -55,12 +55,38 @@ def test_equal_ids_are_combined_and_ids_ascend():
     assert {number: each.tolist() for number, each in table.items()} == {2: 1.5, 5: [1, 255], 7: [0]}
 
 
+def test_adding_rows_copies_in_proportion_to_what_is_added(monkeypatch):
+    copied = []
+
+    def spy(pieces, function=np.concatenate):
+        copied.append(sum(piece.nbytes for piece in pieces))
+        return function(pieces)
+
+    rng = np.random.default_rng(3)
+    pieces = [rng.integers(0, 9, (int(rng.integers(0, 800)), 4)) for _ in range(1000)]
+    whole = np.vstack(pieces)
+    rows, summed = rp.Table(combine="concat"), rp.Table(combine="sum")
+    for piece in pieces:
+        summed.add(1, rp.KeyValues(piece[:, 0], piece[:, 1:]))
+    monkeypatch.setattr(np, "concatenate", spy)
+    for piece in pieces:
+        rows.add(1, piece)
+    assert_array_equal(rows[1], whole)
+    assert len(copied) > 1 and sum(copied) <= 3 * whole.nbytes
+
+    expected = rp.KeyValues(whole[:, 0], whole[:, 1:]).combined()
+    assert_array_equal(summed[1].keys, expected.keys)
+    assert_array_equal(summed[1].values, expected.values)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(3)), r"partition 1: shape \(3,\) .* beside shape \(2,\)"),
         (lambda: rp.Table({1: np.ones(2)}).add(1, np.ones(2, int)), "partition 1: .*int64 beside .*float64"),
         (lambda: rp.Table({1: np.ones(2)}).add(1, rp.KeyValues([1])), "partition 1: <KeyValues"),
+        (lambda: rp.Table({1: rp.KeyValues([1])}).add(1, rp.KeyValues(["a"])), "partition 1: <KeyValues.*string"),
+        (lambda: rp.Table({1: rp.KeyValues([1], [0.5])}, "or"), "partition 1: op='or' of dtype float64"),
         (lambda: rp.Table({1: np.ones((2, 2))}, "concat").add(1, np.ones((2, 3))), "partition 1"),
         (lambda: rp.Table({1: np.ones(())}, "concat").add(1, np.ones(())), "partition 1"),
         (lambda: rp.Table({1.5: np.ones(2)}), "partition 1.5: expected a whole number"),

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 Partition = np.ndarray | KeyValues
 
+# So many bytes may wait until they are combined, or as many as are combined already: adding takes linear time.
+_WAITING_BYTES = 1 << 20
+
 
 class Table(Joint, MutableMapping[int, Partition]):
     """Partitions under ids, as a mapping whose ids ascend; an id that is added again is combined.
 
-    ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. Arrays are neither copied nor changed.
+    ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. What is given is neither copied nor
+    changed, and must stay as it is. Rows, that is key-values and arrays of "concat", come together when they are read,
+    or have become twice as many: adding takes time in proportion to what is added.
 
     Parameters
     ----------
@@ -53,7 +58,7 @@ class Table(Joint, MutableMapping[int, Partition]):
 
     def __init__(self, partitions: Mapping[int, Any] | None = None, combine: Combine = "sum") -> None:
         self.combiner = combiner_of(combine)
-        self._partitions: dict[int, Partition] = {}
+        self._piles: dict[int, _Pile] = {}
         for number, partition in (partitions or {}).items():
             self[number] = partition
 
@@ -67,27 +72,43 @@ class Table(Joint, MutableMapping[int, Partition]):
         """
         number = _checked_id(number)
         given = self._checked(number, partition)
-        there = self._partitions.get(number)
-        self._partitions[number] = given if there is None else self._combined(number, there, given)
+        pile = self._piles.get(number)
+        if pile is None:
+            self._piles[number] = _Pile(given)
+            return
+        there = pile.whole
+        self._check_fits(number, there, given)
+        if isinstance(there, np.ndarray) and self.combiner.name != CONCAT:
+            pile.whole = called(self.combiner, there, given)
+        elif len(there) == 0:
+            pile.whole = given
+        elif len(given):
+            pile.waiting.append(given)
+            pile.waiting_bytes += given.nbytes
+            if pile.waiting_bytes >= max(there.nbytes, _WAITING_BYTES):
+                self._combine(pile)
 
     def __getitem__(self, number: int) -> Partition:
-        return self._partitions[number]
+        pile = self._piles[number]
+        if pile.waiting:
+            self._combine(pile)
+        return pile.whole
 
     def __setitem__(self, number: int, partition: Any) -> None:
         number = _checked_id(number)
-        self._partitions[number] = self._checked(number, partition)
+        self._piles[number] = _Pile(self._checked(number, partition))
 
     def __delitem__(self, number: int) -> None:
-        del self._partitions[number]
+        del self._piles[number]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(sorted(self._partitions))
+        return iter(sorted(self._piles))
 
     def __len__(self) -> int:
-        return len(self._partitions)
+        return len(self._piles)
 
     def __repr__(self) -> str:
-        nbytes = sum(partition.nbytes for partition in self._partitions.values())
+        nbytes = sum(partition.nbytes for partition in self.values())
         return f"<Table: {len(self)} partitions, {nbytes} bytes, combine={self.combiner.name}>"
 
     def __reduce__(self) -> Any:
@@ -106,25 +127,48 @@ class Table(Joint, MutableMapping[int, Partition]):
         return Talk(lambda native: allgathered(native, self))
 
     def _checked(self, number: int, partition: Any) -> Partition:
+        named = self.combiner.function is None and self.combiner.name != CONCAT
+        op, what = self.combiner.name if named else "min", f"partition {number}"
         if isinstance(partition, KeyValues):
+            if partition.values is not None:
+                reducible(partition.values, op, what)
             return partition
         if isinstance(partition, bytes | bytearray):
             partition = np.frombuffer(partition, np.uint8)
-        named = self.combiner.function is None and self.combiner.name != CONCAT
-        return reducible(partition, self.combiner.name if named else "min", f"partition {number}")
+        return reducible(partition, op, what)
 
-    def _combined(self, number: int, left: Partition, right: Partition) -> Partition:
+    def _check_fits(self, number: int, there: Partition, given: Partition) -> None:
         is_concat = self.combiner.name == CONCAT
-        if isinstance(left, KeyValues) and isinstance(right, KeyValues):
-            joined = KeyValues.joined([left, right])
-            return joined if is_concat else joined.combined(self.combiner.function or self.combiner.name)
-        skip = 1 if is_concat else 0
-        forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (left, right)]
-        if forms[0] != forms[1] or (is_concat and np.ndim(left) == 0):
+        if isinstance(there, KeyValues) and isinstance(given, KeyValues):
+            fits = there.form == given.form or not (len(there) and len(given))
+        else:
+            skip = 1 if is_concat else 0
+            forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (there, given)]
+            fits = forms[0] == forms[1] and not (is_concat and np.ndim(there) == 0)
+        if not fits:
             raise InputError(
-                f"partition {number}: {_described(right)} beside {_described(left)}: expected equal shapes and dtypes"
+                f"partition {number}: {_described(given)} beside {_described(there)}: expected equal shapes and dtypes"
             )
-        return self.combiner.blockwise(left, right) if is_concat else called(self.combiner, left, right)
+
+    def _combine(self, pile: _Pile) -> None:
+        """Make one of all that was added to a pile."""
+        pieces = [pile.whole, *pile.waiting]
+        if isinstance(pile.whole, KeyValues):
+            whole = KeyValues.joined(pieces)
+            if self.combiner.name != CONCAT:
+                whole = whole.combined(self.combiner.function or self.combiner.name)
+        else:
+            whole = np.concatenate(pieces)
+        pile.whole, pile.waiting, pile.waiting_bytes = whole, [], 0
+
+
+class _Pile:
+    """What was added under an id: `whole` is combined already, the others wait, in their order."""
+
+    def __init__(self, whole: Partition) -> None:
+        self.whole = whole
+        self.waiting: list[Partition] = []
+        self.waiting_bytes = 0
 
 
 class Packed(NamedTuple):
