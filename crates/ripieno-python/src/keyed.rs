@@ -254,10 +254,7 @@ pub fn regroup<'py>(
             })
         })
     };
-    let ended = communicator.call(py, |comm| {
-        let parts = rows.seal(&Threads::new(options.threads.get()))?;
-        comm.regroup(parts, &options, &mut keep)
-    });
+    let ended = communicator.call(py, |comm| comm.regroup(rows, &options, &mut keep));
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
@@ -275,7 +272,7 @@ fn describe(py: Python<'_>, error: &PyErr) -> Error {
 
 fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py, PyDict>> {
     let Regrouped { waves, rows_in, rows_sent, keys, rows, bytes_sent, spilled_bytes, .. } = *regrouped;
-    let Regrouped { sizes, exchange, merge, handing_on, .. } = *regrouped;
+    let Regrouped { sealing, sizes, exchange, merge, handing_on, .. } = *regrouped;
     let entries = PyDict::new(py);
     entries.set_item("waves", waves)?;
     entries.set_item("rows_in", rows_in)?;
@@ -284,7 +281,9 @@ fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py
     entries.set_item("rows", rows)?;
     entries.set_item("bytes_sent", bytes_sent)?;
     entries.set_item("spilled_bytes", spilled_bytes)?;
-    for (name, time) in [("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", handing_on)] {
+    let times =
+        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", handing_on)];
+    for (name, time) in times {
         entries.set_item(format!("{name}_s"), time.as_secs_f64())?;
     }
     Ok(entries)

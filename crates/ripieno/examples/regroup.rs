@@ -29,7 +29,6 @@ struct Case {
 /// One round of one rank.
 struct Round {
     adding: Duration,
-    sealing: Duration,
     regrouped: Regrouped,
     sum: f64,
 }
@@ -64,13 +63,13 @@ fn main() -> Outcome<()> {
         println!(
             " {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<6} {:.1}",
             seconds(&|round| round.adding),
-            seconds(&|round| round.sealing),
+            seconds(&|round| round.regrouped.sealing),
             seconds(&|round| round.regrouped.sizes),
             seconds(&|round| round.regrouped.exchange),
             seconds(&|round| round.regrouped.merge),
             seconds(&|round| {
-                let Regrouped { sizes, exchange, merge, .. } = round.regrouped;
-                round.adding + round.sealing + sizes + exchange + merge
+                let Regrouped { sealing, sizes, exchange, merge, .. } = round.regrouped;
+                round.adding + sealing + sizes + exchange + merge
             }),
             rounds[0].regrouped.waves,
             all(&|round| round.regrouped.bytes_sent as f64) / 1e6,
@@ -102,17 +101,14 @@ impl Case {
         let mut aggregation = Aggregation::new(form, comm.world_size(), None)?;
         aggregation.add(Keys::Int64(keys), values, None, &threads)?;
         let adding = started.elapsed();
-        let started = Instant::now();
-        let parts = aggregation.seal(&threads)?;
-        let sealing = started.elapsed();
         comm.barrier(None)?;
         let mut sum = 0.0;
         let mut keep = |block: Block| {
             sum += block.values.as_chunks().0.iter().map(|value| f64::from_ne_bytes(*value)).sum::<f64>();
             Ok(())
         };
-        let regrouped = comm.regroup(parts, &self.options, &mut keep)?;
-        Ok(Round { adding, sealing, regrouped, sum })
+        let regrouped = comm.regroup(aggregation, &self.options, &mut keep)?;
+        Ok(Round { adding, regrouped, sum })
     }
 
     /// The keys of a rank; the same in every run.

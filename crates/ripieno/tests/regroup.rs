@@ -105,8 +105,7 @@ fn parts_that_were_spilled_come_as_the_others_do() {
                     blocks.push(block);
                     Ok(())
                 };
-                let parts = aggregation.seal(&Threads::new(1)).unwrap();
-                let regrouped = comm.regroup(parts, &options, &mut keep).unwrap();
+                let regrouped = comm.regroup(aggregation, &options, &mut keep).unwrap();
                 assert_eq!(regrouped.spilled_bytes > 0, limit_bytes.is_some(), "{regrouped:?}");
                 assert_eq!(regrouped.waves > 1, limit_bytes.is_some(), "{regrouped:?}");
                 blocks
@@ -158,7 +157,7 @@ fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
                     blocks.push(block);
                     Ok(())
                 };
-                comm.regroup(aggregation.seal(&Threads::new(1)).unwrap(), &options, &mut keep).unwrap();
+                comm.regroup(aggregation, &options, &mut keep).unwrap();
                 blocks
             })
         };

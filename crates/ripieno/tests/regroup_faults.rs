@@ -4,9 +4,8 @@ mod common;
 
 use common::regroups::{SUM, add, form, rows, try_run};
 use common::{mismatch, world};
-use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, Regroup};
+use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, MemoryLimit, Regroup};
 use ripieno::{Element, Error, Failure, Op};
-use ripieno_kernels::Threads;
 
 #[test]
 fn ranks_that_call_something_else_are_told() {
@@ -49,7 +48,7 @@ fn what_fails_where_blocks_are_handed_on_ends_the_job() {
         add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
         let options = Regroup { wave_bytes: 1000, ..Regroup::new(SUM) };
         let mut refuse = |_| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
-        let ended = comm.regroup(aggregation.seal(&Threads::new(1)).unwrap(), &options, &mut refuse);
+        let ended = comm.regroup(aggregation, &options, &mut refuse);
         (ended.map(drop), comm.barrier(None))
     });
     assert_eq!(results[1].0, Err(failed));
@@ -63,16 +62,37 @@ fn what_fails_where_blocks_are_handed_on_ends_the_job() {
 }
 
 #[test]
-fn parts_for_other_ranks_and_rows_without_a_merge_are_refused_before_anything_is_sent() {
+fn rows_that_cannot_be_sealed_end_the_job() {
+    let results = world(3, |comm| {
+        let directory = tempfile::tempdir().unwrap();
+        let limit = MemoryLimit { bytes: 100_000, directory: directory.path().to_path_buf() };
+        let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, Some(limit)).unwrap();
+        add(&mut aggregation, &rows(comm.rank(), 20_000, 1 << 40, 1), None);
+        assert!(aggregation.spilled_bytes() > 0);
+        if comm.rank() == 1 {
+            directory.close().unwrap();
+        }
+        comm.regroup(aggregation, &Regroup::new(SUM), &mut |_| Ok(())).map(drop)
+    });
+    for (rank, ended) in results.into_iter().enumerate() {
+        match rank {
+            1 => assert!(matches!(ended, Err(Error::Spill { .. })), "{ended:?}"),
+            _ => assert!(matches!(ended, Err(Error::Failed(Failure::RankFailed { rank: 1, .. }))), "{ended:?}"),
+        }
+    }
+}
+
+#[test]
+fn rows_for_other_ranks_or_without_a_merge_are_refused_before_anything_is_sent() {
     world(2, |comm| {
-        let seal = |form, ranks| Aggregation::new(form, ranks, None).unwrap().seal(&Threads::new(1)).unwrap();
+        let none = |form, ranks| Aggregation::new(form, ranks, None).unwrap();
         let int64 = form(KeyKind::Int64, 1, SUM);
-        let refused = comm.regroup(seal(int64, 3), &Regroup::new(SUM), &mut |_| Ok(()));
+        let refused = comm.regroup(none(int64, 3), &Regroup::new(SUM), &mut |_| Ok(()));
         assert!(matches!(refused, Err(Error::Argument { name: "ranks of the aggregation", .. })), "{refused:?}");
         let floats = Form { element: Element::F32, combine: Combine::Concat, ..int64 };
-        let refused = comm.regroup(seal(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_| Ok(()));
+        let refused = comm.regroup(none(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_| Ok(()));
         assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
-        let nothing = comm.regroup(seal(int64, 2), &Regroup::new(SUM), &mut |_| panic!("there is no block")).unwrap();
+        let nothing = comm.regroup(none(int64, 2), &Regroup::new(SUM), &mut |_| panic!("there is no block")).unwrap();
         assert_eq!((nothing.waves, nothing.rows_in, nothing.keys), (0, 0, 0));
     });
 }

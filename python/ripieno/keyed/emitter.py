@@ -131,8 +131,8 @@ class Emitter:
         dict
             Statistics: "rows_added" to this rank's emitter, "rows_in" that local reduction has left of them,
             "rows_sent" and "bytes_sent" to other ranks, "waves" in which they went, "keys" and "rows" at home here,
-            "spilled_bytes" to temporary files, and seconds for "sizes_s", "exchange_s", "merge_s" and "handing_on_s"
-            (to `on_block`).
+            "spilled_bytes" to temporary files, and seconds for "sealing_s", "sizes_s", "exchange_s", "merge_s" and
+            "handing_on_s" (to `on_block`).
         """
         form = self.form or Form("int64", "", None)
         form = agreement.common_form(native, self._options.call, form, self.row_count)

@@ -121,8 +121,7 @@ pub fn try_run(
     let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
     add(&mut aggregation, rows, ranks);
     let mut blocks = Vec::new();
-    let parts = aggregation.seal(&Threads::new(1)).unwrap();
-    let regrouped = comm.regroup(parts, options, &mut |block| {
+    let regrouped = comm.regroup(aggregation, options, &mut |block| {
         blocks.push(block);
         Ok(())
     })?;

@@ -1,6 +1,6 @@
 //! Regroup: the rows of every key come to one rank, combined, part by part.
 //!
-//! What each rank has for each part goes to the part's home by a plan; with it ranks agree on homes and on waves. A wave is one
+//! What was added is sealed first. What each rank has for each part goes to the part's home by a plan; with it ranks agree on homes and on waves. A wave is one
 //! plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose keys are complete when it has come. The next one is
 //! in flight while it is merged and handed on.
 //!
@@ -17,11 +17,13 @@ mod wave;
 
 pub use options::{Regroup, Regrouped};
 
+use super::aggregation::Aggregation;
 use super::block::Block;
 use super::parts::Parts;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use options::Agreement;
+use ripieno_kernels::Threads;
 use sizes::Sizes;
 use std::time::Instant;
 use wave::Exchanges;
@@ -41,7 +43,7 @@ struct Regrouping<'a> {
 }
 
 impl Communicator {
-    /// Sends the rows of every part to its home, merges those of equal keys there and hands the blocks of this rank's parts
+    /// Seals `rows`, sends those of every part to its home, merges those of equal keys there and hands the blocks of this rank's parts
     /// to `on_block`, in the order of the parts, each as soon as its keys are complete. Within a block keys lie in order of
     /// first appearance, one rank after the other; the result is the same bits in every run, for every size of waves and
     /// number of threads. Every rank calls it, with data of one form and the same options. `on_block` must not call a
@@ -50,15 +52,15 @@ impl Communicator {
     /// # Errors
     /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Ranks that
     /// call something else, or with another form or other options, are told by [`Failure::Mismatch`](crate::Failure::Mismatch).
-    /// What only this rank has, an error of `on_block`, of a spilled part or of memory, ends the job.
+    /// What only this rank has, an error of `on_block`, of spilling or of memory, ends the job.
     pub fn regroup(
         &self,
-        parts: Parts,
+        rows: Aggregation,
         options: &Regroup,
         on_block: &mut dyn FnMut(Block) -> Result<(), Error>,
     ) -> Result<Regrouped, Error> {
-        let agreement = Agreement::new(&parts, options, self.world_size())?;
-        let result = regroup(self, parts, options, agreement, on_block);
+        let agreement = Agreement::new(&rows, options, self.world_size())?;
+        let result = regroup(self, rows, options, agreement, on_block);
         if let Err(error) = &result
             && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed)
         {
@@ -70,16 +72,19 @@ impl Communicator {
 
 fn regroup(
     comm: &Communicator,
-    parts: Parts,
+    rows: Aggregation,
     options: &Regroup,
     mut agreement: Agreement,
     on_block: &mut OnBlock<'_>,
 ) -> Result<Regrouped, Error> {
+    let started = Instant::now();
+    let parts = rows.seal(&Threads::new(options.threads.get()))?;
+    let sealing = started.elapsed();
     let (started, sent_before) = (Instant::now(), comm.statistics()?.sent_bytes);
     let sizes = Sizes::exchange(comm, &parts, &mut agreement, options)?;
     let exchanges = Exchanges::new(comm, &parts, &sizes, options.eager_bytes);
     let (waves, spilled_bytes) = (sizes.waves.count(), parts.spilled_bytes());
-    let regrouped = Regrouped { waves, spilled_bytes, sizes: started.elapsed(), ..Regrouped::default() };
+    let regrouped = Regrouped { waves, spilled_bytes, sealing, sizes: started.elapsed(), ..Regrouped::default() };
     let mut regrouping = Regrouping { comm, options, agreement, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;
     while let Some(flight) = next {

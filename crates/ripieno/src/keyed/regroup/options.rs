@@ -1,8 +1,8 @@
 //! What the caller of a regroup may choose, and what it gets to know.
 
+use super::super::aggregation::Aggregation;
 use super::super::block::{Combine, Form};
 use super::super::columns::KeyKind;
-use super::super::parts::Parts;
 use crate::error::{Error, argument};
 use ripieno_plan::Collective;
 use ripieno_run::Call;
@@ -30,7 +30,7 @@ pub struct Regroup {
     pub eager_bytes: usize,
     /// How many of the larger ones are on their way to a rank at most.
     pub pulls: NonZeroUsize,
-    /// How many threads merge, the caller's included.
+    /// How many threads seal and merge, the caller's included.
     pub threads: NonZeroUsize,
 }
 
@@ -66,6 +66,8 @@ pub struct Regrouped {
     pub bytes_sent: u64,
     /// Bytes that this rank's parts had been written to files with.
     pub spilled_bytes: u64,
+    /// Sealing what was added.
+    pub sealing: Duration,
     /// Until all knew homes and waves.
     pub sizes: Duration,
     /// Reading parts, packing them and waiting for those of others.
@@ -84,16 +86,16 @@ pub(super) struct Agreement {
 
 impl Agreement {
     /// Fails where the data is not for `rank_count` ranks or cannot be merged.
-    pub fn new(parts: &Parts, options: &Regroup, rank_count: usize) -> Result<Agreement, Error> {
-        if parts.rank_count() != rank_count {
+    pub fn new(rows: &Aggregation, options: &Regroup, rank_count: usize) -> Result<Agreement, Error> {
+        let Aggregation { form, homes, .. } = rows;
+        if homes.rank_count != rank_count {
             let expected = format!("{rank_count}, as many as there are ranks here");
-            return Err(argument("ranks of the aggregation", parts.rank_count(), &expected));
+            return Err(argument("ranks of the aggregation", homes.rank_count, &expected));
         }
-        let form = parts.form();
         Form { combine: options.merge, ..*form }.reduction()?;
         let Regroup { merge, balanced, wave_bytes, eager_bytes, pulls, threads: _ } = *options;
         let mut hasher = DefaultHasher::new();
-        (parts.part_count(), merge, balanced, wave_bytes, eager_bytes, pulls).hash(&mut hasher);
+        (homes.part_count(), merge, balanced, wave_bytes, eager_bytes, pulls).hash(&mut hasher);
         let call = Call {
             collective: Collective::Regroup,
             algorithm: u8::from(form.keys == KeyKind::Strings),

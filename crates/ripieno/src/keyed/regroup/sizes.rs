@@ -122,15 +122,16 @@ mod tests {
 
     const FORM: Form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum) };
 
-    fn no_parts(form: Form) -> Parts {
-        Aggregation::new(form, 2, None).unwrap().seal(&Threads::new(1)).unwrap()
+    fn no_rows(form: Form) -> Aggregation {
+        Aggregation::new(form, 2, None).unwrap()
     }
 
     /// What rank 0 gets when rank 1 says that all its parts have `sizes`, one for each time that it is asked.
     fn lied_to(form: Form, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
         let lie = |comm: &Communicator| {
-            let (parts, mut agreement) = (no_parts(form), Agreement::new(&no_parts(form), options, 2).unwrap());
+            let (rows, mut agreement) = (no_rows(form), Agreement::new(&no_rows(form), options, 2).unwrap());
+            let parts = rows.seal(&Threads::new(1)).unwrap();
             let none = vec![0; parts.part_count()];
             for (turn, &size) in sizes.iter().enumerate() {
                 let homes = if turn == 0 { hashed_homes(none.len(), 2) } else { balanced_homes(&none, 2) };
@@ -146,7 +147,7 @@ mod tests {
             let mut ranks = ranks.into_iter();
             let (honest, liar) = (ranks.next().unwrap(), ranks.next().unwrap());
             let liar = scope.spawn(move || lie(&liar));
-            let told = honest.regroup(no_parts(form), options, &mut |_| Ok(())).map(drop);
+            let told = honest.regroup(no_rows(form), options, &mut |_| Ok(())).map(drop);
             [told, liar.join().unwrap()]
         })
     }
