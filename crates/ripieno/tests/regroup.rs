@@ -234,6 +234,18 @@ fn a_heavy_key_does_not_unbalance_the_others() {
     assert!(*hashed.last().unwrap() > heavy + 9000, "{hashed:?}");
 }
 
+#[test]
+fn a_rank_that_gives_all_rows_gives_no_more_at_once_than_comes_to_one() {
+    let (p, wave_bytes) = (5, 10_000);
+    let all: Vec<Rows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
+    let options = Regroup { wave_bytes, ..Regroup::new(SUM) };
+    let results = world(p, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
+    let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+    assert_eq!(found(&blocks.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
+    let sent_bytes = 16 * regrouped[2].rows_sent;
+    assert!(sent_bytes <= regrouped[2].waves as u64 * 2 * wave_bytes, "{regrouped:?}");
+}
+
 /// Beside blocks: sizes of 24 bytes per part to every rank, 8 bytes per part to all, a byte each way per pulled block.
 #[test]
 fn nothing_travels_but_blocks_sizes_and_grants() {

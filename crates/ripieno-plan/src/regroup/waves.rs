@@ -1,4 +1,4 @@
-//! Waves: ranges of the parts of every rank that travel together, each as large as its receiver has room for.
+//! Waves: ranges of the parts of every rank that travel together, each as large as its receivers and senders have room for.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -39,6 +39,55 @@ impl Waves {
         Waves { ranks, count }
     }
 
+    /// The same, but with every wave in which some rank gives `given_bytes[wave]`, more than twice `wave_bytes`, cut into
+    /// pieces in which it gives about `wave_bytes`; none if all are small enough, or of one part. A piece has parts of all
+    /// receivers, or of some where they have few.
+    pub fn cut(&self, part_bytes: &[u64], given_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
+        let whole = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
+        let mut cut = Waves { ranks: self.ranks.iter().map(whole).collect(), count: 0 };
+        let mut ends = vec![0; self.ranks.len()];
+        for (wave, &given) in given_bytes.iter().enumerate() {
+            let parts = self.in_turn(wave, part_bytes);
+            let total_bytes: u64 = parts.iter().map(|&(_, part)| part_bytes[part]).sum();
+            let is_large = given > wave_bytes.saturating_mul(2);
+            let share = if is_large { (wave_bytes, given) } else { (1, 1) };
+            let piece_bytes = u128::from(total_bytes) * u128::from(share.0) / u128::from(share.1);
+            let mut filled_bytes = 0;
+            for (rank, part) in parts {
+                let bytes = u128::from(part_bytes[part]);
+                if filled_bytes > 0 && filled_bytes + bytes > piece_bytes {
+                    cut.end_wave(&ends);
+                    filled_bytes = 0;
+                }
+                filled_bytes += bytes;
+                ends[rank] += 1;
+            }
+            cut.end_wave(&ends);
+        }
+        (cut.count > self.count).then_some(cut)
+    }
+
+    /// The parts of a wave, with their receivers, so that these come equally far with each range of them.
+    fn in_turn(&self, wave: usize, part_bytes: &[u64]) -> Vec<(usize, usize)> {
+        let mut parts = Vec::new();
+        for rank in 0..self.ranks.len() {
+            let own = self.parts(rank, wave);
+            let total_bytes: u128 = own.iter().map(|&part| u128::from(part_bytes[part])).sum();
+            let mut before_bytes = 0;
+            for &part in own {
+                parts.push(((before_bytes << 64) / total_bytes, rank, part));
+                before_bytes += u128::from(part_bytes[part]);
+            }
+        }
+        parts.sort_unstable();
+        parts.into_iter().map(|(_, rank, part)| (rank, part)).collect()
+    }
+
+    fn end_wave(&mut self, ends: &[usize]) {
+        self.ranks.iter_mut().zip(ends).for_each(|(rank, &end)| rank.ends.push(end));
+        self.count += 1;
+    }
+
     /// How many waves; a rank may be done before the last.
     pub fn count(&self) -> usize {
         self.count
@@ -76,6 +125,64 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// What the rank that gives most gives in each wave, if rank `giver(part)` has all of a part.
+    fn given(waves: &Waves, part_bytes: &[u64], giver: impl Fn(usize) -> usize) -> Vec<u64> {
+        let p = waves.ranks.len();
+        let given = |wave: usize| {
+            let mut given = vec![0; p];
+            for rank in 0..p {
+                let came = waves.parts(rank, wave).iter().filter(|&&part| giver(part) != rank);
+                came.for_each(|&part| given[giver(part)] += part_bytes[part]);
+            }
+            given.into_iter().max().unwrap_or(0)
+        };
+        (0..waves.count()).map(given).collect()
+    }
+
+    #[test]
+    fn no_rank_gives_much_more_than_comes_to_one() {
+        for rank_count in [2, 3, 5, 33] {
+            let part_count = 8 * rank_count;
+            let part_bytes: Vec<u64> = (0..part_count as u64).map(|part| part * 37 % 101).collect();
+            let homes: Vec<usize> = (0..part_count).map(|part| part / 8).collect();
+            for wave_bytes in [0, 10, 300, u64::MAX] {
+                // All from one rank, or as much from each.
+                for givers in [1, rank_count] {
+                    let giver = |part: usize| part * 5 % givers;
+                    let first = Waves::new(&homes, &part_bytes, rank_count, wave_bytes);
+                    let mut waves = first.clone();
+                    while let Some(cut) = waves.cut(&part_bytes, &given(&waves, &part_bytes, giver), wave_bytes) {
+                        waves = cut;
+                    }
+                    for (wave, given) in given(&waves, &part_bytes, giver).into_iter().enumerate() {
+                        let parts = (0..rank_count).map(|rank| waves.parts(rank, wave).len()).sum::<usize>();
+                        assert!(
+                            given <= wave_bytes.saturating_mul(2) || parts == 1,
+                            "{rank_count} ranks, {wave_bytes}"
+                        );
+                        assert!(parts > 0, "{rank_count} ranks, {wave_bytes} bytes");
+                    }
+                    for rank in 0..rank_count {
+                        let all = (0..waves.count()).flat_map(|wave| waves.parts(rank, wave));
+                        assert!(all.eq(&first.ranks[rank].parts), "{rank_count} ranks, {wave_bytes} bytes");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wave_is_cut_through_all_receivers_as_long_as_they_have_parts() {
+        let waves = Waves::new(&[0, 0, 1, 1, 1, 1], &[20, 20, 10, 10, 10, 10], 2, 40);
+        let parts = |waves: &Waves, wave| [0, 1].map(|rank| waves.parts(rank, wave).to_vec());
+        assert_eq!(waves.cut(&[20, 20, 10, 10, 10, 10], &[40], 20), None);
+        let cut = waves.cut(&[20, 20, 10, 10, 10, 10], &[80], 39).unwrap();
+        assert_eq!(cut.count(), 3);
+        assert_eq!(parts(&cut, 0), [vec![0], vec![2]]);
+        assert_eq!(parts(&cut, 1), [vec![1], vec![3]]);
+        assert_eq!(parts(&cut, 2), [vec![], vec![4, 5]]);
     }
 
     #[test]

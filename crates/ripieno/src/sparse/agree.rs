@@ -25,10 +25,15 @@ pub(super) fn agree(comm: &Communicator, size: u64, set_size: u64, wishes: &str)
 
 /// The combination over all ranks of each of some numbers.
 pub(super) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], op: Op) -> Result<[u64; N], Error> {
+    let combined = combined_words(comm, &numbers, op)?;
+    Ok(std::array::from_fn(|at| combined[at]))
+}
+
+/// The same, of as many numbers as every rank has.
+pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Result<Vec<u64>, Error> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     comm.allreduce(&mut bytes, Element::U64, op, None)?;
-    let mut words = words(&bytes);
-    Ok(std::array::from_fn(|_| words.next().expect("as many come back")))
+    Ok(words(&bytes).collect())
 }
 
 /// `own` of every rank, one after the other.

@@ -24,7 +24,7 @@ pub struct Regroup {
     pub merge: Combine,
     /// Whether parts are dealt to ranks by their size, the largest first, and not by their number.
     pub balanced: bool,
-    /// Bytes that come to a rank in one wave; one part at least.
+    /// Bytes that come to a rank in one wave, and half of what any rank gives in one; one part at least.
     pub wave_bytes: u64,
     /// Blocks up to this size are sent at once, larger ones when the receiver asks for them.
     pub eager_bytes: usize,
@@ -42,8 +42,8 @@ impl Regroup {
         Regroup { merge, balanced: false, wave_bytes: WAVE_BYTES, eager_bytes: EAGER_BYTES, pulls, threads }
     }
 
-    /// The same, with waves that leave most of `memory_bytes` to what waits for them: a rank holds one that is merged, and one
-    /// that travels with what it sends of it.
+    /// The same, with waves that leave half of `memory_bytes` to what waits for them: a rank holds one that is merged, and one
+    /// that travels with what it sends of it, which may be twice as large.
     pub fn within(self, memory_bytes: u64) -> Regroup {
         Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
     }

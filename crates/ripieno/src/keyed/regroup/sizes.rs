@@ -7,10 +7,10 @@ use super::options::{Agreement, Regroup};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::seat::NO_MEMORY;
-use crate::sparse::agree::{all_words, words};
+use crate::sparse::agree::{all_words, combined_words, words};
 use ripieno_plan::algorithms::alltoall::direct;
 use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes};
-use ripieno_plan::{Buffer, Span};
+use ripieno_plan::{Buffer, Op, Span};
 use ripieno_run::Memory;
 
 /// The size of a part is told by so many bytes.
@@ -51,13 +51,42 @@ impl Sizes {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
         }
-        Ok(Sizes { waves: Waves::new(&homes, &part_bytes, p, options.wave_bytes), own })
+        let waves = Waves::new(&homes, &part_bytes, p, options.wave_bytes);
+        let form = parts.form();
+        let bytes: Vec<u64> = sizes.iter().map(|&size| encoded_bytes(form, size).expect("it is in memory")).collect();
+        Ok(Sizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own })
     }
 
     /// What comes from rank `from` for `part`, which is at home here.
     pub fn incoming(&self, from: usize, part: usize) -> PartSize {
         let place = self.own.parts.binary_search(&part).expect("the part is at home here");
         self.own.sizes[from][place]
+    }
+}
+
+/// The same waves, or shorter ones where a rank gives more than twice `wave_bytes` in one; `bytes` are what this rank has.
+fn bounded(
+    comm: &Communicator,
+    mut waves: Waves,
+    part_bytes: &[u64],
+    bytes: &[u64],
+    wave_bytes: u64,
+) -> Result<Waves, Error> {
+    let (rank, p) = (comm.rank(), comm.world_size());
+    // Nobody gives more than all have.
+    if p == 1 || part_bytes.iter().sum::<u64>() <= wave_bytes.saturating_mul(2) {
+        return Ok(waves);
+    }
+    loop {
+        let given = |wave: usize| -> u64 {
+            let others = (0..p).filter(|&to| to != rank);
+            others.flat_map(|to| waves.parts(to, wave)).map(|&part| bytes[part]).sum()
+        };
+        let given: Vec<u64> = (0..waves.count()).map(given).collect();
+        match waves.cut(part_bytes, &combined_words(comm, &given, Op::Max)?, wave_bytes) {
+            Some(cut) => waves = cut,
+            None => return Ok(waves),
+        }
     }
 }
 
@@ -116,7 +145,7 @@ impl Own {
 mod tests {
     use super::super::super::{Aggregation, Combine, KeyKind};
     use super::*;
-    use crate::{Element, Failure, Op};
+    use crate::{Element, Failure};
     use ripieno_kernels::Threads;
     use ripieno_net::ThreadFabric;
 
