@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
-from ripieno.mapreduce.fingerprint import fingerprint
 
 PROGRAM = "0123"
 SMALL = Saved(3, np.arange(4.0), {"tolerance": 0.5}, [7])
@@ -226,24 +225,3 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit
     checkpoints.save(Saved(4, np.ones(5), {}, []))
     checkpoints.close()
     assert loaded(tmp_path).iteration == 4
-
-
-def test_the_fingerprint_is_that_of_the_code():
-    def made(scale, offset=0):
-        return lambda part, value: [part * scale + each for each in value if each in {1, 2, 3}]
-
-    def same(scale):
-        return fingerprint({"map": made(scale), "combine": "sum"})
-
-    assert same(1) == same(2) == fingerprint({"combine": "sum", "map": made(3)})
-    others = {
-        same(1),
-        fingerprint({"map": made(1), "combine": "max"}),
-        fingerprint(
-            {"map": lambda part, value: [part - each for each in value if each in {1, 2, 3}], "combine": "sum"}
-        ),
-        fingerprint({"map": np.add, "combine": "sum"}),
-        fingerprint({"map": np.subtract, "combine": "sum"}),
-        fingerprint({"map": len, "combine": "sum"}),
-    }
-    assert len(others) == 6

@@ -160,7 +160,8 @@ class Checkpoints:
         if manifest["name"] != self._name:
             raise self._refused(path, f"is of the job {manifest['name']!r}, not of {self._name!r}")
         if manifest["program"] != self._program:
-            raise self._refused(path, "is of another program: map, reduce, combine or collect were other functions")
+            reason = "is of another program: map, reduce, combine or collect were other functions, or had other data"
+            raise self._refused(path, reason)
         return manifest
 
     def _blob(self, name: str) -> bytes:

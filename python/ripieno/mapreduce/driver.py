@@ -56,7 +56,10 @@ class MapReduce(Progress):
     threads : int, default=1
         Map tasks of a worker that run at the same time; `map` must then be safe for threads.
     name : str
-        The job's: one that is started again with the same name resumes from its checkpoint.
+        The job's: one that is started again with the same name resumes from its checkpoint, if its functions are the
+        same: their code, default arguments, what they have closed over, arguments of a `functools.partial`. The input,
+        broadcast values, global variables and functions called by a global name are not compared: where these change,
+        choose another name.
     checkpoint : path, optional
         Folder for checkpoints; see `iterations`. What is in them and is no array, number, string, keyed data or list,
         tuple or dict of these is pickled, and a pickle may run any code when it is read: keep the folder to yourself.
