@@ -37,8 +37,18 @@ def as_array(value: Any) -> np.ndarray | None:
     return None
 
 
+def check_unmasked(value: Any, what: str) -> None:
+    """`InputError` if `value` is a masked array in which something is hidden, which would count as if it were there."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        hidden = np.ma.getmaskarray(value)
+        first = ", ".join(map(str, np.argwhere(hidden)[0]))
+        where = f", the first at [{first}]" if first else ""
+        raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
+
+
 def reducible(value: Any, op: str, what: str) -> np.ndarray:
     """`value`, a number or an array, as an array of a type that `op` is defined on."""
+    check_unmasked(value, what)
     found = as_array(value)
     if found is None and isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray):
         found = np.asarray(value)

@@ -140,6 +140,8 @@ def test_lists_of_one_length_are_rows():
         (lambda: rp.KeyValues(pa.array([1, None, 3])), "keys: 1 of 3 are null, the first in row 1"),
         (lambda: rp.KeyValues(["a", None]), "keys: 1 of 2 are null, the first in row 1"),
         (lambda: rp.KeyValues(pd.DataFrame({"a": [1]})), "keys: struct"),
+        (lambda: rp.KeyValues(np.ma.array([1, 2], mask=[0, 1])), r"keys: 1 of 2 are masked, the first at \[1\]"),
+        (lambda: rp.KeyValues([1], np.ma.array([[1, 2]], mask=[[0, 1]])), r"values: 1 of 2 .* first at \[0, 1\]"),
         (lambda: rp.KeyValues([1, 2], [1]), "values: 1 rows for 2 keys"),
         (lambda: rp.KeyValues([1, 2], [[1], [1, 2]]), "values: .* rows of equal length"),
         (lambda: rp.KeyValues([1, 2], pa.array([[1], [1, 2]])), "values: row 0 has 1 elements, row 1 has 2"),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ripieno import _native
-from ripieno._arrays import as_array, is_native
+from ripieno._arrays import as_array, check_unmasked, is_native
 from ripieno.errors import InputError
 
 EXPECTED_KEYS = "expected whole numbers (of any integer type) or strings"
@@ -123,7 +123,7 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
         return given
     if _is_arrow(given):
         return _arrow().keys_of(given, what)
-    array = _array(given)
+    array = _array(given, what)
     if array is None:
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InputError(f"{what}: a {type(given).__name__}: {EXPECTED_KEYS}, in an array, a list or a column")
@@ -151,7 +151,7 @@ def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None
     """
     if given is None:
         return None
-    array = _arrow().values_of(given, what) if _is_arrow(given) else _array(given)
+    array = _arrow().values_of(given, what) if _is_arrow(given) else _array(given, what)
     if array is None:
         array = _listed(given, what, EXPECTED_VALUES)
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
@@ -197,7 +197,8 @@ def taken_keys(keys: Keys, rows: np.ndarray) -> Keys:
     return Strings(offsets, _native.joined_pieces(keys.data, keys.offsets[:-1][rows], lengths), keys.is_text)
 
 
-def _array(given: Any) -> np.ndarray | None:
+def _array(given: Any, what: str) -> np.ndarray | None:
+    check_unmasked(given, what)
     return np.asarray(given) if isinstance(given, np.ndarray) else as_array(given)
 
 
