@@ -717,7 +717,7 @@ class Communicator:
             Where keys are at home: by their hash, the same on every machine, which is the default; or as the hash says,
             but dealt so that ranks get about equal amounts, the default of "concat"; or as a function says, which takes
             an array of keys, gives an array of ranks, and equal keys equal ones on every rank. Ids of tables are at
-            home at ``id % world_size``, or where a function says.
+            home at ``id % world_size``, or where a function says. Python's builtin ``hash`` means "hash".
         local_reduction : bool
             False sends every row: to see what local reduction saves.
         memory_limit : int, optional

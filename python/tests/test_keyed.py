@@ -105,7 +105,7 @@ def groups_hold_all_rows(comm, kind):
     for width in (None, 3):
         mine = rows_of(comm.rank, p, kind, "float32", width)
         expected = grouped(p, kind, "float32", width)
-        for partitioner in (None, "hash", "balanced"):
+        for partitioner in (None, "hash", hash, "balanced"):
             groups = comm.regroup(mine, combine="concat", partitioner=partitioner)
             keys = listed(groups.keys)
             for key, begin, end in zip(keys, groups.offsets, groups.offsets[1:], strict=False):

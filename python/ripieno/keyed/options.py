@@ -69,9 +69,8 @@ def options_of(
     spill_directory: str | os.PathLike[str] | None = None,
 ) -> Options:
     """The options as the caller names them, see `Communicator.regroup`."""
-    partitioners.check(partitioner)
     limit = _limit_of(memory_limit, spill_directory)
-    return Options(combiner_of(combine), partitioner, bool(local_reduction), limit)
+    return Options(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit)
 
 
 def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> Limit:

@@ -13,10 +13,14 @@ from ripieno.keyed import combiners
 Partitioner = Literal["hash", "balanced"] | Callable[[Any], Any] | None
 
 
-def check(partitioner: Any) -> None:
+def checked(partitioner: Any) -> Partitioner:
+    """The partitioner that is meant: Python's own `hash` stands for "hash", as its numbers differ between processes."""
+    if partitioner is hash:
+        return "hash"
     is_named = isinstance(partitioner, str) and partitioner in ("hash", "balanced")
     if not (partitioner is None or is_named or callable(partitioner)):
         raise InputError(f"partitioner={partitioner!r}: expected 'hash', 'balanced' or a function of a block of keys")
+    return partitioner
 
 
 def name_of(partitioner: Partitioner, fallback: str) -> str:

@@ -34,7 +34,7 @@ def table_regrouping(
     **options: Any,
 ) -> Callable[[Any], tuple[Table, dict[str, Any]]]:
     """The call of `regroup` on a table; a table is reduced locally as it is filled, and stays in memory."""
-    partitioners.check(partitioner)
+    partitioner = partitioners.checked(partitioner)
     if partitioner == "balanced":
         raise InputError("partitioner='balanced' of a table: expected 'hash' or a function of an array of ids")
     alone(table, **options, local_reduction=None if local_reduction else False)
