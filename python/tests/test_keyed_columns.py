@@ -34,6 +34,11 @@ def address(column: pa.Array | np.ndarray, buffer: int = 1) -> int:
         pa.chunked_array([WORDS[:2], [], WORDS[2:]]),
         pa.array(WORDS, pa.string_view()),
         pl.Series(WORDS),
+        pl.Series(WORDS, dtype=pl.Categorical),
+        pl.Series(WORDS, dtype=pl.Enum(sorted(set(WORDS)))),
+        pl.concat(
+            [pl.Series(WORDS[:2], dtype=pl.Categorical), pl.Series(WORDS[2:], dtype=pl.Categorical)], rechunk=False
+        ),
         pd.Series(WORDS),
         pd.Series(WORDS, dtype="category"),
     ],
@@ -86,6 +91,19 @@ def test_numbers_and_large_strings_stay_where_they_are():
         assert rows.keys.to_pylist() == part.to_pylist()
         assert address(rows.keys, 2) == address(words, 2)
     assert address(rp.KeyValues(words).keys) == address(words)
+
+
+def test_columns_that_are_not_aligned_are_copied_once():
+    buffer = pa.py_buffer(bytes(1) + np.arange(4).tobytes()).slice(1)
+    numbers = np.frombuffer(buffer, np.int64, 3)
+    column = pa.Array.from_buffers(pa.int64(), 3, [None, buffer])
+    words = pa.Array.from_buffers(pa.large_string(), 3, [None, buffer, pa.py_buffer(b"abc")])
+    assert not numbers.flags.aligned
+
+    for keys in (numbers, column, words):
+        rows = rp.KeyValues(keys, numbers)
+        assert getattr(rows.key_column, "offsets", rows.key_column).flags.aligned and rows.values.flags.aligned
+        assert rows.combined().sorted().to_arrow().to_pydict() == {"key": rows.keys.tolist(), "value": [0, 1, 2]}
 
 
 def test_characters_of_32_bit_strings_stay_where_they_are():

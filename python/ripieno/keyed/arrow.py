@@ -2,7 +2,8 @@
 
 They agree for integers and floating-point numbers, lists of a fixed size, and strings and bytes with 64-bit offsets.
 Offsets of 32 bits are widened, which costs n words, the characters staying where they are. Copied are integer keys of
-less than 64 bits, dictionaries (decoded), views of strings, and columns of several chunks (made one).
+less than 64 bits, dictionaries (decoded), views of strings, columns of several chunks (made one), and numbers that are
+not aligned.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ripieno.errors import InputError
-from ripieno.keyed.columns import EXPECTED_KEYS, EXPECTED_VALUES, Keys, Strings
+from ripieno.keyed.columns import EXPECTED_KEYS, EXPECTED_VALUES, Keys, Strings, aligned
 
 
 def columns_of(data: Any, names: Sequence[str]) -> list[pa.Array]:
@@ -39,7 +40,7 @@ def keys_of(given: Any, what: str) -> Keys:
         array = column.to_numpy()
         if kind == pa.uint64() and len(array) and int(array.max()) >= 2**63:
             raise InputError(f"{what}: {array.max()}: expected whole numbers below 2**63")
-        return array.astype(np.int64, copy=False)
+        return aligned(array, np.int64)
     if _is(kind, pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_fixed_size_binary):
         column = column.cast(pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary())
         kind = column.type
@@ -90,7 +91,7 @@ def _strings(column: pa.Array, is_text: bool) -> Strings:
     words = np.frombuffer(offsets, np.int64 if is_large else np.int32)
     words = words[column.offset : column.offset + len(column) + 1]
     bytes_ = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return Strings(words.astype(np.int64, copy=False), bytes_, is_text)
+    return Strings(aligned(words, np.int64), bytes_, is_text)
 
 
 def _column(given: Any, what: str) -> pa.Array:
@@ -105,11 +106,23 @@ def _column(given: Any, what: str) -> pa.Array:
 
 
 def _in_one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = _decoded(column)
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         raise InputError(f"a column of {column.type} and {len(column)} rows: characters need 64-bit offsets: cast it")
-    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
+    return column
+
+
+def _decoded(column: pa.DictionaryArray | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_decoded(chunk) for chunk in column.chunks] or [pa.array([], column.type.value_type)])
+    words = column.dictionary
+    if _is(words.type, pa.types.is_string_view, pa.types.is_binary_view):
+        # Arrow cannot take from views.
+        words = words.cast(pa.large_string() if pa.types.is_string_view(words.type) else pa.large_binary())
+    return words.take(column.indices)
 
 
 def _checked(column: pa.Array, what: str) -> pa.Array:

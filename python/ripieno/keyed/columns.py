@@ -138,7 +138,7 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
         raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_KEYS}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.size and int(array.max()) >= 2**63:
         raise InputError(f"{what}: {array.max()}: expected whole numbers below 2**63")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return aligned(array, np.int64)
 
 
 def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None:
@@ -161,7 +161,12 @@ def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None
         raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_VALUES}")
     if len(array) != count:
         raise InputError(f"{what}: {len(array)} rows for {count} keys: expected one for each")
-    return np.ascontiguousarray(array, dtype=native)
+    return aligned(array, native)
+
+
+def aligned(array: np.ndarray, dtype: np.dtype | type) -> np.ndarray:
+    """`array` as the native module reads it: contiguous and aligned; only copied if it is not yet."""
+    return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
 
 def joined_keys(columns: Sequence[Keys]) -> Keys:
