@@ -209,6 +209,17 @@ def files_of_at_most(size_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
+def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
+    checkpoints = place(tmp_path)
+    message = f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job begins anew"
+    with files_of_at_most(200), pytest.raises(rp.CheckpointError, match=message):
+        checkpoints.save(Saved(1, np.arange(1e4), {}, []))
+
+    assert content(checkpoints.folder) == {}
+    checkpoints.close()
+    assert loaded(tmp_path) is None
+
+
 @pytest.mark.parametrize("limit_bytes", [200, 2000])
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit_bytes):
     checkpoints = place(tmp_path)

@@ -108,7 +108,7 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            It cannot be written; the last one is still there, and nothing else.
+            It cannot be written; the last one, if there is one, is still there, and nothing else.
         SerializationError
             Something in it cannot be kept; likewise.
         """
@@ -126,8 +126,12 @@ class Checkpoints:
             "values": encode((saved.result, saved.state, saved.accumulators), keep),
         }
         text = json.dumps(body, indent=1).encode()
+        if (self.folder / MANIFEST).exists():
+            left = "the last one is still there, from which the job resumes when it is started again"
+        else:
+            left = "there is none before it, so the job begins anew when it is started again"
         try:
-            with self._explained("; the last one is still there, from which the job resumes when it is started again"):
+            with self._explained("the new checkpoint in", f"; {left}"):
                 for name in blobs.keys() - self._saved:
                     self._write(name, blobs[name][1])
                 self._sync()
@@ -199,13 +203,13 @@ class Checkpoints:
                     entry.unlink()
 
     @contextmanager
-    def _explained(self, state: str = "") -> Iterator[None]:
+    def _explained(self, what: str = "the checkpoint", state: str = "") -> Iterator[None]:
         try:
             yield
         except BlockingIOError:
             raise
         except OSError as error:
-            raise CheckpointError(f"the checkpoint {self.folder}: {explain(error)}{state}") from error
+            raise CheckpointError(f"{what} {self.folder}: {explain(error)}{state}") from error
 
 
 def _digest(pieces: list[Any]) -> str:

@@ -80,7 +80,7 @@ class Progress:
         Raises
         ------
         CheckpointError
-            It cannot be written. The last one is still there.
+            It cannot be written. The last one, if there is one, is still there.
         SerializationError
             Something in it cannot be pickled; likewise.
         """
