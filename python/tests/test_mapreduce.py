@@ -60,6 +60,16 @@ def test_tables_are_combined_and_reduced_by_id(world):
     np.testing.assert_array_equal(table[2], np.full((2, 2), 90.0))
 
 
+@pytest.mark.parametrize(("combine", "expected"), [("concat", [2, 1, 5]), ("max", [5]), (np.multiply, [10])])
+def test_the_table_of_a_step_combines_as_the_job_does(world, combine, expected):
+    with rp.MapReduce(lambda part, _: {0: part}, combine=combine, job=world(2), threads=np.int64(1)) as job:
+        job.cache([np.array([2]), np.array([1])])
+        table = job.step()
+
+    table.add(0, np.array([5]))
+    np.testing.assert_array_equal(table[0], expected)
+
+
 @pytest.mark.parametrize("workers", [1, 3])
 def test_reduce_gets_every_key_once_with_all_its_rows(world, workers):
     def emit(part, _):

@@ -50,7 +50,11 @@ class Reducer:
         begin = time.perf_counter()
         try:
             with self._ledger.page() as added:
-                result = as_keyed(_reduced(self._reduce, block))
+                given = _reduced(self._reduce, block)
+                try:
+                    result = as_keyed(given)
+                except InputError as error:
+                    raise InputError(f"reduce gave {error}{_hint(block)}") from error
         except Exception as error:
             error.add_note(f"in reduce, of a block of {len(block)} keys on rank {self._rank}")
             raise
@@ -61,7 +65,7 @@ class Reducer:
 
 
 def as_keyed(output: Any) -> Any:
-    """What `map` or `reduce` has given as KeyValues or Table where it stands for one; otherwise as it is."""
+    """What `map` or `reduce` has given: a pair is KeyValues, a dict a Table, anything else what it is."""
     if isinstance(output, tuple) and len(output) == 2:
         return KeyValues(*output)
     return Table(output) if isinstance(output, dict) else output
@@ -96,11 +100,18 @@ def _reduced(reduce: Callable[..., Any], block: KeyValues | Groups | Table) -> A
     return reduce(block.keys, block.values)
 
 
+def _hint(block: KeyValues | Groups | Table) -> str:
+    if isinstance(block, Table):
+        return ""
+    return " (a pair is taken for keys and values, a dict for a table: put what is neither into a list)"
+
+
 def _joined_tables(blocks: Sequence[Table]) -> Table:
+    combiner = blocks[0].combiner
     partitions: dict[int, Any] = {}
     for block in blocks:
         for number, array in block.items():
             if number in partitions:
                 raise InputError(f"reduce: id {number} on several ranks: expected each id once, the one that was given")
             partitions[number] = array
-    return Table(partitions)
+    return Table(partitions, combiner.function or combiner.name)
