@@ -31,6 +31,12 @@ def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
     assert gone_within(PROMPT_S + SLACK_S, launched.pids)
 
 
+def only_once(part, _):
+    """A table of the first task; other tasks must not run."""
+    assert part == 0
+    return {1: np.ones(1)}
+
+
 @pytest.mark.parametrize(
     ("program", "message"),
     [
@@ -44,8 +50,25 @@ def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
             "map task 1 .* expected all KeyValues, or all",
         ),
         ({"map": lambda part, _: {1: np.ones(1 + part)}}, r"map task 1 .* partition 1: shape \(2,\)"),
-        ({"map": lambda part, _: {1: part}, "memory_limit": 9}, "memory_limit=9 beside Table"),
-        ({"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: (keys, values[:0])}, "0 rows for 1 keys"),
+        ({"map": only_once, "memory_limit": 9}, "memory_limit=9 beside Table"),
+        ({"map": only_once, "local_reduction": False}, "local_reduction=False beside Table"),
+        ({"map": only_once, "partitioner": "balanced"}, "partitioner='balanced' of a table"),
+        (
+            {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: (keys, values[:0])},
+            "reduce gave .*0 rows for 1 keys",
+        ),
+        (
+            {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: ("sum", values.sum())},
+            r"reduce gave keys: a str: .* \(a pair is taken for keys and values",
+        ),
+        (
+            {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: {"sum": values.sum()}},
+            "reduce gave partition 'sum': .* a dict for a table: put what is neither into a list",
+        ),
+        (
+            {"map": lambda part, _: {3: np.ones(1)}, "reduce": lambda number, array: None},
+            r"reduce gave partition 3 of a NoneType: [^(]*$",
+        ),
     ],
 )
 def test_what_functions_may_not_give_is_named_with_its_task(program, message):
@@ -82,6 +105,7 @@ def test_a_loader_that_raises_names_the_task():
         ({"map": 3}, "map: a int: expected a function"),
         ({"map": len, "every": 0}, "every=0"),
         ({"map": len, "threads": 0}, "threads=0"),
+        ({"map": len, "threads": 1.0}, "threads=1.0"),
         ({"map": len, "workers": 2, "comm": object()}, "expected one of them"),
         ({"map": len, "combine": "median"}, "combine='median'"),
         ({"map": len, "memory_limit": 0}, "memory_limit=0"),

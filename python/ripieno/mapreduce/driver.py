@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,8 @@ class MapReduce(Progress):
         "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all.
     reduce : callable, optional
         ``reduce(keys, values)`` gets blocks of keys as soon as they are complete, each key in one block of one rank. It
-        gives what `map` may give, or any other object. With "concat" it is ``reduce(keys, values, offsets)``, the rows
+        gives what `map` may give, or any other object: a pair always stands for keys and values, a dict for a table,
+        so what is neither goes into a list. With "concat" it is ``reduce(keys, values, offsets)``, the rows
         of key i being ``values[offsets[i]:offsets[i + 1]]``; of tables it is ``reduce(id, array)`` and gives an array.
     collect : callable, optional
         ``collect(result)`` in the driver: what `step` shall return of what has come together there.
@@ -68,9 +70,10 @@ class MapReduce(Progress):
     partitioner : callable or str, optional
         Which rank gets which key, as for `Communicator.regroup`.
     local_reduction : bool, default=True
-        Whether what all tasks of a rank give is combined before it is sent.
+        Whether what all tasks of a rank give is combined before it is sent; tables always are.
     memory_limit, spill_directory : int and path, optional
-        Bytes that a rank may hold of what its tasks give, and where the rest goes, as for `Communicator.regroup`.
+        Bytes that a rank may hold of what its tasks give, and where the rest goes, as for `Communicator.regroup`. Where
+        tasks give tables there is no limit: these are combined as they come, and stay in memory.
     job : Job, optional
         Workers that there are already; they live on when this is closed.
     comm : Communicator, optional
@@ -133,18 +136,18 @@ class MapReduce(Progress):
         if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
             raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
         for what, count in (("threads", threads), ("every", every)):
-            if not isinstance(count, int) or count < 1:
+            if not isinstance(count, Integral) or count < 1:
                 raise InputError(f"{what}={count!r}: expected a whole number >= 1")
         functions = {"map": map, "reduce": reduce, "collect": collect}
         for what, function in functions.items():
             if not callable(function) and (function is not None or what == "map"):
                 raise InputError(f"{what}: a {type(function).__name__}: expected a function")
-        super().__init__(name, every)
+        super().__init__(name, int(every))
         self.tasks: list[Task] = []
         self.statistics: list[StepStatistics] = []
         self._map, self._reduce, self._collect = map, reduce, collect
         self._shuffle = Shuffle(combine, partitioner, local_reduction, memory_limit, spill_directory)
-        self._threads = threads
+        self._threads = int(threads)
         self._options = {"workers": workers, **options}
         self._job, self._comm = job, comm
         self._team_or_none: Team | None = None

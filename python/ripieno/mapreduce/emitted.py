@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import Emitter, KeyValues, Table, regroup
+from ripieno.keyed.table_calls import table_regrouping
 from ripieno.mapreduce.blocks import EXPECTED, as_keyed, bytes_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ class Shuffle:
     def regroup_table(self, comm: Communicator, table: Table) -> tuple[Table, dict[str, Any]]:
         """What of all ranks' tables has its home here, and statistics."""
         return regroup(comm, table, combine=self.combine, **self._options)
+
+    def check_table(self, table: Table) -> None:
+        """Raise InputError if there is an option that is not for tables."""
+        table_regrouping(table, **self._options)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -90,6 +95,8 @@ class Pool:
                 raise InputError(f"a {type(output).__name__}: {EXPECTED}")
         except InputError as error:
             raise InputError(f"{task} gave {error}") from error
+        if isinstance(keyed, Table):
+            self._shuffle.check_table(keyed)
         if self._emitter is not None and self._table is not None:
             raise InputError(
                 f"{task} gave a {type(keyed).__name__}, others the other: expected all KeyValues, or all tables"
