@@ -137,7 +137,7 @@ impl Config {
         let wrong =
             |name, value: String, expected: &str| Err(NetError::Config { name, value, expected: expected.to_string() });
         if self.world_size == 0 || self.world_size > MAX_WORLD_SIZE {
-            return wrong("world_size", self.world_size.to_string(), "1 to 1000000");
+            return wrong("world_size", self.world_size.to_string(), &format!("1 to {MAX_WORLD_SIZE}"));
         }
         if self.rank >= self.world_size {
             return wrong("rank", self.rank.to_string(), &format!("0 to {}", self.world_size - 1));
@@ -159,5 +159,6 @@ impl Config {
     }
 }
 
-const MAX_WORLD_SIZE: usize = 1_000_000;
+/// Ranks of the largest job.
+pub const MAX_WORLD_SIZE: usize = 1_000_000;
 const SHORTEST_HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(100);

@@ -18,7 +18,7 @@ mod stream;
 pub mod threads;
 
 pub use card::VERSION;
-pub use config::{Config, Links, Ports, Token};
+pub use config::{Config, Links, MAX_WORLD_SIZE, Ports, Token};
 pub use endpoint::{Alarm, Endpoint};
 pub use error::NetError;
 pub use exchange::Exchange;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::keyed::{Case, Column, Oracle, blocks, random, taken};
-use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, Keys};
+use ripieno::keyed::{Aggregation, BlockView, Combine, Form, KeyKind, Keys};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
 
@@ -153,4 +153,34 @@ fn what_does_not_fit_is_refused_by_name() {
     assert!(matches!(Aggregation::new(xor, 1, None), Err(Error::Unsupported(_))));
     let other = Aggregation::new(sums, 5, None).unwrap();
     assert!(matches!(aggregation.absorb(other), Err(Error::Argument { name: "aggregation", .. })));
+}
+
+#[test]
+fn sizes_beyond_any_memory_are_refused_by_name() {
+    let sums = form(KeyKind::Int64, Element::F64, 1, Combine::Op(Op::Sum));
+    let refused = |form, ranks| Aggregation::new(form, ranks, None).unwrap_err().to_string();
+    let expected = "width=2305843009213693952: expected at most 1152921504606846975 elements of float64";
+    assert_eq!(refused(Form { width: 1 << 61, ..sums }, 1), expected);
+    for ranks in [0, 1 << 63, usize::MAX] {
+        assert_eq!(refused(sums, ranks), format!("rank_count={ranks}: expected 1 to 1000000"));
+    }
+    for width in [0, 1] {
+        let mut aggregation = Aggregation::new(Form { width, ..sums }, 1, None).unwrap();
+        let mut refused = |counts: &[u64]| {
+            let view = BlockView { keys: Keys::Int64(&[1, 2]), counts: Some(counts), values: &vec![0; 8 * width] };
+            aggregation.add_view(&view, 0).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(&[2, u64::MAX]),
+            format!("counts={} rows or more: expected no more than memory has bytes", u64::MAX)
+        );
+        assert_eq!(refused(&[1, 0]), "counts=0 for key 1: expected a row for each key, or more");
+    }
+}
+
+#[test]
+fn any_number_of_threads_adds() {
+    let column = Column::Ints((0..5000).collect());
+    let case = Case::new(form(column.kind(), Element::F64, 5, Combine::Op(Op::Sum)), &column);
+    assert_eq!(case.ordered_blocks(2, usize::MAX, 5000), case.ordered_blocks(2, 1, 5000));
 }

@@ -123,4 +123,11 @@ fn a_directory_that_is_not_there_is_named() {
     assert!(matches!(&error, Error::Spill { directory, .. } if directory == Path::new("/not/there")));
     let message = error.to_string();
     assert!(message.contains("/not/there: ") && message.contains("larger memory_limit"), "{message}");
+
+    // Some rows are in and others are not: nothing can be made of them.
+    assert_eq!(case.add_to(&mut aggregation, 0..1, None, 1), Err(error.clone()));
+    let mut whole = Aggregation::new(case.form, 2, None).unwrap();
+    case.add_to(&mut whole, 0..1000, None, 1).unwrap();
+    assert_eq!(aggregation.absorb(whole), Err(error.clone()));
+    assert_eq!(aggregation.seal(&Threads::new(1)).unwrap_err(), error);
 }

@@ -8,7 +8,7 @@
 
 use super::block::{Block, BlockView, Combine, Form};
 use super::columns::{KeyKind, Keys};
-use super::homes::Homes;
+use super::homes::{Homes, PART_COUNT};
 use super::limit::{Limited, MemoryLimit};
 use super::part::{Part, Scratch};
 use super::parts::Parts;
@@ -27,6 +27,8 @@ const FRONT_CHUNK_ROWS: usize = 1 << 14;
 const STAGED_BYTES: [usize; 2] = [16 << 20, 64 << 20];
 /// About what adding a row costs, in operations.
 const ROW_OPERATIONS: usize = 10;
+/// More threads than this do not add: there are as many parts.
+const MOST_THREADS: usize = PART_COUNT;
 
 /// Rows under keys, equal keys combined.
 ///
@@ -42,18 +44,19 @@ pub struct Aggregation {
     /// For each part, rows that wait.
     pub(super) staged: Vec<Staged>,
     pub(super) limited: Option<Limited>,
+    /// What has failed half way: some of the rows are here, and nobody knows which.
+    failed: Option<Error>,
 }
 
 impl Aggregation {
     /// No rows yet, of keys that have their homes at `rank_count` ranks.
     ///
     /// # Errors
-    /// The operation has no meaning on the element.
-    ///
-    /// # Panics
-    /// If there are no ranks.
+    /// The operation has no meaning on the element; or there are no ranks, more of them than a job can have, or rows of more
+    /// bytes than memory.
     pub fn new(form: Form, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
-        let (reduction, homes) = (form.reduction()?, Homes::new(rank_count));
+        form.check_width()?;
+        let (reduction, homes) = (form.reduction()?, Homes::new(rank_count)?);
         let part_count = homes.part_count();
         Ok(Aggregation {
             form,
@@ -62,6 +65,7 @@ impl Aggregation {
             parts: (0..part_count).map(|_| Part::new(&form, reduction)).collect(),
             staged: vec![Staged::default(); part_count],
             limited: limit.map(|limit| Limited::new(limit, part_count)),
+            failed: None,
         })
     }
 
@@ -79,7 +83,7 @@ impl Aggregation {
     ///
     /// # Errors
     /// Keys of another kind, values that are not a row per key, a rank that is not there: nothing is added. A disk that is
-    /// full: the aggregation is of no use any more.
+    /// full: some rows are added and others are not, so every later call fails with the same error.
     pub fn add(
         &mut self,
         keys: Keys<'_>,
@@ -91,6 +95,30 @@ impl Aggregation {
         if let Some(ranks) = ranks {
             self.homes.check(ranks, keys.len())?;
         }
+        let threads = Threads::with_simd(threads.count().min(MOST_THREADS), threads.simd());
+        self.change(|own| own.add_rows(keys, values, ranks, &threads))
+    }
+
+    /// Does what may fail half way. Once it has, that is the answer to everything.
+    fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        self.check_whole()?;
+        let done = work(self);
+        self.failed = done.clone().err();
+        done
+    }
+
+    fn check_whole(&self) -> Result<(), Error> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Adds rows that have been checked.
+    fn add_rows(
+        &mut self,
+        keys: Keys<'_>,
+        values: &[u8],
+        ranks: Option<&[u32]>,
+        threads: &Threads,
+    ) -> Result<(), Error> {
         let (mut start, mut scratch) = (0, Scratch::default());
         while start < keys.len() {
             let is_ahead = self.front.is_some() && ranks.is_none() && threads.count() == 1;
@@ -209,12 +237,14 @@ impl Aggregation {
     /// If there is no such part.
     pub fn add_view(&mut self, block: &BlockView<'_>, part: usize) -> Result<(), Error> {
         block.check(&self.form)?;
-        self.spread(&Threads::new(1));
-        self.make_room(self.growth_bytes(block.keys) + block.values.len())?;
-        let mut scratch = Scratch::default();
-        self.parts[part].add_staged(&mut self.staged[part], &mut scratch);
-        self.parts[part].add_block(block, &mut scratch);
-        Ok(())
+        self.change(|own| {
+            own.spread(&Threads::new(1));
+            own.make_room(own.growth_bytes(block.keys) + block.values.len())?;
+            let mut scratch = Scratch::default();
+            own.parts[part].add_staged(&mut own.staged[part], &mut scratch);
+            own.parts[part].add_block(block, &mut scratch);
+            Ok(())
+        })
     }
 
     /// Adds all rows of `other`, after those that have come.
@@ -226,13 +256,15 @@ impl Aggregation {
             let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.homes.rank_count);
             return Err(argument("aggregation", of(&other), &of(self)));
         }
-        let mut parts = other.seal(&Threads::new(1))?;
-        for part in 0..parts.part_count() {
-            if parts.size(part).keys > 0 {
-                self.add_block(&parts.take(part)?, part)?;
+        self.change(|own| {
+            let mut parts = other.seal(&Threads::new(1))?;
+            for part in 0..parts.part_count() {
+                if parts.size(part).keys > 0 {
+                    own.add_block(&parts.take(part)?, part)?;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// What adding a row for each of these keys may take, in bytes: tables and rows double when they grow.
@@ -248,8 +280,9 @@ impl Aggregation {
     /// Ends the adding.
     ///
     /// # Errors
-    /// What was spilled cannot be merged for want of room, or cannot be read back.
+    /// What was spilled cannot be merged for want of room, or cannot be read back; or an add has failed before.
     pub fn seal(mut self, threads: &Threads) -> Result<Parts, Error> {
+        self.check_whole()?;
         self.spread(threads);
         self.add_staged(threads);
         Parts::of(self, threads)

@@ -78,6 +78,15 @@ impl Form {
         }
     }
 
+    /// Refuses rows that no memory holds.
+    pub(super) fn check_width(&self) -> Result<(), Error> {
+        let most = isize::MAX as usize / self.element.size_bytes();
+        if self.width > most {
+            return Err(argument("width", self.width, &format!("at most {most} elements of {}", self.element.name())));
+        }
+        Ok(())
+    }
+
     /// Refuses keys of another kind, and values that are not `row_count` rows.
     pub(super) fn check(&self, keys: KeyKind, row_count: u64, values: &[u8]) -> Result<(), Error> {
         if keys != self.keys {
@@ -132,9 +141,10 @@ impl Block {
 }
 
 impl BlockView<'_> {
-    /// Rows of all keys.
+    /// Rows of all keys; of counts that no block can have, the largest number.
     pub fn row_count(&self) -> u64 {
-        self.counts.map_or(self.keys.len() as u64, |counts| counts.iter().sum())
+        let sum = |counts: &[u64]| counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
+        self.counts.map_or(self.keys.len() as u64, sum)
     }
 
     /// Refuses what is no block of this form, whatever becomes of equal keys.
@@ -144,6 +154,13 @@ impl BlockView<'_> {
         {
             return Err(argument("counts", counts.len(), &format!("one for each of {} keys", self.keys.len())));
         }
-        form.check(self.keys.kind(), self.row_count(), self.values)
+        if let Some(at) = self.counts.and_then(|counts| counts.iter().position(|&count| count == 0)) {
+            return Err(argument("counts", format!("0 for key {at}"), "a row for each key, or more"));
+        }
+        let row_count = self.row_count();
+        if row_count > isize::MAX as u64 {
+            return Err(argument("counts", format!("{row_count} rows or more"), "no more than memory has bytes"));
+        }
+        form.check(self.keys.kind(), row_count, self.values)
     }
 }

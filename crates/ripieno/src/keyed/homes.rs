@@ -4,10 +4,11 @@ use super::columns::Keys;
 use crate::error::{Error, argument};
 use ripieno_kernels::Threads;
 use ripieno_kernels::keyed::{RowParts, part_of, rehash};
+use ripieno_net::MAX_WORLD_SIZE;
 use std::ops::Range;
 
 /// Parts in all, at least: their tables are small enough for a core's cache.
-const PART_COUNT: usize = 256;
+pub(super) const PART_COUNT: usize = 256;
 /// Parts of a rank, at least: what a rank receives comes in several waves.
 const PARTS_PER_RANK: usize = 4;
 /// Keys are hashed so many at a time, between caches.
@@ -29,9 +30,11 @@ pub(super) struct Addressed {
 }
 
 impl Homes {
-    pub fn new(rank_count: usize) -> Homes {
-        assert!(rank_count > 0, "somebody keeps the keys");
-        Homes { rank_count, parts_per_rank: PART_COUNT.div_ceil(rank_count).max(PARTS_PER_RANK) }
+    pub fn new(rank_count: usize) -> Result<Homes, Error> {
+        if !(1..=MAX_WORLD_SIZE).contains(&rank_count) {
+            return Err(argument("rank_count", rank_count, &format!("1 to {MAX_WORLD_SIZE}")));
+        }
+        Ok(Homes { rank_count, parts_per_rank: PART_COUNT.div_ceil(rank_count).max(PARTS_PER_RANK) })
     }
 
     pub fn part_count(&self) -> usize {
@@ -58,7 +61,8 @@ impl Homes {
         with_hashes: bool,
         threads: &Threads,
     ) -> Vec<Addressed> {
-        let (count, length) = (threads.count(), rows.len());
+        let length = rows.len();
+        let count = threads.count().min(length.div_ceil(BLOCK)).max(1);
         let cut = |at: usize| rows.start + length * at / count;
         let mut ranges: Vec<(Range<usize>, Option<Addressed>)> =
             (0..count).map(|at| (cut(at)..cut(at + 1), None)).collect();
