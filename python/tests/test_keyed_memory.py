@@ -80,9 +80,32 @@ def test_a_full_disk_is_the_callers_error_and_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def assert_every_call_raises(error, emitter, rows):
+    whole = keyed.Emitter(1)
+    whole.add(rows)
+    for call in (lambda: emitter.add(rows), emitter.combined, lambda: emitter.absorb(whole)):
+        with pytest.raises(type(error)) as caught:
+            call()
+        assert caught.value is error
+
+
+def test_rows_that_a_function_did_not_fold_are_not_forgotten():
+    def fold(left, right):
+        raise ArithmeticError("no")
+
+    emitter = keyed.Emitter(1, fold)
+    emitter.add(rows_of(1, "int64"))
+    with pytest.raises(ArithmeticError) as caught:
+        emitter.combined()
+
+    assert_every_call_raises(caught.value, emitter, rows_of(1, "int64"))
+
+
 def test_one_process_that_cannot_spill_says_so(tmp_path):
     emitter = keyed.Emitter(1, memory_limit=LIMIT_BYTES, spill_directory=tmp_path)
-    with files_of_at_most(4096), pytest.raises(rp.SpillError, match=str(tmp_path)):
+    with files_of_at_most(4096), pytest.raises(rp.SpillError, match=str(tmp_path)) as caught:
         emitter.add(rows_of(1, "string"))
 
+    # There is room again, but some of the rows are in and others are not.
+    assert_every_call_raises(caught.value, emitter, rows_of(1, "string"))
     assert os.listdir(tmp_path) == []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from ripieno.keyed.options import options_of
 
 class Emitter:
     """Rows of equal keys are combined as they are added; all leave for their homes at once.
+
+    What fails while rows are added leaves some of them added and others not: every later call raises it again.
 
     Parameters
     ----------
@@ -49,6 +52,7 @@ class Emitter:
         # What a function has to fold before it leaves: all rows of each key, and how many bytes they are.
         self._unfolded: _native.Aggregation | None = None
         self._unfolded_bytes = 0
+        self._failed: BaseException | None = None
 
     def add(self, rows: KeyValues) -> None:
         """Add rows; all that are added have keys of one kind and values of one dtype and width.
@@ -61,6 +65,7 @@ class Emitter:
         SpillError
             The memory limit is reached, and temporary files cannot be written.
         """
+        self._check_whole()
         self._options.check(rows.values)
         if self.row_count == 0:
             self.form = rows.form
@@ -69,30 +74,34 @@ class Emitter:
         if rows.form != self.form:
             raise InputError(f"add: {rows.form} after {self.form}: expected rows of one form")
         self.row_count += len(rows)
-        if self._options.is_folded(self.form) and self._options.local_reduction:
-            self._add_unfolded(rows)
-        else:
-            self._add_leaving(rows.key_column, rows.values)
+        with self._changing():
+            if self._options.is_folded(self.form) and self._options.local_reduction:
+                self._add_unfolded(rows)
+            else:
+                self._add_leaving(rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
         """Add what was added to `other`, of the same options, behind what was added here; `other` is empty then."""
+        self._check_whole()
         if other.row_count == 0:
             return
         if self.row_count and other.form != self.form:
             raise InputError(f"absorb: {other.form} into {self.form}: expected rows of one form")
         self.form, self.row_count = other.form, self.row_count + other.row_count
-        theirs = other._sealed(other.form)
-        self._fold()
-        if self._rows is None:
-            self._rows = theirs
-        else:
-            self._rows.absorb(theirs)
+        with self._changing():
+            theirs = other._sealed(other.form)
+            self._fold()
+            if self._rows is None:
+                self._rows = theirs
+            else:
+                self._rows.absorb(theirs)
 
     def aggregation(self, form: Form) -> _native.Aggregation:
         """The native aggregation that rows of `form` go to, for kernels that add to it by themselves.
 
         They add to `row_count`, too.
         """
+        self._check_whole()
         if self._rows is None:
             self.form = form
             combine = self._options.leaving(form)
@@ -134,6 +143,7 @@ class Emitter:
             "spilled_bytes" to temporary files, and seconds for "sealing_s", "sizes_s", "exchange_s", "merge_s" and
             "handing_on_s" (to `on_block`).
         """
+        self._check_whole()
         form = self.form or Form("int64", "", None)
         form = agreement.common_form(native, self._options.call, form, self.row_count)
         row_count, rows = self.row_count, self._sealed(form)
@@ -152,6 +162,19 @@ class Emitter:
         )
         result = self._result(blocks) if on_block is None else None
         return result, {"rows_added": row_count, **statistics}
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """What is raised within is what every later call raises."""
+        try:
+            yield
+        except BaseException as error:
+            self._failed = error
+            raise
+
+    def _check_whole(self) -> None:
+        if self._failed is not None:
+            raise self._failed
 
     def _add_unfolded(self, rows: KeyValues) -> None:
         """Keep rows until a function folds them: at the end, or when they are as many as memory may hold."""
@@ -184,7 +207,9 @@ class Emitter:
 
     def _sealed(self, form: Form) -> _native.Aggregation:
         """All that was added, of rows of `form`; none of it stays here."""
-        self._fold()
+        self._check_whole()
+        with self._changing():
+            self._fold()
         if self.row_count == 0:
             # It may have been made for another form.
             self._rows = None
