@@ -92,5 +92,6 @@ def _digest(pieces: Iterable[str | bytes]) -> str:
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     for piece in pieces:
         data = piece.encode(errors="surrogatepass") if isinstance(piece, str) else piece
-        digest.update(f"{len(data)}:".encode() + data)
+        digest.update(f"{len(data)}:".encode())
+        digest.update(data)
     return digest.hexdigest()
