@@ -174,3 +174,12 @@ def test_words_are_counted_beside_polars_and_duckdb_with_equal_counts(tmp_path):
     assert {figure["row"].count("×") for figure in figures} == {1} and len(figures) == 2
     for figure in figures:
         assert set(figure["peers"]) == {"polars", "duckdb"} and figure["limit_s"] > 0
+
+
+def test_python_does_not_run_more_for_more_rows(tmp_path):
+    bench("calls.py", "--json", tmp_path / "calls.json")
+    found = json.loads((tmp_path / "calls.json").read_text())
+
+    assert len(found) == 6
+    for case, (few_rows, many_rows) in found.items():
+        assert few_rows == many_rows and min(map(min, few_rows)) > 100, case
