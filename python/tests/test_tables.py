@@ -92,6 +92,7 @@ def test_adding_rows_copies_in_proportion_to_what_is_added(monkeypatch):
         (lambda: rp.Table({1.5: np.ones(2)}), "partition 1.5: expected a whole number"),
         (lambda: rp.Table({2**63: np.ones(2)}), "partition 9223372036854775808: expected an id of 64 bits"),
         (lambda: rp.Table({1: np.ma.array([1, 2], mask=[0, 1])}), "partition 1: 1 of 2 are masked"),
+        (lambda: rp.Table([(1, 2)]), "Table of a list: expected a dict"),
         (lambda: rp.Table({1: "a"}), "partition 1 of a str"),
         (lambda: rp.Table({1: np.array([object()])}), "partition 1: dtype object"),
         (lambda: rp.Table({1: np.ones(1)}, "or"), "partition 1: op='or' of dtype float64"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
@@ -29,9 +27,3 @@ def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory)
     if weights.ndim != 1 or weights.min() < 0 or not weights.any():
         raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
     return weights
-
-
-def check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:
-    """Raise InputError, naming the parameter, if a value is not a whole number of at least 1."""
-    if not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name}={value!r}: {expected}")

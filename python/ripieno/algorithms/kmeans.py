@@ -15,8 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ripieno._checks import check_count
 from ripieno.algorithms import kmeans_program as program
-from ripieno.algorithms.checks import check_count, checked_weights
+from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.data import Dataset, InMemory, is_path_like, open_source

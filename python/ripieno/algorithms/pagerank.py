@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno._checks import check_count
 from ripieno.algorithms import pagerank_program as program
-from ripieno.algorithms.checks import check_count
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.pagerank_program import Given, Options, Part
 from ripieno.algorithms.vertex_order import Vertices

@@ -16,8 +16,8 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ripieno._checks import check_count
 from ripieno.algorithms import sgd_program as program
-from ripieno.algorithms.checks import check_count
 from ripieno.algorithms.sgd_rows import hashed
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.data import is_path_like

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno._checks import check_count
 from ripieno.algorithms import spectral_program as program
-from ripieno.algorithms.checks import check_count
 from ripieno.algorithms.vertex_order import Vertices
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ripieno.algorithms.checks import check_count
+from ripieno._checks import check_count
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:

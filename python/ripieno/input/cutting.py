@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ripieno._checks import check_count
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
 from ripieno.input.csv import Csv, arrow_type, of_same_types
@@ -66,8 +67,8 @@ def splits(
     if count is not None and bytes is not None:
         raise InputError(f"count={count} and bytes={bytes}: expected one of them")
     for name, value in (("count", count), ("bytes", bytes)):
-        if value is not None and value < 1:
-            raise InputError(f"{name}={value}: expected >= 1")
+        if value is not None:
+            check_count(name, value)
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
     options = Options(header, types or {}, None if columns is None else tuple(columns))

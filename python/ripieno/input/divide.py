@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from ripieno._checks import check_count
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
 from ripieno.input.checksums import Checksum
@@ -98,8 +99,7 @@ def divide(
 
 def _check(partitions: int, replicas: int | None, nodes: Sequence[str], in_place: bool) -> None:
     for name, value in (("partitions", partitions), ("replicas", 1 if replicas is None else replicas)):
-        if value < 1:
-            raise InputError(f"{name}={value}: expected >= 1")
+        check_count(name, value)
     wrong = next((node for node in nodes if not node or "/" in node or node.startswith(".")), None)
     if wrong is not None:
         raise InputError(f"nodes: {wrong!r} is no name of a host")

@@ -63,6 +63,9 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
     items = source if isinstance(source, list | tuple) else [source]
     if not items:
         raise InputError("no file is named")
+    for item in items:
+        if not isinstance(item, str | os.PathLike):
+            raise InputError(f"{item!r}: expected a path or URL, or a list of these")
     files = [file for item in items for file in (_remote(item) if is_url(item) else _local(os.fspath(item)))]
     for file in files:
         end = suffix(file.path)

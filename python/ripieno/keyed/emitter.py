@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ripieno import _native
+from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, columns, partitioners
 from ripieno.keyed.columns import Form
@@ -43,6 +44,7 @@ class Emitter:
     """
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
+        check_count("threads", threads)
         self.form: Form | None = None
         self.row_count = 0
         self._world_size = world_size

@@ -171,6 +171,8 @@ class KeyValues(Joint):
         rows = np.asarray(rows)
         if rows.dtype.kind == "b":
             rows = np.flatnonzero(rows)
+        if rows.dtype.kind not in "iu" and rows.size:
+            raise InputError(f"take: rows of dtype {rows.dtype}: expected whole numbers or booleans")
         rows = rows.astype(np.int64, copy=False)
         return KeyValues(columns.taken_keys(self.key_column, rows), None if self.values is None else self.values[rows])
 

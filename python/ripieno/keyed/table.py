@@ -59,6 +59,8 @@ class Table(Joint, MutableMapping[int, Partition]):
     def __init__(self, partitions: Mapping[int, Any] | None = None, combine: Combine = "sum") -> None:
         self.combiner = combiner_of(combine)
         self._piles: dict[int, _Pile] = {}
+        if partitions is not None and not isinstance(partitions, Mapping):
+            raise InputError(f"Table of a {type(partitions).__name__}: expected a dict of ids to arrays")
         for number, partition in (partitions or {}).items():
             self[number] = partition
 

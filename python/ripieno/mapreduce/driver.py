@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from numbers import Integral
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.launch import Job
 from ripieno.mapreduce import statistics, worker
@@ -136,8 +136,7 @@ class MapReduce(Progress):
         if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
             raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
         for what, count in (("threads", threads), ("every", every)):
-            if not isinstance(count, Integral) or count < 1:
-                raise InputError(f"{what}={count!r}: expected a whole number >= 1")
+            check_count(what, count)
         functions = {"map": map, "reduce": reduce, "collect": collect}
         for what, function in functions.items():
             if not callable(function) and (function is not None or what == "map"):
