@@ -14,7 +14,7 @@ const TEXTS: [&[u8]; 8] = [
     b"one\ntwo\nthree\n",
 ];
 
-const PATTERNS: [&str; 26] = [
+const PATTERNS: [&str; 33] = [
     "two",
     "^two",
     "two$",
@@ -41,6 +41,13 @@ const PATTERNS: [&str; 26] = [
     "(?-m)^b",
     "e\\r?$",
     "\\W*",
+    "(?R)e$",
+    "(?R)^$",
+    "e\nt",
+    "(?s-u:e.t)|(b+){2,}",
+    "\\b{start-half}t",
+    "[\\n]?o\\z",
+    "[^\\x00-\\x09\\x0b-\u{10ffff}]",
 ];
 
 /// Numbers of the lines that match alone.
@@ -90,9 +97,12 @@ fn fixed_strings_are_no_expressions() {
 }
 
 #[test]
-fn a_pattern_that_is_no_expression_is_refused() {
-    let error = LineSearch::new("a(b", Search::default()).unwrap_err();
-    assert!(error.to_string().contains("unclosed group"), "{error}");
+fn a_pattern_that_is_no_expression_is_refused_in_one_sentence() {
+    let told = |pattern| LineSearch::new(pattern, Search::default()).unwrap_err().to_string();
+    assert_eq!(told("a(b"), "unclosed group, at character 2");
+    assert_eq!(told("a\n(b"), "unclosed group, at character 1 of line 2");
+    assert_eq!(told(r"\p{Nothing}"), "Unicode property not found, at character 1");
+    assert_eq!(told("(\\w{9}){999}"), "it needs more than 10485760 bytes when compiled");
 }
 
 #[test]
@@ -104,9 +114,15 @@ fn lines_are_printed_with_label_and_number() {
 }
 
 #[test]
-fn matches_beyond_lines_take_no_more_than_two_passes() {
-    // Every line begins a match that ends with the text: one search per line would pass 2 * 10^11 bytes.
-    let text = [b"quote \" open\n".repeat(200_000), b"end".to_vec()].concat();
-    let search = LineSearch::new("q[^z]*end", Search::default()).unwrap();
-    assert_eq!(search.count(&text, usize::MAX), 0);
+fn nothing_is_looked_at_beyond_the_line_of_a_match() {
+    // One search to the end of the text per line would pass 10^12 bytes.
+    let patterns = ["q[^z]*end", r"\{[^}]*\}|ERROR", r"(?s)\b\w.*end\z|[E\u{e9}]"];
+    let n = 400_000;
+    for (line, counts) in [("quote \" open\n", [0, 0, 0]), ("{ ERROR x\n", [0, n, n]), ("quote \u{e9}\n", [0, 0, n])] {
+        let text = [line.repeat(n).into_bytes(), b"end".to_vec()].concat();
+        for (pattern, count) in patterns.into_iter().zip(counts) {
+            let search = LineSearch::new(pattern, Search::default()).unwrap();
+            assert_eq!(search.count(&text, usize::MAX), count, "{pattern:?} in {line:?}");
+        }
+    }
 }

@@ -1,15 +1,22 @@
 //! Line search: the lines of a text that match a pattern, as `grep` finds them.
 //!
-//! The pattern is searched in the whole text, so that text without matches is passed at the speed of the search. A match
-//! that goes beyond its line is looked for once more in the line alone, and from then on every line is searched alone.
-//! Cost: one pass of the `regex` crate, at most two, and one that counts line ends.
+//! The pattern is searched in the whole text, so that text without matches is passed at the speed of the search. It is
+//! rewritten first so that no match has a line end, as no line has one; nothing is looked at beyond the line of a match.
+//! Cost: one pass of the `regex` crate's engine, and one that counts line ends.
 
 use crate::keyed::Strings;
 use memchr::{memchr, memchr_iter, memrchr};
-use regex::bytes::{Regex, RegexBuilder};
+use regex_automata::Input;
+use regex_automata::meta::{Config, Regex};
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Capture, Class, ClassBytes, ClassBytesRange, ClassUnicode, ClassUnicodeRange};
+use regex_syntax::hir::{Hir, HirKind, Look, Repetition};
 use std::fmt;
 use std::io::Write;
 use std::ops::Range;
+
+/// What a pattern may need when it is compiled.
+const MOST_BYTES: usize = 10 << 20;
 
 /// Which lines are wanted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,21 +46,34 @@ pub struct Search {
 #[derive(Clone, Debug)]
 pub struct LineSearch {
     pattern: Regex,
+    /// Whether every line must be searched alone.
     by_line: bool,
     invert: bool,
 }
 
-/// A pattern that cannot be searched for.
+/// A pattern that cannot be searched for; printed, it is one sentence that says why and where.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BadPattern(regex::Error);
+pub struct BadPattern(String);
 
 impl fmt::Display for BadPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.write_str(&self.0)
     }
 }
 
 impl std::error::Error for BadPattern {}
+
+impl From<regex_syntax::Error> for BadPattern {
+    fn from(error: regex_syntax::Error) -> BadPattern {
+        let (why, place) = match &error {
+            regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start),
+            regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span().start),
+            _ => return BadPattern(error.to_string()),
+        };
+        let line = if place.line > 1 { format!(" of line {}", place.line) } else { String::new() };
+        BadPattern(format!("{why}, at character {}{line}", place.column))
+    }
+}
 
 impl LineSearch {
     /// A search for the lines with `pattern`.
@@ -62,10 +82,20 @@ impl LineSearch {
     /// The pattern is no regular expression, or needs more than 10 MiB when compiled.
     pub fn new(pattern: &str, search: Search) -> Result<LineSearch, BadPattern> {
         let Search { fixed, ignore_case, invert } = search;
-        let by_line = !fixed && may_look_at_ends(pattern);
-        let pattern = if fixed { regex::escape(pattern) } else { pattern.to_string() };
-        let built = RegexBuilder::new(&pattern).case_insensitive(ignore_case).multi_line(true).build();
-        Ok(LineSearch { pattern: built.map_err(BadPattern)?, by_line, invert })
+        let pattern = if fixed { regex_syntax::escape(pattern) } else { pattern.to_string() };
+        let mut parser = ParserBuilder::new().utf8(false).multi_line(true).case_insensitive(ignore_case).build();
+        let parsed = within_lines(&parser.parse(&pattern)?);
+        // Between a carriage return and a line feed these do not tell the end of a line from its inside.
+        let looks = parsed.properties().look_set();
+        let by_line = looks.contains(Look::StartCRLF) || looks.contains(Look::EndCRLF);
+        let pattern = Regex::builder()
+            .configure(Config::new().utf8_empty(false).nfa_size_limit(Some(MOST_BYTES)))
+            .build_from_hir(&parsed)
+            .map_err(|error| match error.size_limit() {
+                Some(limit) => BadPattern(format!("it needs more than {limit} bytes when compiled")),
+                None => BadPattern(error.to_string()),
+            })?;
+        Ok(LineSearch { pattern, by_line, invert })
     }
 
     /// The lines of `text` that are wanted, the first `at_most` of them.
@@ -94,10 +124,9 @@ impl LineSearch {
     /// Calls `take` with every line that is wanted, up to `at_most` of them.
     fn for_each(&self, text: &[u8], at_most: usize, mut take: impl FnMut(Range<usize>)) {
         let mut left = at_most;
-        let mut matching = Matching { pattern: &self.pattern, text, by_line: self.by_line };
         let mut from = 0;
         while from < text.len() && left > 0 {
-            let next = matching.next_line(from);
+            let next = self.next_line(text, from);
             if self.invert {
                 let stop = next.as_ref().map_or(text.len(), |line| line.start);
                 while from < stop && left > 0 {
@@ -112,40 +141,50 @@ impl LineSearch {
             from = next.map_or(text.len(), |line| line.end + 1);
         }
     }
-}
 
-/// Whether `pattern` may tell the ends of the text from those of a line, or change what ends are.
-fn may_look_at_ends(pattern: &str) -> bool {
-    pattern.contains(r"\A") || pattern.contains(r"\z") || pattern.replace("(?:", "").contains("(?")
-}
-
-struct Matching<'a> {
-    pattern: &'a Regex,
-    text: &'a [u8],
-    /// Whether the text of a line must be searched alone.
-    by_line: bool,
-}
-
-impl Matching<'_> {
-    /// The next line with a match, at `from`, where a line begins, or after it.
-    fn next_line(&mut self, mut from: usize) -> Option<Range<usize>> {
-        while from < self.text.len() {
-            // Whatever matches in a line alone matches in the text, too, so no line before this place does.
-            let place = if self.by_line { from..from } else { self.pattern.find_at(self.text, from)?.range() };
-            let start = memrchr(b'\n', &self.text[from..place.start]).map_or(from, |end| from + end + 1);
-            if start == self.text.len() {
-                return None;
+    /// The next line of `text` with a match, at `from`, where a line begins, or after it.
+    fn next_line(&self, text: &[u8], mut from: usize) -> Option<Range<usize>> {
+        if self.by_line {
+            while from < text.len() {
+                let line = from..line_end(text, from);
+                if self.pattern.is_match(&text[line.clone()]) {
+                    return Some(line);
+                }
+                from = line.end + 1;
             }
-            let line = start..line_end(self.text, start);
-            let is_within = !self.by_line && place.end <= line.end;
-            if is_within || self.pattern.is_match(&self.text[line.clone()]) {
-                return Some(line);
-            }
-            // Matches beyond lines could be as long as the text, and as many as its lines.
-            self.by_line = true;
-            from = line.end + 1;
+            return None;
         }
-        None
+        // No match has a line end, so the one that ends first is in the first line that has any.
+        let found = self.pattern.search_half(&Input::new(text).range(from..).earliest(true))?;
+        let start = memrchr(b'\n', &text[from..found.offset()]).map_or(from, |end| from + end + 1);
+        (start < text.len()).then(|| start..line_end(text, start))
+    }
+}
+
+/// A pattern that matches in a text of lines what `pattern` matches in one of them alone.
+fn within_lines(pattern: &Hir) -> Hir {
+    let all = |parts: &[Hir]| parts.iter().map(within_lines).collect();
+    match pattern.kind() {
+        HirKind::Literal(literal) if literal.0.contains(&b'\n') => Hir::fail(),
+        HirKind::Class(Class::Unicode(class)) => {
+            let mut class = class.clone();
+            class.difference(&ClassUnicode::new([ClassUnicodeRange::new('\n', '\n')]));
+            Hir::class(Class::Unicode(class))
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            let mut class = class.clone();
+            class.difference(&ClassBytes::new([ClassBytesRange::new(b'\n', b'\n')]));
+            Hir::class(Class::Bytes(class))
+        }
+        HirKind::Look(Look::Start) => Hir::look(Look::StartLF),
+        HirKind::Look(Look::End) => Hir::look(Look::EndLF),
+        HirKind::Repetition(repeated) => {
+            Hir::repetition(Repetition { sub: Box::new(within_lines(&repeated.sub)), ..repeated.clone() })
+        }
+        HirKind::Capture(Capture { sub, .. }) => within_lines(sub),
+        HirKind::Concat(parts) => Hir::concat(all(parts)),
+        HirKind::Alternation(parts) => Hir::alternation(all(parts)),
+        HirKind::Empty | HirKind::Literal(_) | HirKind::Look(_) => pattern.clone(),
     }
 }
 
