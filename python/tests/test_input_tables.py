@@ -61,6 +61,33 @@ def test_splits_of_csv_are_all_records_once_and_in_order(tmp_path, name, header)
             assert parts == []
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "delimiter", "names"),
+    [
+        ("a.csv", '"a,b,c";d\n1;2\n', None, ["a,b,c", "d"]),
+        ("a.csv", '"a ""x"", b"\tc\n1\t2\n', None, ['a "x", b', "c"]),
+        ("a.tsv", "name, first\tage\nx\t2\n", None, ["name, first", "age"]),
+        ("a.csv", "a,b|c;d\n1|2\n", "|", ["a,b", "c;d"]),
+        ("a.csv", "alone\n1\n", None, ["alone"]),
+        ("a.csv", "\r\n\na;b\n1;2\n", None, ["a", "b"]),
+    ],
+)
+def test_fields_end_where_the_delimiter_is(tmp_path, name, text, delimiter, names):
+    (tmp_path / name).write_text(text)
+    (part,) = splits(tmp_path / name, delimiter=delimiter)
+    divided = rp.input.divide(tmp_path / name, tmp_path / "parts", partitions=1, delimiter=delimiter)
+
+    assert part.read().column_names == names and part.read().num_rows == 1
+    assert rp.input.open_partitions(divided)[0].read().equals(part.read())
+
+
+@pytest.mark.parametrize("delimiter", ["", "ab", '"', "\n", "é"])
+def test_a_delimiter_is_one_character(tmp_path, delimiter):
+    (tmp_path / "a.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(rp.InputError, match="delimiter="):
+        splits(tmp_path / "a.csv", delimiter=delimiter)
+
+
 WORDS = st.text(st.sampled_from('a,;"\n\r '), max_size=6)
 
 

@@ -44,6 +44,9 @@ class Names(click.ParamType):
     help="How the files are read; by default what their names say.",
 )
 @click.option("--no-header", is_flag=True, help="CSV begins with a record, not with names of columns.")
+@click.option(
+    "--delimiter", metavar="CHARACTER", help="What is between the fields of CSV; by default what it looks like."
+)
 @click.option("--in-place", is_flag=True, help="Copy nothing: list ranges of the files as they are.")
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds partitions.")
 @click.option(
@@ -93,6 +96,7 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
         racks=None if options["racks"] is None else _racks_of(nodes, options["racks"]),
         format=options["format"],
         header=not options["no_header"],
+        delimiter=options["delimiter"],
         in_place=options["in_place"],
         overwrite=options["overwrite"],
     )

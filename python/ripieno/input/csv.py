@@ -61,10 +61,10 @@ class Csv:
         """Read the header, and enough records to know the types of the columns."""
         with opened(file.path, file.compression) as stream, blamed_on(file.path):
             begin = len(MARK) if stream.read(len(MARK)) == MARK else 0
-            head = next(records(file.path, stream, begin, sys.maxsize, 1), (begin, b""))[1]
+            lines = records(file.path, stream, begin, sys.maxsize, 1)
+            begin, head = next(((at, line) for at, line in lines if line.strip(b"\r\n")), (begin, b""))
             sample = next(records(file.path, stream, begin + len(head), sys.maxsize, SAMPLE_BYTES), (0, b""))[1]
-        line = head.decode(errors="replace")
-        delimiter = next((mark for mark in ",;\t" if mark in line), ",")
+        delimiter = options.delimiter or _delimiter_of(file, head)
         try:
             schema = pa.csv.read_csv(
                 pa.BufferReader(head + sample),
@@ -185,6 +185,14 @@ def arrow_type(name: str) -> pa.DataType:
     """
     zoned = _ZONED.fullmatch(name)
     return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)
+
+
+def _delimiter_of(file: File, head: bytes) -> str:
+    """What a file's name says, or the mark that its first record has most of outside quotes."""
+    if file.inner_suffix == ".tsv":
+        return "\t"
+    unquoted = re.sub(rb'"[^"]*"', b"", head)
+    return max(",;\t", key=lambda mark: unquoted.count(mark.encode()))
 
 
 def _types(path: str, schema: pa.Schema, options: Options) -> tuple[tuple[str, str], ...]:

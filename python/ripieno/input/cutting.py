@@ -30,6 +30,7 @@ def splits(
     header: bool = True,
     types: Mapping[str, str] | None = None,
     columns: Sequence[str] | None = None,
+    delimiter: str | None = None,
 ) -> list[Split]:
     """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
 
@@ -52,6 +53,9 @@ def splits(
         Arrow types of columns of CSV, such as {"zip": "string"}; others are what the first MiB looks like.
     columns : sequence of str, optional
         The columns of CSV or Parquet that are read; by default all.
+    delimiter : str, optional
+        The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise what the
+        first record has most of outside quotes: commas, semicolons or tabs.
 
     Returns
     -------
@@ -71,7 +75,7 @@ def splits(
             check_count(name, value)
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
-    options = Options(header, types or {}, None if columns is None else tuple(columns))
+    options = Options(header, types or {}, None if columns is None else tuple(columns), checked_delimiter(delimiter))
     for name, kind in options.types.items():
         try:
             arrow_type(kind)
@@ -105,6 +109,13 @@ def _partition_file(item: PathLike) -> Path | None:
     return path if path.name == FILE_NAME and path.is_file() else None
 
 
+def checked_delimiter(delimiter: str | None) -> str | None:
+    """What the user says is between fields, if it can be."""
+    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
+        raise InputError(f"delimiter={delimiter!r}: expected one ASCII character, no quote and no line end")
+    return delimiter
+
+
 def open_formats(files: Sequence[File], name: str | None, options: Options) -> list[Format]:
     """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
     formats = [_open_format(file, name, options) for file in files]
@@ -117,7 +128,11 @@ def open_formats(files: Sequence[File], name: str | None, options: Options) -> l
 def _open_format(file: File, name: str | None, options: Options) -> Format:
     """How the records lie in a file, by the name of a format or what the file's own name says."""
     name = name or SUFFIXES.get(file.inner_suffix, "text")
-    for option, value, kinds in (("columns", options.columns, ("csv", "parquet")), ("types", options.types, ("csv",))):
+    for option, value, kinds in (
+        ("columns", options.columns, ("csv", "parquet")),
+        ("types", options.types, ("csv",)),
+        ("delimiter", options.delimiter, ("csv",)),
+    ):
         if value and name not in kinds:
             raise InputError(f"{option}={value!r}: {file.path} is read as {name}; expected {' or '.join(kinds)}")
     return FORMATS[name].open(file, options)

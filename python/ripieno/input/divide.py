@@ -15,7 +15,7 @@ from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
 from ripieno.input.checksums import Checksum
 from ripieno.input.cuts import piece_size
-from ripieno.input.cutting import open_formats, splits
+from ripieno.input.cutting import checked_delimiter, open_formats, splits
 from ripieno.input.files import File, found, is_url
 from ripieno.input.materials import MATERIALS, Material
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
@@ -34,6 +34,7 @@ def divide(
     racks: Mapping[str, str] | None = None,
     format: str | None = None,
     header: bool = True,
+    delimiter: str | None = None,
     in_place: bool = False,
     overwrite: bool = False,
 ) -> Path:
@@ -62,6 +63,8 @@ def divide(
         By default what the names of the files say; of all files the same.
     header : bool, default=True
         Whether CSV begins with the names of the columns. Every partition gets them.
+    delimiter : str, optional
+        As for `splits`.
     in_place : bool, default=False
         Copy nothing: list ranges of the files as they are. There may be fewer partitions then, or more, as from
         `splits`.
@@ -83,11 +86,12 @@ def divide(
     out = Path(out)
     with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
         if in_place:
-            parts = _listed(splits(source, count=partitions, format=format, header=header))
+            parts = _listed(splits(source, count=partitions, format=format, header=header, delimiter=delimiter))
             hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
             files = [file for file in found(source) if file.size_bytes]
-            material = _material(files, open_formats(files, format, Options(header)))
+            options = Options(header, delimiter=checked_delimiter(delimiter))
+            material = _material(files, open_formats(files, format, options))
             count = replicas or 1
             hosts = placed(partitions, nodes, count, racks) if nodes else [()] * partitions
             copies = tuple(f"copy-{i}" for i in range(count)) if count > 1 else (".",)

@@ -51,6 +51,7 @@ class Options:
     header: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
+    delimiter: str | None = None
 
     def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
         """The columns to read; an error if a file lacks one."""
