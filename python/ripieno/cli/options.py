@@ -30,9 +30,20 @@ def _write_npz(columns: Columns, path: Path) -> None:
         np.savez(file, **columns)
 
 
+def _write_csv(columns: Columns, path: Path) -> None:
+    # Bytes that are no UTF-8 are written as they are, as those of text files.
+    table = {
+        name: column.view(pa.large_string())
+        if isinstance(column, pa.Array) and pa.types.is_large_binary(column.type)
+        else column
+        for name, column in columns.items()
+    }
+    pa.csv.write_csv(pa.table(table), path)
+
+
 _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
     ".parquet": lambda columns, path: pq.write_table(pa.table(dict(columns)), path),
-    ".csv": lambda columns, path: pa.csv.write_csv(pa.table(dict(columns)), path),
+    ".csv": _write_csv,
     ".npz": _write_npz,
 }
 

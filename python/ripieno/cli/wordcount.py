@@ -62,7 +62,7 @@ def wordcount_command(
     that are not ASCII white space. Plain files are divided among all workers and their threads.
 
     The result has the columns "word" and "count", the most frequent word first; in .npz word i is
-    data[offsets[i]:offsets[i + 1]].
+    data[offsets[i]:offsets[i + 1]]. Words of a CSV file are the bytes that they are in the text, UTF-8 or not.
 
     \b
     Example:
@@ -82,9 +82,9 @@ def wordcount_command(
     else:
         with _Bar(console, quiet) as bar, traced(trace):
             words = count_words(list(inputs), workers=workers or 1, threads=threads, on_event=bar.on_event, **options)
+    click.echo(_lines(words, top), nl=False)
     if out is not None:
         write_columns(_columns(words, out), out)
-    click.echo(_lines(words, top), nl=False)
     console.print(
         f"{words.values.sum():,} words, {len(words):,} different ones{f'; all are in {out}' if out else ''}",
         highlight=False,

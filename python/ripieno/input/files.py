@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -58,7 +59,8 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
     Raises
     ------
     InputError
-        Nothing matches, a file is missing or of a kind that has no parts, or fsspec lacks a package for it.
+        Nothing matches, a file is missing or of a kind that has no parts (archives, pipes), or fsspec lacks a package
+        for it.
     """
     items = source if isinstance(source, list | tuple) else [source]
     if not items:
@@ -127,8 +129,20 @@ def _local(path: str) -> list[File]:
     files = []
     for name in expand(path):
         with blamed_on(name):
-            files.append(File(name, os.path.getsize(name)))
+            files.append(File(name, _size_bytes(name)))
     return files
+
+
+def _size_bytes(path: str) -> int:
+    """The length of a local file, of which several readers can read parts."""
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path} is a pipe or a device, which only one reader can read: copy it to a file first")
+    if status.st_size == 0:
+        with open(path, "rb") as file:
+            if file.read(1):
+                raise InputError(f"{path} does not tell how long it is: copy it to another file first")
+    return status.st_size
 
 
 def _remote(url: Any) -> list[File]:
