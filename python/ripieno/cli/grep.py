@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -59,7 +60,7 @@ def grep_command(
     query = Query(pattern, fixed_strings, ignore_case, invert_match, max_count)
     query.compiled()
     comm = communicator(workers, threads, None)
-    files = list({file.path: file for file in found(list(inputs))}.values())
+    files = found(list(inputs))
     printer = _Printer(files, counting)
     arguments = ([file.path for file in files], query, None if counting else _Labelled(len(files) > 1, numbered))
     if comm is not None:
@@ -107,7 +108,10 @@ class _Printer:
 
     def __init__(self, files: list[File], counting: bool) -> None:
         self.match_count = 0
-        self._counts = {file.path: 0 for file in files}
+        # A file may be named several times, and is searched as often.
+        self._times = Counter(file.path for file in files)
+        self._counts = dict.fromkeys(self._times, 0)
+        self._files = files
         self._counting = counting
 
     def on_event(self, event: dict[str, Any]) -> None:
@@ -118,6 +122,7 @@ class _Printer:
 
     def finish(self) -> None:
         if self._counting:
-            for path, count in self._counts.items():
-                click.echo(f"{path}:{count}" if len(self._counts) > 1 else count)
+            for file in self._files:
+                count = self._counts[file.path] // self._times[file.path]
+                click.echo(f"{file.path}:{count}" if len(self._files) > 1 else count)
         sys.stdout.flush()
