@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 from collections import Counter
 from itertools import pairwise
@@ -216,6 +217,15 @@ def test_the_command_writes_all_words_and_prints_the_first(corpus, tmp_path, cap
         assert columns["count"].tolist() == [count for _, count in want]
 
 
+def test_words_that_are_no_utf8_are_written_as_they_are(tmp_path):
+    text = b'caf\xe9 caf\xe9 "quoted",comma\n'
+    (tmp_path / "latin1.txt").write_bytes(text)
+
+    assert main(["wordcount", str(tmp_path / "latin1.txt"), "--out", str(tmp_path / "counts.csv")]) == 0
+    table = pyarrow.csv.read_csv(tmp_path / "counts.csv")
+    assert list(zip(table["word"].cast("binary").to_pylist(), table["count"].to_pylist(), strict=True)) == ordered(text)
+
+
 def printed_by(capfdbinary, *words: object) -> tuple[int, bytes]:
     code = main(["grep", *map(str, words)])
     return code, capfdbinary.readouterr().out
@@ -238,6 +248,8 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
     assert printed_by(capfdbinary, "-F", "(x)", b) == (0, b"error (x)\n")
     counts = b"%s:2\n%s:0\n%s:0\n" % (*both, str(empty).encode())
     assert printed_by(capfdbinary, "-c", "ERROR", tmp_path / "*.log*") == (0, counts)
+    assert printed_by(capfdbinary, "-m", 1, "ERROR", a, a) == (0, b"%s:ERROR 1\n" % both[0] * 2)
+    assert printed_by(capfdbinary, "-c", "ERROR", a, a) == (0, b"%s:2\n" % both[0] * 2)
     assert printed_by(capfdbinary, "-c", "nowhere", a) == (1, b"0\n")
     assert printed_by(capfdbinary, "nowhere", a, b) == (1, b"")
 
@@ -245,7 +257,10 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        (["grep", "a(b", "TEXT"], "unclosed group"),
+        (["grep", "a(b", "TEXT"], 'ripieno: pattern="a(b": unclosed group, at character 2\n'),
+        (["grep", "a", "/dev/null"], "/dev/null is a pipe or a device"),
+        (["wordcount", "PIPE"], "pipe is a pipe or a device, which only one reader can read: copy it to a file first"),
+        (["wordcount", "/proc/self/status"], "/proc/self/status does not tell how long it is"),
         (["grep", "a", "nowhere.txt"], "nowhere.txt does not exist"),
         (["grep", "a", "no*where"], "no file matches"),
         (["grep", "a", "DAMAGED"], "is damaged"),
@@ -254,12 +269,14 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
         (["wordcount", "TEXT", "--out", "counts.json"], "unknown kind of file"),
         (["wordcount", "TEXT", "--out", "nowhere/counts.csv"], "nowhere is not a folder"),
         (["wordcount", "TEXT", "--memory-limit", "many"], "expected a size"),
+        (["wordcount", "TEXT", "--memory-limit", "1000"], "memory_limit=1000: expected 262,144 bytes or more"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_left(tmp_path, capsys, command, says):
     (tmp_path / "text.txt").write_text("a b\n")
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"a b\n" * 100)[:-20])
-    names = {"TEXT": "text.txt", "DAMAGED": "damaged.gz", "OUT": "counts.csv"}
+    names = {"TEXT": "text.txt", "DAMAGED": "damaged.gz", "OUT": "counts.csv", "PIPE": "pipe"}
     before = set(tmp_path.iterdir())
 
     assert main([str(tmp_path / names[word]) if word in names else word for word in command]) == 2

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ripieno import _native
 from ripieno.data.agreement import agreement
 from ripieno.data.dataset import PathLike
+from ripieno.errors import InputError
 from ripieno.input import Split, share, splits
 from ripieno.keyed import Emitter, Form, KeyValues, regroup
 from ripieno.text.threads import mapped
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: So many splits for each thread, so that none has much to do when the others are done.
 SPLITS_PER_THREAD = 8
+#: Below this, words go to temporary files almost one by one.
+LEAST_MEMORY = 1 << 18
 FORM = Form("binary", "int64", None)
 
 
@@ -50,7 +53,8 @@ def count_words(
     workers, threads : int
         As for `ripieno.launch`.
     memory_limit : int, optional
-        Bytes that a worker's words and counts may take while they are counted; what is more goes to temporary files.
+        Bytes that a worker's words and counts may take while they are counted, 262,144 or more; what is more goes to
+        temporary files.
     spill_directory : path, optional
         Where these are; by default where Python's are.
     comm : Communicator, optional
@@ -67,10 +71,12 @@ def count_words(
     Raises
     ------
     InputError
-        Nothing matches, or a file is missing or damaged.
+        Nothing matches, a file is missing or damaged, or `memory_limit` is too little.
     SpillError
         Temporary files cannot be written.
     """
+    if memory_limit is not None and memory_limit < LEAST_MEMORY:
+        raise InputError(f"memory_limit={memory_limit}: expected {LEAST_MEMORY:,} bytes or more")
     options = (source, lower, memory_limit, spill_directory)
     if comm is not None:
         return _ordered(_counted(comm, *options))
