@@ -97,18 +97,21 @@ impl WordCounts {
     }
 }
 
-/// The hash of a word: for one that its prefix holds, a multiplication to 128 bits, folded.
+/// What the halves of a word are told from zero by.
+const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
+const HIGH: u64 = 0xd1b5_4a32_d192_ed03;
+
+/// The hash of a word: for one that its prefix holds, a multiplication to 128 bits, folded. The factors are folded in, so
+/// that where one of them is zero the other still tells words apart.
 #[inline(always)]
 fn hash(word: &[u8], prefix: u128) -> u64 {
-    const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
-    const HIGH: u64 = 0xd1b5_4a32_d192_ed03;
     if word.len() > PREFIX_BYTES {
         return xxh3_64(word);
     }
     let low = prefix as u64 ^ LOW;
     let high = (prefix >> 64) as u64 ^ HIGH ^ word.len() as u64;
     let product = u128::from(low) * u128::from(high);
-    product as u64 ^ (product >> 64) as u64
+    product as u64 ^ (product >> 64) as u64 ^ low ^ high
 }
 
 /// Counts the words of `text` into `into`.
@@ -270,5 +273,27 @@ impl Edges {
         }
         self.count += count;
         blanks >> 63
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_half_of_a_word_that_makes_a_factor_zero_leaves_its_hash_to_the_other() {
+        let words = |fixed: u64, place: usize| {
+            (0..10_000u64).map(move |number| {
+                let mut word = [b'.'; PREFIX_BYTES];
+                word[8 - place..][..8].copy_from_slice(&number.to_le_bytes());
+                word[place..][..8].copy_from_slice(&fixed.to_le_bytes());
+                hash(&word, prefix(&word))
+            })
+        };
+        let distinct: BTreeSet<u64> = words(LOW, 0).collect();
+        assert_eq!(distinct.len(), 10_000);
+        let distinct: BTreeSet<u64> = words(HIGH ^ PREFIX_BYTES as u64, 8).collect();
+        assert_eq!(distinct.len(), 10_000);
     }
 }
