@@ -208,7 +208,7 @@ class Communicator:
     def allreduce(
         self,
         value: Any,
-        op: Combine = "sum",
+        op: Combine | None = None,
         *,
         out: np.ndarray | None = None,
         algorithm: str | None = None,
@@ -221,9 +221,9 @@ class Communicator:
         value : array, number, or tuple, list, dict of these; KeyValues; Table
             Same shapes and dtypes on every rank. All parts of one dtype travel together. Key-values and tables may
             differ from rank to rank: every rank gets one row per key, a partition per id, of those of all ranks.
-        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
-            How two elements are combined; "and", "or", "xor" work on the bits of integers, and on booleans. For rows of
-            key-values also a function, see `regroup`; a table has its own.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}, optional
+            How two elements are combined, by default "sum"; "and", "or", "xor" work on the bits of integers, and on
+            booleans. For rows of key-values also a function, see `regroup`; a table has its own, and no other.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
@@ -238,6 +238,8 @@ class Communicator:
         """
         if order is not None:
             algorithm = in_order(algorithm, order)
+        if op is None and not isinstance(value, Joint):
+            op = "sum"
         if out is not None and out is value and type(out) is np.ndarray and is_native(out.dtype):
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
             return self._allreduce_in_place(out, op, algorithm)

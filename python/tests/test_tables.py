@@ -202,6 +202,7 @@ def refused(comm):
     table = rp.Table({1: np.ones(2)})
     for call, said in (
         (lambda: comm.allreduce(table, "max"), "op='max': this table combines by sum"),
+        (lambda: comm.allreduce(rp.Table({1: np.ones(2)}, "max"), "sum"), "op='sum': this table combines by max"),
         (lambda: comm.allreduce(table, out=np.ones(2)), "out=.* beside Table"),
         (lambda: comm.allgather(table, algorithm="ring"), "algorithm='ring' beside Table"),
         (lambda: comm.regroup(table, memory_limit=1), "memory_limit=1 beside Table"),

@@ -15,7 +15,7 @@ class Joint:
     """A value of many parts with keys or ids; the parts of all ranks meet by these, not by their places."""
 
     def allreduce(self, comm: Communicator, op: Any) -> Talk:
-        """The call by which every rank gets the parts of all ranks, equal keys combined by `op`."""
+        """The call by which every rank gets the parts of all ranks, equal keys combined by `op`, None being its own."""
         raise NotImplementedError
 
     def allgather(self) -> Talk:

@@ -213,7 +213,7 @@ class KeyValues(Joint):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
-    def allreduce(self, comm: Communicator, op: Combine) -> Talk:
+    def allreduce(self, comm: Communicator, op: Combine | None) -> Talk:
         from ripieno.keyed.regroup import allreduced
 
         return allreduced(comm, self, op)

@@ -85,7 +85,7 @@ def regrouping(
     return call
 
 
-def allreduced(comm: Communicator, rows: KeyValues, op: Combine) -> Talk:
+def allreduced(comm: Communicator, rows: KeyValues, op: Combine | None) -> Talk:
     """One row per key, of all ranks' rows, on every rank."""
     if op == CONCAT:
         raise InputError("op='concat': allgather brings all rows to every rank")

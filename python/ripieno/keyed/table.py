@@ -119,7 +119,7 @@ class Table(Joint, MutableMapping[int, Partition]):
     def allreduce(self, comm: Communicator, op: Any) -> Talk:
         from ripieno.keyed.table_calls import allreduced
 
-        if op not in ("sum", self.combiner.name):
+        if op not in (None, self.combiner.name):
             raise InputError(f"op={op!r}: this table combines by {self.combiner.name}: leave op out")
         return Talk(lambda native: allreduced(native, self))
 
