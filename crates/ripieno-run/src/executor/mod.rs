@@ -21,6 +21,7 @@ mod race;
 mod rows;
 mod run;
 mod schedule;
+mod touches;
 mod waiting;
 
 pub use flights::End;

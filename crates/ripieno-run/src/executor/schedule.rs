@@ -2,8 +2,9 @@
 //!
 //! Made once per plan and kept; a run changes nothing in it.
 
+use super::touches::Touches;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// One rank's plan, ready to run any number of times.
@@ -84,9 +85,13 @@ impl Schedule {
             peer_count: 0,
             is_replicated: false,
         };
+        let (mut touches, mut lanes) = (Touches::default(), BTreeMap::new());
         for (index, operation) in operations.iter().enumerate() {
             let first = schedule.dependencies.len();
-            schedule.dependencies.extend(dependencies_of(index, operations));
+            schedule.dependencies.extend(dependencies_of(index, operations, &touches));
+            for used in uses(operation) {
+                touches.add(used.span.buffer, used.touched(), index, used.is_written);
+            }
             let dependencies = first..schedule.dependencies.len();
             for dependency in &schedule.dependencies[dependencies.clone()] {
                 schedule.steps[dependency.on].is_lendable = false;
@@ -99,7 +104,7 @@ impl Schedule {
                 dependencies,
                 is_lendable: can_be_lent(operation),
             });
-            schedule.enqueue(index, operation);
+            schedule.enqueue(index, operation, &mut lanes);
             for used in uses(operation) {
                 schedule.require(&used);
             }
@@ -152,13 +157,14 @@ impl Schedule {
         lane.steps.iter().any(sends_rows)
     }
 
-    fn enqueue(&mut self, index: usize, operation: &Operation) {
+    /// `lanes` are the numbers of those that are known.
+    fn enqueue(&mut self, index: usize, operation: &Operation, lanes: &mut BTreeMap<Stream, usize>) {
         let stream = match *operation {
             Operation::Send { to, .. } => Stream::To(to),
             Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(from),
             Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Stream::Local,
         };
-        let known = self.lanes.iter().position(|lane| lane.stream == stream).unwrap_or_else(|| {
+        let known = *lanes.entry(stream).or_insert_with(|| {
             let number = self.lanes.len();
             self.lanes.push(Lane { stream, steps: Vec::new(), length_bytes: 0, rivals: number..number + 1 });
             number
@@ -220,12 +226,14 @@ impl Use<'_> {
 ///
 /// The search goes backwards. An earlier writer of all the bytes in question has itself waited for whatever came before
 /// it, so nothing behind such a writer is looked at. One that chooses rows has not, for the bytes between them.
-fn dependencies_of(index: usize, operations: &[Operation]) -> Vec<Dependency> {
+///
+/// Cost: `n·log(n)` for a plan of `n` operations, if few of them use the same bytes.
+fn dependencies_of(index: usize, operations: &[Operation], touches: &Touches) -> Vec<Dependency> {
     let mut found = Vec::new();
     for mine in uses(&operations[index]) {
         let (my_start, my_bytes) = (mine.span.start_bytes, mine.touched());
-        for (on, earlier) in operations[..index].iter().enumerate().rev() {
-            let mut covered = false;
+        for on in touches.of(mine.span.buffer, my_bytes.clone(), mine.is_written) {
+            let (earlier, mut covered) = (&operations[on], false);
             for theirs in uses(earlier) {
                 let their_bytes = theirs.touched();
                 let (low, high) = (my_bytes.start.max(their_bytes.start), my_bytes.end.min(their_bytes.end));

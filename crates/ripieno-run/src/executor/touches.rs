@@ -1,0 +1,82 @@
+//! Touches: which operations use which bytes, so that nobody looks at those that use others.
+
+use ripieno_plan::Buffer;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What the operations so far use.
+#[derive(Default)]
+pub(super) struct Touches {
+    /// For each buffer stretches without gap, by the byte that they begin at; the last one has no end.
+    buffers: BTreeMap<Buffer, BTreeMap<usize, Stretch>>,
+}
+
+/// Who uses all bytes of a stretch, in order.
+#[derive(Clone, Default)]
+struct Stretch {
+    writers: Vec<usize>,
+    readers: Vec<usize>,
+}
+
+impl Touches {
+    /// Operation `index`, which no known one follows, uses `bytes`.
+    pub fn add(&mut self, buffer: Buffer, bytes: Range<usize>, index: usize, is_written: bool) {
+        if bytes.is_empty() {
+            return;
+        }
+        let stretches = self.buffers.entry(buffer).or_insert_with(|| [(0, Stretch::default())].into());
+        for cut in [bytes.start, bytes.end] {
+            let (&start, stretch) = stretches.range(..=cut).next_back().expect("the first stretch begins at 0");
+            if start < cut {
+                let rest = stretch.clone();
+                stretches.insert(cut, rest);
+            }
+        }
+        for (_, stretch) in stretches.range_mut(bytes) {
+            if is_written { &mut stretch.writers } else { &mut stretch.readers }.push(index);
+        }
+    }
+
+    /// The operations that use some of `bytes`, the last first; for one that only reads them those that write.
+    pub fn of(&self, buffer: Buffer, bytes: Range<usize>, is_written: bool) -> Vec<usize> {
+        let Some(stretches) = self.buffers.get(&buffer).filter(|_| !bytes.is_empty()) else { return Vec::new() };
+        let (&first, _) = stretches.range(..=bytes.start).next_back().expect("the first stretch begins at 0");
+        let mut found = Vec::new();
+        for (_, stretch) in stretches.range(first..bytes.end) {
+            found.extend_from_slice(&stretch.writers);
+            found.extend(stretch.readers.iter().filter(|_| is_written));
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_uses_one_of_the_bytes_is_found_and_nobody_else() {
+        let mut state = 7u64;
+        let mut random = |below: u64| -> usize {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 33) % below) as usize
+        };
+        for _ in 0..100 {
+            let (mut touches, mut all) = (Touches::default(), Vec::new());
+            for index in 0..40 {
+                let (buffer, start, is_written) = (Buffer(random(2) as u16), random(30), random(2) == 1);
+                let bytes = start..start + random(12);
+                let shared = |(_, other, theirs, writes): &&(usize, Buffer, Range<usize>, bool)| {
+                    let overlap = bytes.start.max(theirs.start) < bytes.end.min(theirs.end);
+                    *other == buffer && overlap && (is_written || *writes)
+                };
+                let expected: Vec<usize> = all.iter().rev().filter(shared).map(|(index, ..)| *index).collect();
+                assert_eq!(touches.of(buffer, bytes.clone(), is_written), expected);
+                touches.add(buffer, bytes.clone(), index, is_written);
+                all.push((index, buffer, bytes, is_written));
+            }
+        }
+    }
+}
