@@ -216,9 +216,9 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     fn options(&self, form: &Form) -> PyResult<Regroup> {
         let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
+        let usual = self.wave_bytes.map_or(usual, |bytes| usual.in_waves_of(bytes));
         let asked = Regroup {
             balanced: self.balanced,
-            wave_bytes: self.wave_bytes.unwrap_or(usual.wave_bytes),
             eager_bytes: self.eager_bytes.unwrap_or(usual.eager_bytes),
             pulls: self.pulls.unwrap_or(usual.pulls),
             threads: self.threads.unwrap_or(usual.threads),

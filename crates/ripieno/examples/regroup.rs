@@ -1,9 +1,9 @@
 //! Times a regroup between threads, without Python: aggregation, and the stages of the exchange.
 //!
-//!     regroup [RANKS [ROWS [KEYS [THREADS [WAVE_MIB [sum|concat [ROUNDS]]]]]]]      2 10000000 1000000 1 16 sum 5
+//!     regroup [RANKS [ROWS [KEYS [THREADS [WAVE_MIB [sum|concat [ROUNDS]]]]]]]      2 10000000 1000000 1 0 sum 5
 //!
 //! Every rank has so many rows: an int64 key, at random of so many, and a float64. Equal keys are summed before they are sent,
-//! or with concat where they arrive. Seconds are the slowest rank's, bytes those that all ranks sent. The sum of all values
+//! or with concat where they arrive. Waves of 0 MiB are the usual ones. Seconds are the slowest rank's, bytes those that all ranks sent. The sum of all values
 //! is checked.
 
 use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
@@ -41,7 +41,11 @@ fn main() -> Outcome<()> {
         "concat" => Combine::Concat,
         other => return Err(format!("{other}: expected sum or concat").into()),
     };
-    let options = Regroup { threads, wave_bytes: argument(5, 16)? << 20, ..Regroup::new(sum) };
+    let usual = Regroup { threads, ..Regroup::new(sum) };
+    let options = match argument(5, 0)? {
+        0 => usual,
+        mebibytes => usual.in_waves_of(mebibytes << 20),
+    };
     let (row_count, key_count, round_count) = (argument(2, 10_000_000)?, argument(3, 1_000_000)?, argument(7, 5)?);
     let case = Case { row_count, key_count, threads, combine, options, round_count };
     let fabrics = ThreadFabric::group(p)?;

@@ -33,14 +33,19 @@ pub fn balanced_homes(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
     homes
 }
 
+/// How much comes to every rank.
+pub fn loads(homes: &[usize], part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
+    let mut loads = vec![0; rank_count];
+    homes.iter().zip(part_bytes).for_each(|(&home, bytes)| loads[home] += bytes);
+    loads
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn loads(part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
-        let mut loads = vec![0; rank_count];
-        balanced_homes(part_bytes, rank_count).iter().zip(part_bytes).for_each(|(&home, bytes)| loads[home] += bytes);
-        loads
+    fn balanced_loads(part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
+        loads(&balanced_homes(part_bytes, rank_count), part_bytes, rank_count)
     }
 
     #[test]
@@ -49,7 +54,7 @@ mod tests {
             let mut part_bytes: Vec<u64> = (0..64 * rank_count as u64).map(|part| 100 + part * 7 % 13).collect();
             let others: u64 = part_bytes.iter().sum();
             part_bytes[17] += others;
-            let mut loads = loads(&part_bytes, rank_count);
+            let mut loads = balanced_loads(&part_bytes, rank_count);
             loads.sort_unstable();
             assert_eq!(loads.pop(), Some(part_bytes[17]), "{rank_count} ranks");
             let rest: u64 = loads.iter().sum();
@@ -63,7 +68,7 @@ mod tests {
         let part_bytes: Vec<u64> = (0..500u64).map(|part| part * part % 997).collect();
         for rank_count in 1..=33 {
             let mean = part_bytes.iter().sum::<u64>() / rank_count as u64;
-            assert!(loads(&part_bytes, rank_count).iter().all(|&load| load <= mean + 997));
+            assert!(balanced_loads(&part_bytes, rank_count).iter().all(|&load| load <= mean + 997));
         }
     }
 

@@ -10,5 +10,5 @@ mod rounds;
 mod waves;
 
 pub use exchange::{Blocks, plan};
-pub use homes::{balanced_homes, hashed_homes};
+pub use homes::{balanced_homes, hashed_homes, loads};
 pub use waves::Waves;

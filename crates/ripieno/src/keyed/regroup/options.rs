@@ -7,11 +7,15 @@ use crate::error::{Error, argument};
 use ripieno_plan::Collective;
 use ripieno_run::Call;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 /// What comes to a rank in one wave, if nobody says otherwise: larger ones are no faster, and take memory.
 const WAVE_BYTES: u64 = 16 << 20;
+/// Waves at least, if nobody says otherwise: only the first of them comes while there is nothing to merge.
+const WAVE_COUNT: NonZeroU64 = NonZeroU64::new(4).unwrap();
+/// Smaller waves are not cut to have more of them: merging them takes no longer than one more message.
+const LEAST_WAVE_BYTES: u64 = 256 << 10;
 /// Blocks up to this size are sent at once, if nobody says otherwise: the links hold them.
 const EAGER_BYTES: usize = 64 << 10;
 /// Large blocks on their way to a rank, if nobody says otherwise: while one comes, the grant of the next travels.
@@ -26,6 +30,8 @@ pub struct Regroup {
     pub balanced: bool,
     /// Bytes that come to a rank in one wave, and half of what any rank gives in one; one part at least.
     pub wave_bytes: u64,
+    /// Waves at least, as long as one brings 256 KiB to the rank that gets most.
+    pub wave_count: NonZeroU64,
     /// Blocks up to this size are sent at once, larger ones when the receiver asks for them.
     pub eager_bytes: usize,
     /// How many of the larger ones are on their way to a rank at most.
@@ -38,14 +44,31 @@ impl Regroup {
     /// The usual way, on one thread, with rows that become one as `merge` says.
     pub fn new(merge: Combine) -> Regroup {
         let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
-        let threads = NonZeroUsize::MIN;
-        Regroup { merge, balanced: false, wave_bytes: WAVE_BYTES, eager_bytes: EAGER_BYTES, pulls, threads }
+        Regroup {
+            merge,
+            balanced: false,
+            wave_bytes: WAVE_BYTES,
+            wave_count: WAVE_COUNT,
+            eager_bytes: EAGER_BYTES,
+            pulls,
+            threads: NonZeroUsize::MIN,
+        }
     }
 
     /// The same, with waves that leave half of `memory_bytes` to what waits for them: a rank holds one that is merged, and one
     /// that travels with what it sends of it, which may be twice as large.
     pub fn within(self, memory_bytes: u64) -> Regroup {
         Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
+    }
+
+    /// The same, with waves of just so many bytes, and one if all have fewer.
+    pub fn in_waves_of(self, wave_bytes: u64) -> Regroup {
+        Regroup { wave_bytes, wave_count: NonZeroU64::MIN, ..self }
+    }
+
+    /// What a wave brings to a rank where the one that gets most gets `most_bytes`.
+    pub(super) fn wave_bytes_of(&self, most_bytes: u64) -> u64 {
+        most_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
     }
 }
 
@@ -93,9 +116,9 @@ impl Agreement {
             return Err(argument("ranks of the aggregation", homes.rank_count, &expected));
         }
         Form { combine: options.merge, ..*form }.reduction()?;
-        let Regroup { merge, balanced, wave_bytes, eager_bytes, pulls, threads: _ } = *options;
+        let Regroup { merge, balanced, wave_bytes, wave_count, eager_bytes, pulls, threads: _ } = *options;
         let mut hasher = DefaultHasher::new();
-        (homes.part_count(), merge, balanced, wave_bytes, eager_bytes, pulls).hash(&mut hasher);
+        (homes.part_count(), merge, balanced, wave_bytes, wave_count, eager_bytes, pulls).hash(&mut hasher);
         let call = Call {
             collective: Collective::Regroup,
             algorithm: u8::from(form.keys == KeyKind::Strings),

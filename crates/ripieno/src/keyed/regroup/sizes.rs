@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::seat::NO_MEMORY;
 use crate::sparse::agree::{all_words, combined_words, words};
 use ripieno_plan::algorithms::alltoall::direct;
-use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes};
+use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes, loads};
 use ripieno_plan::{Buffer, Op, Span};
 use ripieno_run::Memory;
 
@@ -51,7 +51,8 @@ impl Sizes {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
         }
-        let waves = Waves::new(&homes, &part_bytes, p, options.wave_bytes);
+        let most_bytes = loads(&homes, &part_bytes, p).into_iter().max().unwrap_or(0);
+        let waves = Waves::new(&homes, &part_bytes, p, options.wave_bytes_of(most_bytes));
         let form = parts.form();
         let bytes: Vec<u64> = sizes.iter().map(|&size| encoded_bytes(form, size).expect("it is in memory")).collect();
         Ok(Sizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own })
