@@ -66,17 +66,17 @@ pub enum Error {
         traceback: String,
     },
     /// Keyed data that is more than the memory limit could not be kept in a file, or not be read back.
-    #[error("{task} {length_bytes} bytes in a spill file of {}: {cause}; make room there, choose another spill_directory, \
-             or allow a larger memory_limit", .directory.display())]
+    #[error("{task} a spill file of {}: {cause}; {}choose another spill_directory, or allow a larger memory_limit",
+            .directory.display(), if *.is_full { "make room there, " } else { "" })]
     Spill {
-        /// What was tried: opening, writing, reading.
-        task: &'static str,
-        /// With how many bytes.
-        length_bytes: u64,
+        /// What was tried: "opening", "writing 16 bytes to", "reading 16 bytes from".
+        task: String,
         /// Where.
         directory: PathBuf,
         /// What the system said.
         cause: String,
+        /// Whether there is no room.
+        is_full: bool,
     },
     /// An argument cannot be right.
     #[error("{name}={value}: expected {expected}")]

@@ -4,7 +4,7 @@ use super::columns::{KeyKind, Keys, OwnedKeys};
 use crate::error::Error;
 use ripieno_kernels::keyed::Strings;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,8 @@ fn bytes_of_mut<T: Plain>(numbers: &mut [T]) -> &mut [u8] {
 impl SpillFile {
     /// A new file in `directory`.
     pub fn new(directory: &Path) -> Result<SpillFile, Error> {
-        let file = tempfile::tempfile_in(directory).map_err(|error| failed("opening", 0, directory, &error))?;
+        let file =
+            tempfile::tempfile_in(directory).map_err(|error| failed("opening".to_string(), directory, &error))?;
         Ok(SpillFile::of(file, directory))
     }
 
@@ -123,7 +124,7 @@ impl SpillFile {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all_at(bytes, self.end);
-        written.map_err(|error| failed("writing", bytes.len(), &self.directory, &error))?;
+        written.map_err(|error| failed(format!("writing {} bytes to", bytes.len()), &self.directory, &error))?;
         self.end += bytes.len() as u64;
         Ok(())
     }
@@ -131,7 +132,9 @@ impl SpillFile {
     fn read<T: Plain>(&self, at: u64, count: usize) -> Result<Vec<T>, Error> {
         let mut numbers = vec![T::default(); count];
         let read = self.file.read_exact_at(bytes_of_mut(&mut numbers), at);
-        read.map_err(|error| failed("reading", size_of_val(&numbers[..]), &self.directory, &error))?;
+        read.map_err(|error| {
+            failed(format!("reading {} bytes from", size_of_val(&numbers[..])), &self.directory, &error)
+        })?;
         Ok(numbers)
     }
 }
@@ -159,13 +162,9 @@ fn columns(keys: Strings<'_>) -> (Vec<i64>, &[u8]) {
     (offsets.iter().map(|offset| offset - first).collect(), &data[*first as usize..*last as usize])
 }
 
-fn failed(task: &'static str, length_bytes: usize, directory: &Path, error: &io::Error) -> Error {
-    Error::Spill {
-        task,
-        length_bytes: length_bytes as u64,
-        directory: directory.to_path_buf(),
-        cause: error.to_string(),
-    }
+fn failed(task: String, directory: &Path, error: &io::Error) -> Error {
+    let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+    Error::Spill { task, directory: directory.to_path_buf(), cause: error.to_string(), is_full }
 }
 
 #[cfg(test)]
@@ -194,7 +193,7 @@ mod tests {
         let error = file.append::<u32>(Keys::Int64(&[1, 2]), None, &[0; 16]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "writing 16 bytes in a spill file of /spills: No space left on device (os error 28); make room there, choose \
+            "writing 16 bytes to a spill file of /spills: No space left on device (os error 28); make room there, choose \
              another spill_directory, or allow a larger memory_limit"
         );
     }
