@@ -723,7 +723,9 @@ class Communicator:
         local_reduction : bool
             False sends every row: to see what local reduction saves.
         memory_limit : int, optional
-            Bytes, beyond which rows go to temporary files on their way; what comes in the end is in memory. It does not
+            Bytes, beyond which rows go to temporary files on their way; what comes in the end is in memory. Keys are
+            divided into 256 parts, or 4 for each rank if that is more, and a part is merged and handed on whole: one
+            that is larger than half of the limit, because a key has many rows, say, passes it. The limit does not
             change the bits, but where a function combines: that folds the rows of a key in several goes then.
         spill_directory : path, optional
             Where temporary files are; by default where Python's are. They have no names, so none is left behind.
