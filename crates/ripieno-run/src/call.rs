@@ -32,7 +32,7 @@ pub enum Element {
 pub struct Call {
     /// Which collective.
     pub collective: Collective,
-    /// Index of the algorithm in the list of its collective; of a regroup what keys are, 0 integers and 1 strings.
+    /// Index of the algorithm in the list of its collective; of a regroup a [`RegroupWishes`].
     pub algorithm: u8,
     /// Type of the elements.
     pub element: Element,
@@ -43,8 +43,19 @@ pub struct Call {
     /// Elements in all, of a sparse reduction or a regroup those of a row; 0 where every rank has another count (alltoall).
     pub element_count: u64,
     /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; of a sparse
-    /// reduction the number of its configuration; of a regroup a hash of its options; else 0.
+    /// reduction the number of its configuration; of a regroup a hash of its other options; else 0.
     pub counts_hash: u32,
+}
+
+/// What is the same on every rank of a regroup, beside what the other fields of its call have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegroupWishes {
+    /// Keys are strings, and not integers.
+    pub strings: bool,
+    /// Parts are dealt to ranks by their size.
+    pub balanced: bool,
+    /// How rows of equal keys from different ranks combine, if they do.
+    pub merge: Option<Op>,
 }
 
 /// What travels ahead of the data of one collective on one link.
@@ -71,6 +82,20 @@ impl Call {
     /// Whether every rank takes part, so that all calls under one sequence number are equal; a message concerns two.
     pub fn concerns_all(&self) -> bool {
         self.collective != Collective::PointToPoint
+    }
+}
+
+impl RegroupWishes {
+    /// The number in the place of an algorithm.
+    pub fn encode(self) -> u8 {
+        let merge = self.merge.map_or(0, |op| op as u8 + 1);
+        u8::from(self.strings) | u8::from(self.balanced) << 1 | merge << 2
+    }
+
+    /// What such a number says; a merge that is not known is none.
+    fn decode(number: u8) -> RegroupWishes {
+        let merge = (number >> 2).checked_sub(1).and_then(|op| Op::ALL.get(op as usize).copied());
+        RegroupWishes { strings: number & 1 != 0, balanced: number & 2 != 0, merge }
     }
 }
 
@@ -220,12 +245,15 @@ impl Call {
 
     fn describe_regroup(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Call { collective, algorithm, element, op, root, element_count, counts_hash } = self;
-        let keys = if *algorithm == 0 { "int64" } else { "string" };
-        let op = op.map_or("concat", Op::name);
+        let RegroupWishes { strings, balanced, merge } = RegroupWishes::decode(*algorithm);
+        let keys = if strings { "string" } else { "int64" };
+        let [op, merge] = [*op, merge].map(|op| op.map_or("concat", Op::name));
+        let balanced = if balanced { ", balanced" } else { "" };
         let (collective, element) = (collective.name(), element.name());
         write!(
             f,
-            "{collective}({keys} keys, rows of {element} × {element_count}, {op}, step {root}, options #{counts_hash:08x})"
+            "{collective}({keys} keys, rows of {element} × {element_count}, {op}, merged by {merge}{balanced}, step {root}, \
+             options #{counts_hash:08x})"
         )
     }
 }
@@ -264,6 +292,16 @@ mod tests {
                     let header = Header { communicator: 1 << 31, sequence: u64::MAX - 1, call };
                     assert_eq!(Header::decode(&header.encode()), Some(header));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn wishes_of_a_regroup_come_back_as_they_left() {
+        for merge in Op::ALL.into_iter().map(Some).chain([None]) {
+            for (strings, balanced) in [(false, true), (true, false)] {
+                let wishes = RegroupWishes { strings, balanced, merge };
+                assert_eq!(RegroupWishes::decode(wishes.encode()), wishes);
             }
         }
     }

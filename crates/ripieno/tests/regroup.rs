@@ -246,6 +246,19 @@ fn a_rank_that_gives_all_rows_gives_no_more_at_once_than_comes_to_one() {
     assert!(sent_bytes <= regrouped[2].waves as u64 * 2 * wave_bytes, "{regrouped:?}");
 }
 
+#[test]
+fn data_is_divided_unless_somebody_says_how_large_waves_are() {
+    let all: Vec<Rows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
+    let waves = |options: Regroup| {
+        let results = world(3, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
+        let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        (regrouped[0].waves, blocks)
+    };
+    let (usual, whole) = (waves(Regroup::new(SUM)), waves(Regroup::new(SUM).in_waves_of(u64::MAX)));
+    assert!(usual.0 >= 4 && whole.0 == 1, "{} and {} waves", usual.0, whole.0);
+    assert_eq!(usual.1, whole.1);
+}
+
 /// Beside blocks: sizes of 24 bytes per part to every rank, 8 bytes per part to all, a byte each way per pulled block.
 #[test]
 fn nothing_travels_but_blocks_sizes_and_grants() {

@@ -11,15 +11,15 @@ use ripieno::{Element, Error, Failure, Op};
 fn ranks_that_call_something_else_are_told() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
-        (Form { width: 2, ..int64 }, usual),
-        (form(KeyKind::Strings, 1, SUM), usual),
-        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual),
-        (Form { element: Element::U64, ..int64 }, usual),
-        (int64, Regroup { balanced: true, ..usual }),
-        (int64, Regroup { wave_bytes: 5, ..usual }),
-        (int64, Regroup::new(Combine::Op(Op::Max))),
+        (Form { width: 2, ..int64 }, usual, "rows of int64 × 2"),
+        (form(KeyKind::Strings, 1, SUM), usual, "regroup(string keys"),
+        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
+        (Form { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
+        (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced, step 0"),
+        (int64, Regroup { wave_bytes: 5, ..usual }, "options #"),
+        (int64, Regroup::new(Combine::Op(Op::Max)), "× 1, sum, merged by max, step 0"),
     ];
-    for (other, options) in others {
+    for (other, options, named) in others {
         let results = world(3, |comm| {
             let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
             let rows = rows(comm.rank(), 10, 5, form.width);
@@ -28,9 +28,10 @@ fn ranks_that_call_something_else_are_told() {
         for result in results {
             let description = mismatch(result);
             assert!(
-                description.contains("regroup(int64 keys, rows of int64 × 1, sum, step 0, options #"),
+                description.contains("regroup(int64 keys, rows of int64 × 1, sum, merged by sum, step 0, options #"),
                 "{description}"
             );
+            assert!(description.contains(named), "{description}");
         }
     }
     let results = world(2, |comm| match comm.rank() {

@@ -4,9 +4,9 @@ use super::super::aggregation::Aggregation;
 use super::super::block::{Combine, Form};
 use super::super::columns::KeyKind;
 use crate::error::{Error, argument};
+use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Collective;
-use ripieno_run::Call;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use ripieno_run::{Call, RegroupWishes};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -117,19 +117,20 @@ impl Agreement {
         }
         Form { combine: options.merge, ..*form }.reduction()?;
         let Regroup { merge, balanced, wave_bytes, wave_count, eager_bytes, pulls, threads: _ } = *options;
-        let mut hasher = DefaultHasher::new();
-        (homes.part_count(), merge, balanced, wave_bytes, wave_count, eager_bytes, pulls).hash(&mut hasher);
+        let numbers = [homes.part_count() as u64, wave_bytes, wave_count.get(), eager_bytes as u64, pulls.get() as u64];
+        let op = |combine: Combine| match combine {
+            Combine::Op(op) => Some(op),
+            Combine::Concat => None,
+        };
+        let wishes = RegroupWishes { strings: form.keys == KeyKind::Strings, balanced, merge: op(merge) };
         let call = Call {
             collective: Collective::Regroup,
-            algorithm: u8::from(form.keys == KeyKind::Strings),
+            algorithm: wishes.encode(),
             element: form.element,
-            op: match form.combine {
-                Combine::Op(op) => Some(op),
-                Combine::Concat => None,
-            },
+            op: op(form.combine),
             root: 0,
             element_count: form.width as u64,
-            counts_hash: hasher.finish() as u32,
+            counts_hash: hash_string(&numbers.map(u64::to_le_bytes).concat()) as u32,
         };
         Ok(Agreement { call })
     }

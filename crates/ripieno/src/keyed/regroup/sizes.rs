@@ -43,6 +43,11 @@ impl Sizes {
         let mut homes = hashed_homes(part_count, p);
         let mut own = Own::told(comm, &sizes, agreement, &homes)?;
         let part_bytes = all_words(comm, &own.bytes(parts.form())?)?;
+        if part_bytes.iter().try_fold(0u64, |sum, &bytes| sum.checked_add(bytes)).is_none() {
+            return Err(Error::Malformed {
+                cause: "ranks announced parts of more bytes than can be counted".to_string(),
+            });
+        }
         if options.balanced {
             homes = balanced_homes(&part_bytes, p);
             own = Own::told(comm, &sizes, agreement, &homes)?;
@@ -95,16 +100,15 @@ impl Own {
     /// Every rank tells the sizes of its parts to their homes.
     fn told(comm: &Communicator, sizes: &[PartSize], agreement: &mut Agreement, homes: &[usize]) -> Result<Own, Error> {
         let (rank, p) = (comm.rank(), comm.world_size());
-        let (mut out, mut lengths) = (Vec::new(), Vec::new());
-        for home in 0..p {
-            let before = out.len();
-            for part in (0..homes.len()).filter(|&part| homes[part] == home) {
-                let PartSize { keys, key_bytes, rows } = sizes[part];
-                [keys, key_bytes, rows].iter().for_each(|number| out.extend_from_slice(&number.to_ne_bytes()));
-            }
-            lengths.push(out.len() - before);
-        }
-        let own: Vec<usize> = (0..homes.len()).filter(|&part| homes[part] == rank).collect();
+        let mut by_home = vec![Vec::new(); p];
+        homes.iter().enumerate().for_each(|(part, &home)| by_home[home].push(part));
+        let lengths: Vec<usize> = by_home.iter().map(|parts| parts.len() * TOLD_BYTES).collect();
+        let numbers = by_home.iter().flatten().flat_map(|&part| {
+            let PartSize { keys, key_bytes, rows } = sizes[part];
+            [keys, key_bytes, rows]
+        });
+        let out: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
+        let own = by_home.swap_remove(rank);
         let mut into = vec![0; p * own.len() * TOLD_BYTES];
         let whole = |buffer, length| Span::whole(buffer, length, 1);
         let out_chunks = whole(Buffer::MAIN, out.len()).split(&lengths);
