@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test test-engines check format bench lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -15,9 +15,10 @@ unexport PYTHONPATH PYTHONHOME
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
+ENGINES_LOG := target/pytest-engines.log
 
 help: ## Show what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.built ## Make .venv, install the locked packages, build the native module
 
@@ -34,6 +35,10 @@ test: setup ## Run every test, Rust and Python
 	grep -E '^(error|test .* FAILED$$)' $(CARGO_LOG) || true; \
 	tail -n 1 $(PYTEST_LOG); \
 	exit $$status
+
+test-engines: $(VENV)/.engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
+	@mkdir -p target
+	$(PYTHON) -m pytest python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
 check: setup ## Formatting and lints, Rust and Python
 	cargo fmt --all --check
@@ -55,6 +60,9 @@ lock: setup ## Resolve requirements*.lock anew
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra bench --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	    --constraint requirements.lock --upgrade --output-file requirements-bench.lock
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra engines --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --constraint requirements-bench.lock --upgrade --output-file requirements-engines.lock
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) target dist result python/ripieno/*.so
@@ -82,4 +90,8 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.built
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
+
+$(VENV)/.engines: requirements-engines.lock $(VENV)/.built
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-engines.lock
 	@touch $@
