@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
+import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ripieno as rp
 
 # What a user waits for an error; the promise is 2 s, the rest is for machines that are busy with other tests.
 PROMPT_S = 2.0
 SLACK_S = 2.0
+
+# The operations, as NumPy has them.
+OPS = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 @pytest.fixture(scope="session")
@@ -83,3 +98,16 @@ def open_descriptors() -> list[str]:
         except FileNotFoundError:
             continue
     return sorted(names)
+
+
+@contextmanager
+def files_of_at_most(size_bytes: int) -> Iterator[None]:
+    """No file of this process can grow larger: writing fails as on a full disk, with another number."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)

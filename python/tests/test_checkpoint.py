@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import resource
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 import ripieno as rp
+from conftest import files_of_at_most
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
 PROGRAM = "0123"
@@ -194,19 +192,6 @@ def test_two_jobs_of_one_name_do_not_run_at_the_same_time(tmp_path):
     place(tmp_path, name="other").close()
     first.close()
     place(tmp_path).close()
-
-
-@contextmanager
-def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """No file of this process can grow larger: writing fails as on a full disk, with another number."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import comes_true
+from conftest import OPS, comes_true
 from numpy.testing import assert_array_equal
 from ripieno import _native
 from ripieno._arrays import empty
@@ -26,15 +26,6 @@ WORLDS = [1, 2, 3, 5]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 FLOATS = ["float16", "float32", "float64"]
 SHAPES = [(), (0,), (1,), (7,), (3, 5), (1000,)]
-OPS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 
 everywhere = pytest.mark.parametrize("workers", WORLDS)
 Pair = namedtuple("Pair", "sums counts")

@@ -6,20 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import ripieno as rp
+from conftest import OPS
 from numpy.testing import assert_array_equal
 from ripieno import keyed
 
 WORLDS = [1, 2, 3, 5]
 DTYPES = ["float32", "float64", "int32", "int64", "uint64"]
-OPS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 WORDS = np.array(["", "é", "日本", "a" * 40, "fig", *(f"word {number}" for number in range(60))])
 
 

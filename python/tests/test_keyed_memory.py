@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import ripieno as rp
+from conftest import files_of_at_most
 from ripieno import keyed
 
 LIMIT_BYTES = 50_000
@@ -48,19 +45,6 @@ def same_within_a_limit(comm, folder, kind):
 @pytest.mark.parametrize("kind", ["int64", "string"])
 def test_results_are_the_same_within_a_memory_limit(world, p, kind, tmp_path):
     world(p).run(same_within_a_limit, str(tmp_path), kind)
-
-
-@contextmanager
-def files_of_at_most(size_bytes: int) -> Iterator[None]:
-    """No file of this process can grow larger: writing fails as on a full disk, with another number."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 def spills_to_a_full_disk(comm, folder):

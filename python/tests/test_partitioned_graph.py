@@ -6,19 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import ripieno as rp
+from conftest import OPS
 from graph_programs import built, gathered, random_edges
 from numpy.testing import assert_array_equal
-
-UFUNCS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
 
 LAYOUTS = [(home, by) for home in ("hash", "blocks", lambda ids: ids // 3 % 2 * 0) for by in ("source", "target")]
 
@@ -82,12 +72,12 @@ def along_edges(comm, op, dtype, width, home, by, weighted, along):
             for source, target, weight in zip(sources, targets, weights, strict=True)
             if where is None or source % 2 == 0
         ]
-        rows, received = reference(pairs, names, UFUNCS[op], came.values.dtype, width)
+        rows, received = reference(pairs, names, OPS[op], came.values.dtype, width)
         mine = np.searchsorted(names, graph.vertices)
         assert_array_equal(came.received, received[mine])
         assert_array_equal(came.values[came.received], rows[mine][came.received])
         silent = came.values[~came.received]
-        assert_array_equal(UFUNCS[op](silent, silent.dtype.type(3)), silent.dtype.type(3) + np.zeros_like(silent))
+        assert_array_equal(OPS[op](silent, silent.dtype.type(3)), silent.dtype.type(3) + np.zeros_like(silent))
 
 
 CASES = [
@@ -127,7 +117,7 @@ def messages_to_any(comm):
     pairs = [pair for part in comm.allgather((targets, values)) for pair in zip(*part, strict=True)]
     mine = np.searchsorted(names, graph.vertices)
     for combine in ("sum", "min", "or", smallest_sum):
-        one_row = (lambda a, b: smallest_sum(a[None], b[None])[0]) if callable(combine) else UFUNCS[combine]
+        one_row = (lambda a, b: smallest_sum(a[None], b[None])[0]) if callable(combine) else OPS[combine]
         rows, received = reference(pairs, names, one_row, np.int64, (2,))
         came = graph.send_messages(targets, values, combine)
         assert_array_equal(came.received, received[mine])

@@ -10,18 +10,9 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
+from conftest import OPS, PROMPT_S, SLACK_S
 from numpy.testing import assert_array_equal
 
-OPS = {
-    "sum": np.add,
-    "prod": np.multiply,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
 DTYPES = ["float32", "float64", "int32", "int64", "uint64"]
 KINDS = ["random", "power-law", "empty", "disjoint", "identical", "single"]
 DEGREES = {

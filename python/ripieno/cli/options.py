@@ -60,6 +60,20 @@ threads_option = click.option(
     metavar="COUNT",
     help="Threads of each worker; by default all cores are used.",
 )
+
+
+def top_option(what: str) -> Callable[..., Any]:
+    """How many `what` a command prints."""
+    return click.option(
+        "--top",
+        type=click.IntRange(min=0),
+        metavar="COUNT",
+        default=10,
+        show_default=True,
+        help=f"How many {what} to print.",
+    )
+
+
 trace_option = click.option(
     "--trace",
     type=click.Path(path_type=Path),

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ripieno.algorithms import PageRank
 from ripieno.cli.graph_options import graph_options, undirected_option
-from ripieno.cli.options import check_files, communicator, write_columns
+from ripieno.cli.options import check_files, communicator, top_option, write_columns
 from ripieno.cli.progress import PageRankProgress
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
@@ -51,14 +51,7 @@ from ripieno.output import new_file
     default=None,
     help="Whether the third column is the weight of an edge; by default one named weight is.",
 )
-@click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    metavar="COUNT",
-    default=10,
-    show_default=True,
-    help="How many vertices of the highest ranks to print.",
-)
+@top_option("vertices of the highest ranks")
 @click.option(
     "--report", type=click.Path(path_type=Path), help="JSON file to write: error and seconds per iteration and rank."
 )

@@ -14,6 +14,7 @@ from ripieno.cli.options import (
     check_files,
     communicator,
     threads_option,
+    top_option,
     trace_option,
     workers_option,
     write_columns,
@@ -26,14 +27,7 @@ from ripieno.text import count_words
 @click.command("wordcount", short_help="Count the words of files.")
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .npz.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=0),
-    metavar="COUNT",
-    default=10,
-    show_default=True,
-    help="How many of the most frequent words to print.",
-)
+@top_option("of the most frequent words")
 @click.option("--lower", is_flag=True, help="ASCII capitals count as small letters.")
 @workers_option
 @threads_option

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from ripieno._handles import Talk
@@ -11,16 +12,16 @@ if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
 
-class Joint:
+class Joint(ABC):
     """A value of many parts with keys or ids; the parts of all ranks meet by these, not by their places."""
 
+    @abstractmethod
     def allreduce(self, comm: Communicator, op: Any) -> Talk:
         """The call by which every rank gets the parts of all ranks, equal keys combined by `op`, None being its own."""
-        raise NotImplementedError
 
+    @abstractmethod
     def allgather(self) -> Talk:
         """The call by which every rank gets the parts of all ranks."""
-        raise NotImplementedError
 
 
 def alone(value: Joint, **options: Any) -> Joint:
