@@ -1,1 +1,50 @@
-"""What tests on real engines share."""
+"""What tests on real engines share: one fixture for each engine, which starts it when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import spark_sessions
+from spark_sessions import Sessions
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spark_sessions.by_master(items)
+
+
+@pytest.fixture(scope="session")
+def spark_sessions_of() -> Iterator[Sessions]:
+    """Starts Spark sessions, one at a time: asking for another master ends the session before."""
+    reason = spark_sessions.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    sessions = Sessions()
+    yield sessions
+    sessions.close()
+
+
+@pytest.fixture(scope="session")
+def standalone_master(tmp_path_factory: pytest.TempPathFactory, spark_sessions_of: Sessions) -> Iterator[str]:
+    """The address of a standalone master with 2 workers of 2 cores."""
+    with spark_sessions.standalone(tmp_path_factory.mktemp("standalone")) as master:
+        yield master
+
+
+# The next ones are not of the session: who asks for one gets a living session, whatever others have asked for since.
+@pytest.fixture
+def spark_local(spark_sessions_of: Sessions):
+    """A SparkSession with 4 slots in one JVM."""
+    return spark_sessions_of.of(spark_sessions.LOCAL)
+
+
+@pytest.fixture
+def spark_cluster(spark_sessions_of: Sessions):
+    """A SparkSession with 2 executors of 2 slots, each a process of its own."""
+    return spark_sessions_of.of(spark_sessions.CLUSTER)
+
+
+@pytest.fixture
+def spark_standalone(spark_sessions_of: Sessions, standalone_master: str):
+    """A SparkSession with 2 executors of 2 slots at a standalone master."""
+    return spark_sessions_of.of(standalone_master)
