@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import OPS, comes_true
+from conftest import OPS
 from numpy.testing import assert_array_equal
 from ripieno import _native
 from ripieno._arrays import empty
+from watching import comes_true
 
 WORLDS = [1, 2, 3, 5]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import comes_true
 from ripieno.cli import main
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Blueprint, Counters, Lab, blueprint, kernel, registry, why_not, wiring
+from watching import comes_true
 
 cannot_emulate = why_not()
 needs_lab = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")

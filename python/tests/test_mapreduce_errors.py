@@ -8,8 +8,9 @@ import signal
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S, gone_within
+from conftest import PROMPT_S, SLACK_S
 from mapreduce_programs import emit_ones
+from watching import gone_within
 
 
 def failing(part, _):
