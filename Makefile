@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-engines check format bench lock clean
+.PHONY: help setup demo engines test test-engines check format bench lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -17,6 +17,13 @@ CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
 ENGINES_LOG := target/pytest-engines.log
 
+# Commands that tests of engines run, and the Debian packages that they come with.
+ENGINE_PACKAGES := slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge mpirun.openmpi:openmpi-bin \
+    mpiexec.hydra:mpich java:openjdk-17-jre-headless
+# What checks Kubernetes manifests, and the versions whose schemas it checks them against.
+KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+KUBERNETES_MODULES := k8s.io/kubernetes@v1.36.3 sigs.k8s.io/jobset@v0.10.1
+
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -25,7 +32,7 @@ setup: $(VENV)/.built ## Make .venv, install the locked packages, build the nati
 demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
 	$(VENV)/bin/python examples/demo.py
 
-test: setup ## Run every test, Rust and Python
+test: setup ## Run every test that needs no engine, Rust and Python
 	@mkdir -p target; status=0; \
 	cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(CARGO_LOG) || status=1; \
 	$(PYTHON) -m pytest 2>&1 | tee $(PYTEST_LOG) || status=1; \
@@ -36,7 +43,17 @@ test: setup ## Run every test, Rust and Python
 	tail -n 1 $(PYTEST_LOG); \
 	exit $$status
 
-test-engines: $(VENV)/.engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
+engines: $(VENV)/.engines $(VENV)/.kubernetes ## Install what test-engines needs; as root also Debian packages
+	@set -- $$(PATH=$$PATH:/usr/sbin; \
+	    for pair in $(ENGINE_PACKAGES); do command -v $${pair%:*} >/dev/null || echo $${pair#*:}; done); \
+	if [ $$# -eq 0 ]; then exit 0; fi; \
+	if [ $$(id -u) -ne 0 ] || ! command -v apt-get >/dev/null; then \
+	    echo "Not installed, so that their tests are skipped: $$* (root can install them, with apt-get)" >&2; exit 0; \
+	fi; \
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null || \
+	    echo "apt-get failed, so that their tests are skipped: $$*" >&2
+
+test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
 	@mkdir -p target
 	$(PYTHON) -m pytest python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
@@ -95,3 +112,11 @@ $(VENV)/.bench: requirements-bench.lock $(VENV)/.built
 $(VENV)/.engines: requirements-engines.lock $(VENV)/.built
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-engines.lock
 	@touch $@
+
+$(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locked
+	@if ! command -v go >/dev/null; then \
+	    echo "No Go was found, so that Kubernetes manifests are not compared with their schemas" >&2; exit 0; \
+	fi; \
+	GOBIN=$(CURDIR)/$(VENV)/bin go install $(KUBECONFORM) && \
+	    $(PYTHON) $< $(VENV)/kubernetes-schemas $(KUBERNETES_MODULES) && touch $@ || \
+	    echo "kubeconform was not built, so that Kubernetes manifests are not compared with their schemas" >&2
