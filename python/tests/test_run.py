@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import ripieno as rp
 from conftest import PROMPT_S, SLACK_S
-from ripieno.launch import environment
+from ripieno.launch import environment, names
 from ripieno.launch import run as launch_run
 from watching import comes_true, gone_within
 
@@ -228,12 +228,42 @@ def test_without_a_launcher_a_script_is_a_world_of_one():
             {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"},
             "RANK='a': expected a number",
         ),
+        (
+            {
+                "RANK": "0",
+                "WORLD_SIZE": "2",
+                "MASTER_ADDR": "no-such-host.invalid",
+                "MASTER_PORT": "1",
+                "RIPIENO_TOKEN": "t",
+                "RIPIENO_RENDEZVOUS_TIMEOUT_S": "1",
+            },
+            "rank 0 is to listen at 'no-such-host.invalid' (MASTER_ADDR), which has stood for no address for 1 s",
+        ),
     ],
 )
 def test_an_incomplete_environment_is_named(variables, sentence):
     with pytest.raises(rp.RendezvousError) as caught:
         environment.from_environment(variables, threads=None)
     assert sentence in str(caught.value)
+
+
+def test_rank_0_waits_until_its_name_is_known(monkeypatch):
+    # As a name service answers that learns of a pod only when its address is known.
+    answers = [socket.gaierror(socket.EAI_NONAME, "Name or service not known")] * 3 + [[]]
+    asked = []
+
+    def resolve(host, port):
+        asked.append(host)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+    names.await_name("train-0.train", timeout_s=60)
+
+    assert asked == ["train-0.train"] * 4
 
 
 def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():

@@ -6,6 +6,7 @@
 | MASTER_ADDR, MASTER_PORT | where rank 0 listens while the ranks meet |
 | RIPIENO_DIRECTORY | instead of these: a new, empty directory that all ranks share |
 | RIPIENO_TOKEN | the job's secret, the same on every rank |
+| RIPIENO_RENDEZVOUS_TIMEOUT_S | for how many seconds ranks wait for each other (optional, 60) |
 | RIPIENO_REPLICAS | how many copies there are of each logical rank, see `Communicator.replicate` (optional) |
 | RIPIENO_FLIGHT | a folder in which every rank leaves the records of its collectives (optional) |
 | LOCAL_WORLD_SIZE | how many ranks share this host and its cores (optional) |
@@ -26,6 +27,7 @@ from ripieno.comm import Communicator, describe
 from ripieno.errors import RendezvousError
 from ripieno.launch.inline import alone
 from ripieno.launch.machine import usable_cores
+from ripieno.launch.names import await_name
 from ripieno.launch.racks import rack_of_this_host
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
@@ -82,6 +84,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
         raise RendezvousError(f"{', '.join(present)} set, but not {', '.join(missing)}: a launcher sets all or none")
     from ripieno import _native
 
+    options.setdefault("rendezvous_timeout_s", _number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", 60))
     if "RIPIENO_DIRECTORY" in present:
         options["directory"] = present["RIPIENO_DIRECTORY"]
     else:
@@ -91,6 +94,8 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
     rank, world_size = _number(present, "RANK"), _number(present, "WORLD_SIZE")
     if not 0 <= rank < world_size:
         raise RendezvousError(f"RANK={rank}: expected 0 … {world_size - 1}, for WORLD_SIZE={world_size}")
+    if rank == 0 and world_size > 1 and "tcp_store" in options:
+        await_name(present["MASTER_ADDR"], options["rendezvous_timeout_s"])
     native = _native.Communicator.connect(rank, world_size, None, token=present["RIPIENO_TOKEN"].encode(), **options)
     return Communicator(native, threads=threads)
 
