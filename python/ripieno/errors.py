@@ -48,6 +48,10 @@ class RendezvousError(RipienoError):
     """The ranks could not meet: an address nobody can reach, a wrong token, a rank that never came."""
 
 
+class EngineError(RipienoError):
+    """An engine cannot run the ranks: too few slots, no session, another version there, tasks that it has ended."""
+
+
 class CommunicatorClosed(RipienoError):
     """The communicator, or the job it belongs to, has ended and cannot be used again."""
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
 from ripieno.launch import copies
+from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.environment import init
 from ripieno.launch.inline import InlineJob
 from ripieno.launch.job import EventListener, Job
@@ -15,8 +17,6 @@ from ripieno.launch.local import LocalJob
 from ripieno.launch.machine import usable_cores
 
 __all__ = ["Job", "init", "launch"]
-
-ENGINES = ("local",)
 
 
 def launch(
@@ -35,11 +35,14 @@ def launch(
     Parameters
     ----------
     workers : int, optional
-        How many; by default one per usable core. A single one runs in this process and starts nothing.
-    engine : {"local"}
-        Where they run: "local" are processes of this machine.
+        How many; by default one per usable core, or per slot of an engine. A single local one runs in this process and
+        starts nothing.
+    engine : {"local", "spark", "dask", "ray"}
+        Where they run: "local" are processes of this machine, others are tasks of an engine that runs already, see
+        docs/engines.
     threads : int, optional
-        Threads that each computes with; by default the usable cores divided among the workers, at least one.
+        Threads that each computes with; by default the usable cores divided among the workers, at least one, or what an
+        engine's slot has.
     on_event : callable, optional
         Gets every dict that a rank emits, with its "rank", in the calling process while `Job.run` waits.
     replicas : int
@@ -53,12 +56,20 @@ def launch(
         A file to write when the job ends, well or not: what every rank communicated and when, for ui.perfetto.dev.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
-        ``ports``; ``racks``, a file or a dict that says which hosts stand in which rack, see `ripieno.launch.racks`.
+        ``ports``; ``racks``, a file or a dict that says which hosts stand in which rack, see `ripieno.launch.racks`;
+        and those of an engine, see docs/engines.
 
     Returns
     -------
     Job
         To be used in a ``with`` statement.
+
+    Raises
+    ------
+    EngineError
+        The engine has too few free slots, or cannot be used; says what is needed and what there is.
+    RendezvousError, RankFailed
+        The workers could not meet, or one ended before.
 
     Examples
     --------
@@ -71,16 +82,21 @@ def launch(
     """
     if engine not in ENGINES:
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
-    workers = usable_cores() if workers is None else _positive("workers", workers)
-    threads = max(1, usable_cores() // workers) if threads is None else _positive("threads", threads)
+    for name, value in (("workers", workers), ("threads", threads)):
+        if value is not None:
+            check_count(name, value)
+    common = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
+    if engine != "local":
+        if prefix_output:
+            raise InputError(f"prefix_output=True: what ranks print in {engine} is in the logs of its workers")
+        where, options = engine_of(engine, options)
+        workers = workers or where.slots()
+        return where.job(
+            workers, threads=threads or where.threads, replicas=copies.checked(replicas, workers), **common, **options
+        )
+    workers = workers or usable_cores()
+    threads = threads or max(1, usable_cores() // workers)
     replicas = copies.checked(replicas, workers)
-    common = {"threads": threads, "on_event": on_event, "trace": None if trace is None else Trace(trace), **options}
     if workers == 1:
-        return InlineJob(**common)
-    return LocalJob(workers, replicas=replicas, prefix_output=prefix_output, **common)
-
-
-def _positive(name: str, value: int) -> int:
-    if isinstance(value, bool) or int(value) != value or value < 1:
-        raise InputError(f"{name}={value!r}: expected a whole number >= 1")
-    return int(value)
+        return InlineJob(threads=threads, **common, **options)
+    return LocalJob(workers, threads=threads, replicas=replicas, prefix_output=prefix_output, **common, **options)

@@ -83,7 +83,10 @@ class Channel:
 
     def _exactly(self, size_bytes: int) -> bytearray:
         data = bytearray(size_bytes)
-        view = memoryview(data)
+        self._fill(memoryview(data))
+        return data
+
+    def _fill(self, view: memoryview) -> None:
         while view:
             try:
                 received = self._socket.recv_into(view)
@@ -92,7 +95,6 @@ class Channel:
             if not received:
                 raise HungUp("the other process is gone")
             view = view[received:]
-        return data
 
 
 def pair(timeout_s: float) -> tuple[Channel, socket.socket]:

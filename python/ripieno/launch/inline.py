@@ -9,6 +9,7 @@ from typing import Any
 from ripieno import flight
 from ripieno.comm import Communicator, describe
 from ripieno.flight.trace import Trace
+from ripieno.launch.here import standing_for
 from ripieno.launch.job import EventListener, Job
 from ripieno.launch.racks import rack_of_this_host
 
@@ -20,10 +21,12 @@ class InlineJob(Job):
         super().__init__(1, threads, trace)
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._comm = alone(threads=threads, on_event=on_event, **options)
+        self._local: dict[str, Any] = {}
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         try:
-            return [program(self._comm, *args, **kwargs)]
+            with standing_for(self._local):
+                return [program(self._comm, *args, **kwargs)]
         except BaseException as error:
             self._over = f"its program failed: {describe(error)[0]}"
             self._comm.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.trace import Trace
+from ripieno.launch.broadcast import Broadcast
 
 EventListener = Callable[[dict[str, Any]], None]
 
@@ -75,6 +76,32 @@ class Job(ABC):
             return self._run(program, args, kwargs)
         finally:
             self._running = False
+
+    def broadcast(self, value: Any) -> Broadcast:
+        """Give all ranks `value`, to keep until it is released.
+
+        Parameters
+        ----------
+        value : object
+            As an argument of `run`. It is sent once: to all workers of this machine by memory that they share; in an
+            engine to rank 0, and from there along the ranks.
+
+        Returns
+        -------
+        Broadcast
+            To pass to programs, which find the value in its ``value``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import ripieno as rp
+        >>> def program(comm, table, row):
+        ...     return int(table.value[row + comm.rank])
+        >>> with rp.launch(workers=2) as job, job.broadcast(np.arange(100) ** 2) as table:
+        ...     job.run(program, table, 3)
+        [9, 16]
+        """
+        return Broadcast(self, value)
 
     @property
     def over(self) -> bool:

@@ -80,15 +80,18 @@ def open_shared(fd: int, size_bytes: int) -> Any:
     return _wire.read_blob(np.frombuffer(memory, np.uint8))
 
 
-def pack(value: Any, persistent_id: Callable[[Any], Any] | None = None) -> _wire.Packed:
-    """Pickle `value` for another process of this machine, leaving the memory of its arrays where it is.
+def pack(value: Any, persistent_id: Callable[[Any], Any] | None = None, *, files_by_name: bool = True) -> _wire.Packed:
+    """Pickle `value` for another process, leaving the memory of its arrays where it is.
 
-    `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in.
+    `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in. A process of
+    another machine may not find files by their names, and gets what is in them.
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     try:
-        pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
+        pickler = (_Pickler if files_by_name else cloudpickle.Pickler)(
+            stream, protocol=5, buffer_callback=buffers.append
+        )
         if persistent_id is not None:
             pickler.persistent_id = persistent_id
         pickler.dump(value)

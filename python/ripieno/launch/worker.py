@@ -12,12 +12,9 @@ import sys
 import threading
 from typing import Any
 
-from ripieno import flight
-from ripieno.comm import Communicator
-from ripieno.errors import SerializationError
-from ripieno.launch import process
+from ripieno.launch import process, programs
 from ripieno.launch.channel import Channel, HungUp, inherited
-from ripieno.launch.racks import rack_of_this_host
+from ripieno.launch.here import standing_for
 from ripieno.launch.report import Report
 
 
@@ -37,68 +34,24 @@ def main(fd: int) -> None:
         os._exit(1)
 
 
-def _serve(channel: Channel, *, rank: int, threads: int, **options: Any) -> None:
+def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **options: Any) -> None:
     try:
-        comm = _meet(channel, rank, threads, options)
+        comm = programs.meet(
+            rank,
+            world_size,
+            programs.through(channel),
+            on_event=lambda event: channel.send("event", event),
+            replicas=replicas,
+            **options,
+        )
     except Exception as error:
         channel.send("error", Report.of(error, rank, socket.gethostname()))
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return
-    # Of all ranks, whoever has died, where ranks have copies.
-    together = comm if options["replicas"] == 1 else comm.replicate(options["replicas"])
-    channel.send("ready", comm.hosts[rank])
-    while _served(channel, comm, together):
-        sys.stdout.flush()
-        sys.stderr.flush()
+    with standing_for({}):
+        programs.serve(channel, comm, replicas)
     comm.close()
-
-
-def _served(channel: Channel, comm: Communicator, together: Communicator) -> bool:
-    """Take one message; False if it was the last."""
-    try:
-        kind, value = channel.receive()
-        if kind == "close":
-            return False
-        program, args, kwargs = value
-        result = program(comm, *args, **kwargs)
-        # A rank that still waits for this one learns here that it has finished.
-        together.barrier()
-        _send_result(channel, comm, result)
-    except HungUp:
-        raise
-    except BaseException as error:
-        _fail(channel, comm, error)
-    return True
-
-
-def _send_result(channel: Channel, comm: Communicator, result: Any) -> None:
-    try:
-        channel.send("result", result)
-    except SerializationError as error:
-        message = f"the result of rank {comm.rank}, a {type(result).__name__}, cannot be sent: {error}"
-        raise SerializationError(message) from None
-
-
-def _meet(channel: Channel, rank: int, threads: int, options: dict[str, Any]) -> Communicator:
-    from ripieno import _native
-
-    def exchange(text: str) -> list[str]:
-        channel.send("exchange", text)
-        kind, texts = channel.receive()
-        assert kind == "exchange", "the launcher answers an exchange before anything else"
-        return texts
-
-    options["rack"] = rack_of_this_host(options.pop("racks", None))
-    options = flight.prepared(options)
-    native = _native.Communicator.connect(rank, options.pop("world_size"), exchange, **options)
-    return Communicator(native, threads=threads, on_event=lambda event: channel.send("event", event))
-
-
-def _fail(channel: Channel, comm: Communicator, error: BaseException) -> None:
-    report = Report.of(error, comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
-    sys.stdout.flush()
-    channel.send("error", report)
 
 
 def _end_with_launcher(channel: Channel) -> None:

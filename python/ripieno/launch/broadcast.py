@@ -1,0 +1,73 @@
+"""`Broadcast`: a value that a job's ranks keep until it is released, sent once for all programs that use it."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from ripieno.errors import InputError
+from ripieno.launch.here import local
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+    from ripieno.launch.job import Job
+
+_numbers = itertools.count()
+
+
+class Broadcast:
+    """What `Job.broadcast` returns; among a program's arguments it costs a few bytes.
+
+    Attributes
+    ----------
+    value : object
+        The value: read-only arrays, on a rank, of memory that is kept there; in the launching process the value itself.
+    """
+
+    def __init__(self, job: Job, value: Any) -> None:
+        self._key = f"broadcast {next(_numbers)}"
+        self._job: Job | None = job
+        self._value = value
+        job.run(_keep, self._key, value)
+
+    @property
+    def value(self) -> Any:
+        if self._job is None:
+            raise InputError("this broadcast value was released")
+        return self._value
+
+    def release(self) -> None:
+        """Let the ranks forget it. May be called again, and after the job's end."""
+        job, self._job, self._value = self._job, None, None
+        if job is not None and not job.over:
+            job.run(_forget, self._key)
+
+    def __enter__(self) -> Broadcast:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._job is None:
+            raise InputError("this broadcast value was released")
+        return _received, (self._key,)
+
+
+class Received:
+    """A `Broadcast` as programs see it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _received(key: str) -> Received:
+    return Received(local()[key])
+
+
+def _keep(comm: Communicator, key: str, value: Any) -> None:
+    local()[key] = value
+
+
+def _forget(comm: Communicator, key: str) -> None:
+    local().pop(key, None)

@@ -1,0 +1,313 @@
+"""`Engine`: a system that runs ranks as its tasks, and `EngineJob`, the job whose ranks run there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import sys
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ripieno import _wire
+from ripieno.errors import EngineError, InputError, RankFailed
+from ripieno.flight.trace import Trace
+from ripieno.launch.channel import HungUp
+from ripieno.launch.gang import CULPRIT_S, Gang, Member, tell
+from ripieno.launch.hub import Hub, Invitation, Join, versions
+from ripieno.launch.interruption import interruptible
+from ripieno.launch.job import EventListener
+from ripieno.launch.parcel import pack
+from ripieno.launch.remote import RemoteChannel
+
+# Larger programs and arguments go to rank 0 only, and from there to the others.
+RELAYED_FROM_BYTES = 1 << 18
+# Ranks that are not there after this long will not come.
+MEETING_S = 60.0
+
+
+class Engine(ABC):
+    """A system with slots for ranks. A subclass connects to one that runs already.
+
+    Attributes
+    ----------
+    NAME : str
+        As in ``launch(engine=NAME)``.
+    OPTIONS : frozenset of str
+        What `__init__` takes, by keyword, of the options of `launch`.
+    threads : int
+        That each rank may compute with, unless the caller says otherwise.
+    """
+
+    NAME: ClassVar[str]
+    OPTIONS: ClassVar[frozenset[str]] = frozenset()
+    threads: int = 1
+
+    @abstractmethod
+    def slots(self) -> int:
+        """How many ranks there is room for in all."""
+
+    @abstractmethod
+    def host(self) -> str:
+        """The address of this process by which tasks reach it."""
+
+    @abstractmethod
+    def start(self, workers: int, invitation: Invitation) -> Run:
+        """Start a task per rank, each of which calls `ripieno.launch.member.serve`.
+
+        Raises
+        ------
+        EngineError
+            If there is no room, within seconds: how many slots are needed, free, and there in all, and what to do.
+        """
+
+    def job(self, workers: int, **options: Any) -> EngineJob:
+        """The job of so many ranks here."""
+        return EngineJob(self, workers, **options)
+
+
+class Run(ABC):
+    """The tasks that an engine has started for a job.
+
+    Attributes
+    ----------
+    failure : tuple of (int or None, str), or None
+        What the engine has said first: the rank that failed, if it can tell, and why in one line.
+    """
+
+    def __init__(self) -> None:
+        self.failure: tuple[int | None, str] | None = None
+        self._said = threading.Event()
+        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        """Readable once the engine has said that something failed."""
+        return self._alarm
+
+    def failed(self, rank: int | None, cause: str) -> None:
+        """Note what the engine says; only the first account is kept."""
+        with self._lock:
+            if self.failure is None and self._alarm >= 0:
+                self.failure = (rank, cause)
+                self._said.set()
+                os.eventfd_write(self._alarm, 1)
+
+    def wait(self, timeout_s: float) -> tuple[int | None, str] | None:
+        """What the engine says, if it does so in time."""
+        self._said.wait(timeout_s)
+        return self.failure
+
+    def close(self) -> None:
+        """End the tasks, and listen no more. May be called again."""
+        self.end()
+        with self._lock:
+            alarm, self._alarm = self._alarm, -1
+        if alarm >= 0:
+            os.close(alarm)
+
+    @abstractmethod
+    def end(self) -> None:
+        """Give all slots back: the members have been told, whoever does not leave now is cancelled.
+
+        It takes a few seconds at most, may be called again, and raises nothing.
+        """
+
+
+@dataclass(eq=False)
+class _EngineMember(Member):
+    engine: str
+    run: Run
+
+    def ending(self) -> str:
+        said = self.run.wait(CULPRIT_S)
+        if said is None or said[0] not in (None, self.rank):
+            return super().ending()
+        return f"its process ended; {self.engine} says: {said[1]}"
+
+
+@dataclass
+class _Hold:
+    """What must be given back, whatever becomes of the job."""
+
+    hub: Hub | None = None
+    run: Run | None = None
+
+
+class EngineJob(Gang):
+    """Ranks that are tasks of an engine.
+
+    Parameters
+    ----------
+    engine : Engine
+    workers, threads, on_event, trace, replicas
+        As of `ripieno.launch.launch`.
+    **options
+        For the native communicator; ``rendezvous_timeout_s`` is also the time that tasks have to join.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        workers: int,
+        *,
+        threads: int,
+        on_event: EventListener | None,
+        trace: Trace | None,
+        replicas: int = 1,
+        **options: Any,
+    ) -> None:
+        if trace is not None:
+            raise InputError("trace= is for workers of this machine: an engine's ranks leave their records elsewhere")
+        if replicas != 1:
+            raise InputError(
+                f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
+            )
+        super().__init__(workers, threads, replicas=1, on_event=on_event, trace=None)
+        self.engine = engine
+        self._options = options
+        self._hold = _Hold()
+        self._ending = weakref.finalize(self, _end_members, self.members, self._hold, os.getpid())
+        try:
+            self._prepare()
+        except BaseException as error:
+            self._fail(f"its ranks did not start: {error}".partition("\n")[0])
+            raise
+
+    def _prepare(self) -> None:
+        """Do what can be done before the first program comes."""
+        self._form()
+
+    def _start(self, invitation: Invitation) -> Run:
+        return self.engine.start(self.workers, invitation)
+
+    def _form(self) -> None:
+        """Start the ranks and let them meet."""
+        token = secrets.token_bytes(32)
+        host = self.engine.host()
+        hub = self._hold.hub = Hub(host, token)
+        invitation = Invitation(host, hub.port, token, self.workers, self.threads, self._options, _own_folders())
+        self._hold.run = self._start(invitation)
+        self.members[:] = self._gathered(hub, self._hold.run)
+        # Whoever comes later belongs to no rank of this job.
+        hub.close()
+        for member in self.members:
+            tell(member, "welcome")
+        self._replies("ready")
+
+    def _dissolve(self) -> None:
+        """End the ranks, but not the job: `_form` may follow."""
+        for member in self.members:
+            tell(member, "close")
+        _release(self.members, self._hold)
+
+    def _gathered(self, hub: Hub, run: Run) -> list[Member]:
+        """A member for every rank, all of one attempt."""
+        patience_s = self._options.get("rendezvous_timeout_s", MEETING_S)
+        deadline = time.monotonic() + patience_s
+        attempts: dict[str, dict[int, _EngineMember]] = {}
+        try:
+            with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+                selector.register(hub, selectors.EVENT_READ)
+                selector.register(run, selectors.EVENT_READ)
+                while True:
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0:
+                        raise EngineError(self._absent(attempts, patience_s))
+                    for key, _ in ready(left_s):
+                        if key.fileobj is run:
+                            raise self._alarmed()
+                    for join, channel in hub.joined():
+                        members = attempts.setdefault(join.attempt, {})
+                        earlier = members.pop(join.rank, None)
+                        if earlier is not None:
+                            earlier.channel.close()
+                        members[join.rank] = self._member(join, channel, run)
+                        if len(members) == self.workers:
+                            del attempts[join.attempt]
+                            return [members[rank] for rank in range(self.workers)]
+        finally:
+            for members in attempts.values():
+                for member in members.values():
+                    member.channel.close()
+
+    def _member(self, join: Join, channel: RemoteChannel, run: Run) -> _EngineMember:
+        for name, mine in versions().items():
+            if join.versions.get(name) != mine:
+                channel.close()
+                raise EngineError(
+                    f"rank {join.rank} on {join.host} has {name} {join.versions.get(name)}, the process that launches "
+                    f"it has {name} {mine}: install the same there"
+                )
+        return _EngineMember(join.rank, join.host, channel, self.engine.NAME, run)
+
+    def _absent(self, attempts: dict[str, dict[int, _EngineMember]], patience_s: float) -> str:
+        best = max(attempts.values(), key=len, default={})
+        missing = [str(rank) for rank in range(self.workers) if rank not in best]
+        return (
+            f"{len(best)} of {self.workers} ranks have joined within {patience_s:g} s, missing are "
+            f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}: see whether {self.engine.NAME} has room for "
+            f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
+            f"{self.engine.NAME}), or raise rendezvous_timeout_s"
+        )
+
+    def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        packed = pack((program, args, kwargs), files_by_name=False)
+        size_bytes = _wire.blob_bytes(packed)
+        relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
+        for member in self.members:
+            # If it has ended, that is noticed later, with the cause.
+            with suppress(HungUp):
+                if not relayed:
+                    member.channel.send_packed("run", packed)
+                elif member.rank > 0:
+                    member.channel.send("relayed", size_bytes)
+        if relayed:
+            with suppress(HungUp):
+                self.members[0].channel.send_packed("relay", packed)
+
+    def _alarm(self) -> Run | None:
+        return self._hold.run
+
+    def _alarmed(self) -> BaseException:
+        rank, cause = self._hold.run.failure
+        if rank is None:
+            return EngineError(f"{self.engine.NAME} has ended the ranks: {cause}")
+        host = next((member.host for member in self.members if member.rank == rank), "")
+        return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
+
+    def _close(self) -> None:
+        for member in self.members:
+            tell(member, "close")
+        self._end()
+
+    def _end(self) -> None:
+        self._ending()
+
+
+def _own_folders() -> tuple[str, ...]:
+    """Where this process finds modules that belong to no installation: those of a script or a notebook."""
+    installed = (sys.prefix, sys.base_prefix)
+    return tuple(folder for folder in map(os.path.abspath, sys.path) if not folder.startswith(installed))
+
+
+def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
+    """Leave no connection, task or thread behind."""
+    if os.getpid() == owner_pid:
+        _release(members, hold)
+
+
+def _release(members: list[Any], hold: _Hold) -> None:
+    for member in members:
+        member.channel.close()
+    members.clear()
+    if hold.hub is not None:
+        hold.hub.close()
+    if hold.run is not None:
+        hold.run.close()

@@ -1,0 +1,39 @@
+"""The engines that ranks can run in, by name; each is imported when it is first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ripieno.errors import EngineError
+
+if TYPE_CHECKING:
+    from ripieno.launch.engine import Engine
+
+# The class of each, and the package that it needs; the extra of that name installs it.
+_CLASSES = {
+    "spark": ("ripieno.launch.engines.spark:SparkEngine", "pyspark"),
+    "dask": ("ripieno.launch.engines.dask:DaskEngine", "distributed"),
+    "ray": ("ripieno.launch.engines.ray:RayEngine", "ray"),
+}
+
+ENGINES = ("local", *_CLASSES)
+
+
+def engine_of(name: str, options: Mapping[str, Any]) -> tuple[Engine, dict[str, Any]]:
+    """The engine, made with those of `options` that are its own, and the others.
+
+    Raises
+    ------
+    EngineError
+        If its package is not installed, or it cannot be reached.
+    """
+    where, package = _CLASSES[name]
+    if find_spec(package) is None:
+        raise EngineError(f"engine={name!r} needs {package}, which is not installed: pip install 'ripieno[{name}]'")
+    module, kind = where.split(":")
+    engine = getattr(import_module(module), kind)
+    own = {key: value for key, value in options.items() if key in engine.OPTIONS}
+    return engine(**own), {key: value for key, value in options.items() if key not in own}

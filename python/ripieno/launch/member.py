@@ -1,0 +1,210 @@
+"""`serve`: a task of an engine as a rank of a job."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import select
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+
+from ripieno import _wire
+from ripieno._arrays import empty
+from ripieno.comm import Communicator
+from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
+from ripieno.launch import programs, remote
+from ripieno.launch.channel import HungUp
+from ripieno.launch.here import Here, standing_for
+from ripieno.launch.hub import Invitation, Join, versions
+from ripieno.launch.remote import RemoteChannel
+from ripieno.launch.report import Report
+
+__all__ = ["Here", "serve"]
+
+# A hub that listens answers at once.
+HUB_S = 10.0
+
+
+def serve(
+    invitation: Invitation,
+    rank: int,
+    *,
+    exchange: programs.Exchange | None = None,
+    attempt: str = "",
+    bind_host: str | None = None,
+    local: dict[str, Any] | None = None,
+) -> None:
+    """Be rank `rank` of the job that `invitation` is to, until it is over.
+
+    Every socket is closed when it returns or raises. It may run in any thread.
+
+    Parameters
+    ----------
+    invitation : Invitation
+    rank : int
+    exchange : callable, optional
+        The engine's own way to give a string and get those of all ranks, in order of rank; by default the hub's. Then
+        ranks meet before they join the hub, so that those of different attempts never mix.
+    attempt : str
+        What distinguishes tasks that are started again, if there is no `exchange`.
+    bind_host : str, optional
+        The address to listen on for the other ranks; by default those that lead to the hub.
+    local : dict, optional
+        What `Here` stands for.
+
+    Raises
+    ------
+    RendezvousError
+        The hub cannot be reached, has begun without this task, or is over; or the ranks cannot meet.
+    EngineError
+        The job has failed, and its caller knows why, or who launched it is gone.
+    """
+    for folder in invitation.sys_path:
+        if folder not in sys.path and os.path.isdir(folder):
+            sys.path.append(folder)
+    options = dict(invitation.options)
+    if bind_host is not None:
+        options["bind_host"] = bind_host
+    if exchange is None:
+        _by_hub(invitation, rank, attempt, options, local)
+    else:
+        _by_engine(invitation, rank, exchange, options, local)
+
+
+def _by_hub(
+    invitation: Invitation, rank: int, attempt: str, options: dict[str, Any], local: dict[str, Any] | None
+) -> None:
+    with _joined(invitation, rank, attempt) as channel:
+        try:
+            comm = _meet(invitation, rank, programs.through(channel), channel, options)
+        except HungUp:
+            raise
+        except Exception as error:
+            channel.send("error", Report.of(error, rank, socket.gethostname()))
+            raise
+        with comm:
+            _serve(channel, comm, local)
+
+
+def _by_engine(
+    invitation: Invitation,
+    rank: int,
+    exchange: programs.Exchange,
+    options: dict[str, Any],
+    local: dict[str, Any] | None,
+) -> None:
+    attempts = []
+
+    def noting(text: str) -> list[str]:
+        texts = exchange(text)
+        # What rank 0 says holds a nonce of its own.
+        attempts.append(hashlib.sha256(texts[0].encode()).hexdigest())
+        return texts
+
+    events = _Events()
+    comm = _meet(invitation, rank, noting, events, options)
+    try:
+        with _joined(invitation, rank, attempts[0]) as channel, comm:
+            events.channel = channel
+            _serve(channel, comm, local)
+    finally:
+        comm.close()
+
+
+class _Events:
+    """Where events go once there is a channel: programs, which have them, run only then."""
+
+    channel: RemoteChannel
+
+    def send(self, kind: str, value: Any) -> None:
+        self.channel.send(kind, value)
+
+
+def _meet(
+    invitation: Invitation,
+    rank: int,
+    exchange: programs.Exchange,
+    events: RemoteChannel | _Events,
+    options: dict[str, Any],
+) -> Communicator:
+    return programs.meet(
+        rank,
+        invitation.world_size,
+        exchange,
+        token=invitation.token,
+        threads=invitation.threads,
+        on_event=lambda event: events.send("event", event),
+        **options,
+    )
+
+
+@contextmanager
+def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteChannel]:
+    """The channel to the hub, once all ranks have one."""
+    where = f"the hub at {invitation.host}:{invitation.port}"
+    try:
+        channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S)
+    except ConnectionError as error:
+        raise RendezvousError(
+            f"rank {rank}: {where} is closed ({error}): the job is over, or has begun without this attempt of the task"
+        ) from None
+    except OSError as error:
+        raise RendezvousError(
+            f"rank {rank} on {socket.gethostname()} cannot reach {where}: {error}; the process that launched the job "
+            "must be reachable from where its ranks run"
+        ) from None
+    try:
+        channel.send("join", Join(rank, socket.gethostname(), os.getpid(), attempt, versions()))
+        channel.receive()
+        yield channel
+    except HungUp:
+        raise EngineError(
+            f"rank {rank}: {where} has hung up: the job has failed, as its caller was told, or its process is gone"
+        ) from None
+    finally:
+        channel.close()
+
+
+def _serve(channel: RemoteChannel, comm: Communicator, local: dict[str, Any] | None) -> None:
+    watch = threading.Thread(target=_abort_with_launcher, args=(channel, comm), daemon=True)
+    watch.start()
+    with standing_for({} if local is None else local):
+        programs.serve(_Relayed(channel, comm), comm)
+
+
+class _Relayed:
+    """A channel whose large programs came to rank 0 only, and go from there to all."""
+
+    def __init__(self, channel: RemoteChannel, comm: Communicator) -> None:
+        self._channel = channel
+        self._comm = comm
+        self.send = channel.send
+
+    def receive(self) -> tuple[str, Any]:
+        kind, blob = self._channel.receive_blob()
+        if kind == "relay":
+            self._comm.broadcast(out=blob)
+        elif kind == "relayed":
+            size_bytes = _wire.read_blob(blob)
+            blob = empty(size_bytes, np.uint8)
+            self._comm.broadcast(out=blob)
+        else:
+            return kind, _wire.read_blob(blob)
+        # As with local workers, what many ranks get is not theirs to change.
+        blob.flags.writeable = False
+        return "run", _wire.read_blob(blob)
+
+
+def _abort_with_launcher(channel: RemoteChannel, comm: Communicator) -> None:
+    """Fail the calls of this rank when the launcher hangs up, whatever the program is doing."""
+    watch = select.poll()
+    watch.register(channel.fileno(), select.POLLRDHUP)
+    watch.poll()
+    with suppress(CommunicatorClosed):
+        comm.abort("its launcher has hung up")
