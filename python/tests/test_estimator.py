@@ -118,3 +118,29 @@ def test_the_example_in_the_documentation_runs():
     from ripieno.algorithms import kmeans
 
     assert doctest.testmod(kmeans) == doctest.TestResults(failed=0, attempted=6)
+
+
+def test_a_running_job_does_the_work_of_estimators_and_goes_on(world):
+    job, events = world(3), []
+    expected = rp.KMeans(4, random_state=0, workers=3, threads=1).fit(X)
+
+    models = [rp.KMeans(4, random_state=0, engine=job, on_iteration=events.append).fit(X) for _ in range(2)]
+
+    for model in models:
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        assert model.inertia_ == expected.inertia_
+    assert len([event for event in events if event["event"] == "iteration"]) == 2 * expected.n_iter_
+    assert not job.over and clone(models[0]).engine is job
+    with pytest.raises(rp.SerializationError, match="set_params"):
+        pickle.dumps(models[0])
+
+
+def test_what_a_running_job_has_cannot_be_chosen(world):
+    with pytest.raises(rp.InputError, match="the job that is the engine has 3 workers with 1 threads: leave both out"):
+        rp.KMeans(4, workers=2, engine=world(3)).fit(X)
+
+
+@pytest.mark.parametrize("engine", ["lokal", None, rp.KMeans()])
+def test_engines_that_there_are_not_are_named(engine):
+    with pytest.raises(rp.InputError, match="engine=.*: expected one of local, spark, dask, ray"):
+        rp.KMeans(4, engine=engine).fit(X)

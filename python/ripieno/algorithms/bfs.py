@@ -13,6 +13,7 @@ from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+    from ripieno.launch import Job
 
 
 class BFS(WorkerEstimator):
@@ -23,11 +24,11 @@ class BFS(WorkerEstimator):
     source : int or node
         Where to begin: the id of a vertex, or the node of a networkx graph.
     workers : int, default=1
-        Worker processes; with 1 the calling process does the work.
+        How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly.
-    engine : {"local"}, default="local"
-        Where workers run, as for :func:`ripieno.launch`.
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
     ----------
@@ -53,7 +54,9 @@ class BFS(WorkerEstimator):
     (array([0, 2, 3, 4]), array([ 0,  1,  2, -1]), array([-1,  0,  1, -1]))
     """
 
-    def __init__(self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str = "local") -> None:
+    def __init__(
+        self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str | Job = "local"
+    ) -> None:
         self.source = source
         self.workers = workers
         self.threads = threads

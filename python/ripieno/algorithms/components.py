@@ -13,6 +13,7 @@ from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+    from ripieno.launch import Job
 
 
 class ConnectedComponents(WorkerEstimator):
@@ -21,11 +22,11 @@ class ConnectedComponents(WorkerEstimator):
     Parameters
     ----------
     workers : int, default=1
-        Worker processes; with 1 the calling process does the work.
+        How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly.
-    engine : {"local"}, default="local"
-        Where workers run, as for :func:`ripieno.launch`.
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
     ----------
@@ -54,7 +55,7 @@ class ConnectedComponents(WorkerEstimator):
     (array([0, 2, 4, 5, 7]), array([0, 0, 4, 4, 0]))
     """
 
-    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str = "local") -> None:
+    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Job = "local") -> None:
         self.workers = workers
         self.threads = threads
         self.engine = engine

@@ -17,6 +17,7 @@ from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+    from ripieno.launch import Job
 
 
 class EffectiveDiameter(WorkerEstimator):
@@ -33,11 +34,11 @@ class EffectiveDiameter(WorkerEstimator):
     random_state : int, RandomState instance or None, default=None
         Source of the strings; with an int the result is the same with any number of workers.
     workers : int, default=1
-        Worker processes; with 1 the calling process does the work.
+        How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly.
-    engine : {"local"}, default="local"
-        Where workers run, as for :func:`ripieno.launch`.
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
     ----------
@@ -72,7 +73,7 @@ class EffectiveDiameter(WorkerEstimator):
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str = "local",
+        engine: str | Job = "local",
     ) -> None:
         self.share = share
         self.n_strings = n_strings

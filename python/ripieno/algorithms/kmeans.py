@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,9 @@ from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.data import Dataset, InMemory, is_path_like, open_source
 from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.launch import Job
 
 INITS = ("k-means||", "k-means++", "random")
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
@@ -51,11 +54,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     random_state : int, RandomState instance or None, default=None
         Source of the starts; an int makes them repeatable.
     workers : int, default=1
-        Worker processes; with 1 the calling process does the work.
+        How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly.
-    engine : {"local"}, default="local"
-        Where workers run, as for :func:`ripieno.launch`.
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
@@ -114,7 +117,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str = "local",
+        engine: str | Job = "local",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:

@@ -24,6 +24,7 @@ from ripieno.graph import Graph, open_graph
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+    from ripieno.launch import Job
 
 Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
@@ -98,11 +99,11 @@ class PageRank(WorkerEstimator):
     dangling : dict or (vertices, values), default=None
         Where a walk goes on to from a vertex without edges out. None: as `personalization`.
     workers : int, default=1
-        Worker processes; with 1 the calling process does the work.
+        How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly.
-    engine : {"local"}, default="local"
-        Where workers run, as for :func:`ripieno.launch`.
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
@@ -152,7 +153,7 @@ class PageRank(WorkerEstimator):
         dangling: Probabilities | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str = "local",
+        engine: str | Job = "local",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:

@@ -27,6 +27,7 @@ from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+    from ripieno.launch import Job
 
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
 
@@ -60,11 +61,11 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     random_state : int, RandomState instance or None, default=None
         Source of the order of the rows; with an int, every run on as many workers gives the same bits.
     workers : int, default=1
-        Worker processes; with 1 the calling process does the work.
+        How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly.
-    engine : {"local"}, default="local"
-        Where workers run, as for :func:`ripieno.launch`.
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
         Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch" and "loss".
 
@@ -116,7 +117,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str = "local",
+        engine: str | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.n_features = n_features

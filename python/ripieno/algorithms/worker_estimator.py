@@ -14,6 +14,7 @@ from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
+    from ripieno.launch import Job
 
 SEED_LIMIT = 2**31 - 1
 
@@ -37,15 +38,32 @@ class WorkerEstimator(BaseEstimator):
         if comm is not None:
             return comm.allgather(program(comm, *arguments))
         # Imported late: algorithms and launchers know of each other only here.
-        from ripieno.launch import launch
+        from ripieno.launch import Job, launch
 
-        with launch(1 if alone else self.workers, self.engine, self.threads, on_event) as job:
+        if alone:
+            with launch(1, threads=self.threads, on_event=on_event) as job:
+                return job.run(program, *arguments)
+        if isinstance(self.engine, Job):
+            self._check_job(self.engine)
+            with self.engine.telling(on_event):
+                return self.engine.run(program, *arguments)
+        with launch(self.workers, self.engine, self.threads, on_event) as job:
             return job.run(program, *arguments)
 
     def _check_workers(self) -> None:
         check_count("workers", self.workers)
         if self.threads is not None:
             check_count("threads", self.threads)
+
+    def _check_job(self, job: Job) -> None:
+        """What a running job has, nobody can choose any more."""
+        if self.workers not in (1, job.workers) or self.threads not in (None, job.threads):
+            raise InputError(
+                f"workers={self.workers}, threads={self.threads}, but the job that is the engine has {job.workers} "
+                f"workers with {job.threads} threads: leave both out"
+            )
+        if job.replicas != 1:
+            raise InputError(f"engine: the job has {job.replicas} copies of each rank, estimators want one: replicas=1")
 
     def _seed(self, comm: Communicator | None) -> int:
         """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""

@@ -20,7 +20,7 @@ from ripieno.flight.trace import Trace
 from ripieno.launch.channel import Channel, HungUp
 from ripieno.launch.copies import copies_of
 from ripieno.launch.interruption import interruptible
-from ripieno.launch.job import EventListener, Job
+from ripieno.launch.job import EventListener, Job, tell_all
 from ripieno.launch.report import Report
 
 # Once a rank says that another one failed, that one has this long to give its own account.
@@ -67,9 +67,8 @@ class Gang(Job):
     def __init__(
         self, workers: int, threads: int, *, replicas: int, on_event: EventListener | None, trace: Trace | None
     ) -> None:
-        super().__init__(workers, threads, trace, replicas)
+        super().__init__(workers, threads, trace, on_event, replicas)
         self.members: list[Member] = []
-        self._on_event = on_event
         # Of ranks that have failed, by rank.
         self._reports: dict[int, Report] = {}
 
@@ -165,8 +164,8 @@ class Gang(Job):
                     if key.data.rank in self.lost:
                         continue
                     event = conversation.hear(key.data)
-                    if event is not None and self._on_event is not None:
-                        self._on_event(event)
+                    if event is not None:
+                        tell_all(self._listeners, event)
                     if key.data.rank in self.lost:
                         for source in key.data.sources:
                             selector.unregister(source)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ripieno import flight
 from ripieno.comm import Communicator, describe
 from ripieno.flight.trace import Trace
 from ripieno.launch.here import standing_for
-from ripieno.launch.job import EventListener, Job
+from ripieno.launch.job import EventListener, Job, tell_all
 from ripieno.launch.racks import rack_of_this_host
 
 
@@ -18,9 +19,9 @@ class InlineJob(Job):
     """`workers=1`."""
 
     def __init__(self, *, threads: int, on_event: EventListener | None, trace: Trace | None, **options: Any) -> None:
-        super().__init__(1, threads, trace)
+        super().__init__(1, threads, trace, on_event)
         options |= {} if trace is None else {"flight_folder": trace.folder}
-        self._comm = alone(threads=threads, on_event=on_event, **options)
+        self._comm = alone(threads=threads, on_event=partial(tell_all, self._listeners), **options)
         self._local: dict[str, Any] = {}
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.broadcast import Broadcast
 
@@ -29,12 +30,15 @@ class Job(ABC):
         Ranks that have died of which a copy lives, and why.
     """
 
-    def __init__(self, workers: int, threads: int, trace: Trace | None, replicas: int = 1) -> None:
+    def __init__(
+        self, workers: int, threads: int, trace: Trace | None, on_event: EventListener | None, replicas: int = 1
+    ) -> None:
         self.workers = workers
         self.threads = threads
         self.replicas = replicas
         self.lost: dict[int, str] = {}
         self._trace = trace
+        self._listeners = [] if on_event is None else [on_event]
         self._over: str | None = None
         self._running = False
 
@@ -103,6 +107,17 @@ class Job(ABC):
         """
         return Broadcast(self, value)
 
+    @contextmanager
+    def telling(self, listener: EventListener | None) -> Iterator[None]:
+        """Within the ``with`` statement `listener` gets what ranks emit, too; with None nothing changes."""
+        listeners = [] if listener is None else [listener]
+        self._listeners.extend(listeners)
+        try:
+            yield
+        finally:
+            for each in listeners:
+                self._listeners.remove(each)
+
     @property
     def over(self) -> bool:
         """Whether it was closed or has failed."""
@@ -131,8 +146,23 @@ class Job(ABC):
         if self._trace is not None:
             (self._trace.rescue if failed or self.lost else self._trace.finish)()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+        # There is one gang: estimators that are cloned share it.
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise SerializationError(
+            "a running job cannot be pickled, nor can what holds it: of an estimator, set_params(engine='local') first"
+        )
+
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
 
     @abstractmethod
     def _close(self) -> None: ...
+
+
+def tell_all(listeners: list[EventListener], event: dict[str, Any]) -> None:
+    """Pass on what a rank has emitted."""
+    for listener in listeners:
+        listener(event)
