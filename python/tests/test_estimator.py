@@ -142,5 +142,5 @@ def test_what_a_running_job_has_cannot_be_chosen(world):
 
 @pytest.mark.parametrize("engine", ["lokal", None, rp.KMeans()])
 def test_engines_that_there_are_not_are_named(engine):
-    with pytest.raises(rp.InputError, match="engine=.*: expected one of local, spark, dask, ray"):
+    with pytest.raises(rp.InputError, match=r"engine=.*: expected one of local, spark, dask, ray"):
         rp.KMeans(4, engine=engine).fit(X)

@@ -1,0 +1,98 @@
+"""The engines that the conformance suite runs on, each behind the same few words."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import conformance_programs
+import ripieno as rp
+
+cloudpickle.register_pickle_by_value(conformance_programs)
+
+#: By the name of the fixture that starts it ("local" has none): what `ripieno.launch` is told.
+ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "local": lambda _: {"engine": "local"},
+}
+# Slots of every engine here.
+SLOTS = 4
+
+
+@dataclass
+class Standing:
+    """A running job of an engine, for one test after the other; a new one once a test has ended it.
+
+    Attributes
+    ----------
+    name : str
+        The fixture of the engine.
+    options : dict
+        What `ripieno.launch` is told.
+    events : list of dict
+        What the ranks of the job have emitted.
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    _job: rp.Job | None = None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the engine has slots; this machine starts as many processes as are asked for."""
+        return self.name != "local"
+
+    def launch(self, workers: int, **options: Any) -> rp.Job:
+        """Another job, for the caller to close."""
+        return rp.launch(workers=workers, threads=1, **self.options, **options)
+
+    def job(self) -> rp.Job:
+        """The job, with a rank in every slot."""
+        if self._job is None or self._job.over:
+            self._job = self.launch(SLOTS, on_event=self.events.append)
+        self.events.clear()
+        return self._job
+
+    def works(self) -> bool:
+        """Whether the ranks of the job, started for this if need be, compute the right thing together."""
+        rows = self.job().run(conformance_programs.summed, 1000)
+        return rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
+
+    def close(self) -> None:
+        """Give the slots back."""
+        job, self._job = self._job, None
+        if job is not None:
+            job.close()
+
+
+def held_here() -> dict[str, int]:
+    """Threads, sockets and child processes of this process."""
+    return {
+        "threads": threading.active_count(),
+        "sockets": conformance_programs.held(None)["sockets"],
+        "processes": len(_descendants(os.getpid())),
+    }
+
+
+def _descendants(pid: int) -> set[int]:
+    children: dict[int, set[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, _, rest = stat.read_text().partition(" ")
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        state, parent = rest.rpartition(")")[2].split()[:2]
+        if state != "Z":
+            children.setdefault(int(parent), set()).add(int(number))
+    found: set[int] = set()
+    left = [pid]
+    while left:
+        new = children.get(left.pop(), set()) - found
+        found |= new
+        left += new
+    return found

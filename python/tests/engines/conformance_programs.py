@@ -1,0 +1,115 @@
+"""What ranks run to show that an engine keeps its promises. Travels by value: no engine needs this file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# So long that whoever waits for it has lost.
+NEVER_S = 600.0
+# Long enough for a peer to have failed meanwhile.
+AWHILE_S = 0.3
+
+
+class Wrong(Exception):
+    """What a program of the user's raises: an exception of its own that takes more than a message."""
+
+    def __init__(self, rank: int, why: str) -> None:
+        super().__init__(rank, why)
+        self.rank = rank
+
+
+def summed(comm, element_count: int) -> tuple[int, int, bool]:
+    """Rank, world size, and whether the sum of all ranks' vectors is right in every element."""
+    vector = np.arange(element_count, dtype=np.float64) + comm.rank
+    total = comm.allreduce(vector)
+    expected = comm.world_size * np.arange(element_count) + sum(range(comm.world_size))
+    return comm.rank, comm.world_size, bool(np.array_equal(total, expected))
+
+
+def fail(comm, culprit: int, how: str, others: str) -> None:
+    """Rank `culprit` fails, and emits the time of it, while all others are where `others` says."""
+    pause = threading.Event()
+    if comm.rank == culprit:
+        for peer in range(comm.world_size):
+            if peer != culprit:
+                comm.recv(peer)
+        if others == "in a collective":
+            pause.wait(AWHILE_S)
+        comm.emit({"fails at": time.time()})
+        FAILURES[how](comm)
+    comm.send("here", to=culprit)
+    if others != "in a collective":
+        pause.wait(NEVER_S if others == "computing" else AWHILE_S)
+    comm.allreduce(np.ones(1000))
+
+
+def _raise(comm) -> None:
+    raise Wrong(comm.rank, "on purpose")
+
+
+def _kill(comm) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exit(comm) -> None:
+    sys.exit(3)
+
+
+FAILURES: dict[str, Callable[[Any], None]] = {"raise": _raise, "kill": _kill, "exit": _exit}
+
+
+def many_sums(comm, job: int, round_count: int) -> list[float]:
+    """Sums that only ranks of this job can give."""
+    return [float(comm.allreduce(np.full(1000, 1000.0**job + round))[0]) for round in range(round_count)]
+
+
+def told_and_returned(comm, array: np.ndarray) -> tuple[str, np.ndarray | None]:
+    """A digest of the argument on every rank; from the last rank the whole array, doubled."""
+    digest = hashlib.sha256(np.ascontiguousarray(array)).hexdigest()
+    return digest, array * 2 if comm.rank == comm.world_size - 1 else None
+
+
+def counted(comm) -> int:
+    """How many times this rank has run this in this job."""
+    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    return comm.kept["runs"]
+
+
+def emit(comm, count: int) -> None:
+    for step in range(count):
+        comm.emit({"step": step, "array": np.full(3, step)})
+
+
+def print_much(comm, line_count: int) -> float:
+    """Text to both outputs, past the layers of Python too, between collectives."""
+    for line in range(line_count):
+        print(f"line {line} of rank {comm.rank} " + "x" * 100)
+        print(f"error {line} of rank {comm.rank}", file=sys.stderr)
+    os.write(1, b"by the system's own call\n")
+    sys.stdout.flush()
+    return float(comm.allreduce(np.ones(1))[0])
+
+
+def return_what_cannot_travel(comm) -> Any:
+    return threading.Lock() if comm.rank == 1 else comm.rank
+
+
+def held(comm) -> dict[str, int]:
+    """What this rank's process has: its number, its threads and its sockets, those of the job among them."""
+    sockets = 0
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            sockets += os.readlink(entry).startswith("socket:")
+        except FileNotFoundError:
+            continue
+    return {"pid": os.getpid(), "threads": len(os.listdir("/proc/self/task")), "sockets": sockets}

@@ -1,0 +1,200 @@
+"""What every engine promises, tried on each: local workers, Spark in its modes, YARN, Dask, Ray."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import conformance_programs as programs
+import numpy as np
+import pytest
+import ripieno as rp
+from conformance import ENGINES, SLOTS, Standing, held_here
+from ripieno import errors
+from watching import comes_true
+
+# From the failure of a rank to the error that the caller gets.
+PROMPT_S = 5.0
+# From the question to the answer that there are too few slots.
+REFUSED_S = 15.0
+# What an engine still does after a job, ending processes say, is done by then.
+SETTLED_S = 20.0
+
+
+@pytest.fixture(scope="module", params=ENGINES)
+def standing(request: pytest.FixtureRequest):
+    standing = Standing(request.param)
+    yield standing
+    standing.close()
+
+
+@pytest.fixture
+def engine(standing: Standing, request: pytest.FixtureRequest) -> Standing:
+    """Each engine in turn, with a job that stands ready; what starts the engine is asked for by every test."""
+    started = None if standing.name == "local" else request.getfixturevalue(standing.name)
+    standing.options = ENGINES[standing.name](started)
+    return standing
+
+
+def test_a_sum_of_10_MB_is_right_on_every_rank(engine: Standing):
+    rows = engine.job().run(programs.summed, 1_250_000)
+
+    assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
+
+
+def test_what_ranks_keep_is_there_in_the_next_run(engine: Standing):
+    job = engine.job()
+    first = job.run(programs.counted)
+
+    assert job.run(programs.counted) == [count + 1 for count in first]
+
+
+def test_50_MB_go_there_and_back(engine: Standing):
+    array = np.random.default_rng(0).random(6_250_000)
+
+    rows = engine.job().run(programs.told_and_returned, array)
+
+    assert [digest for digest, _ in rows] == [programs.hashlib.sha256(array).hexdigest()] * SLOTS
+    np.testing.assert_array_equal(rows[-1][1], array * 2)
+
+
+def test_events_arrive_in_order_with_their_rank(engine: Standing):
+    engine.job().run(programs.emit, 20)
+
+    for rank in range(SLOTS):
+        heard = [event for event in engine.events if event["rank"] == rank]
+        assert [event["step"] for event in heard] == list(range(20))
+        assert all((event["array"] == event["step"]).all() for event in heard)
+
+
+def test_programs_may_print_as_much_as_they_like(engine: Standing):
+    assert engine.job().run(programs.print_much, 2000) == [SLOTS] * SLOTS
+
+
+def test_an_argument_that_cannot_travel_is_said_and_the_job_goes_on(engine: Standing):
+    job = engine.job()
+    with pytest.raises(rp.SerializationError, match=r"summed or its arguments cannot be sent"):
+        job.run(programs.summed, threading.Lock())
+
+    assert engine.job() is job and engine.works()
+
+
+def test_kmeans_has_the_same_bits_as_with_local_workers(engine: Standing):
+    rows = np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32)
+    expected = rp.KMeans(7, random_state=3, max_iter=5, tol=0, workers=SLOTS, threads=1).fit(rows)
+
+    model = rp.KMeans(7, random_state=3, max_iter=5, tol=0, engine=engine.job()).fit(rows)
+
+    assert model.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
+    assert model.labels_.tobytes() == expected.labels_.tobytes()
+    assert model.inertia_ == expected.inertia_
+
+
+@pytest.mark.parametrize(
+    ("culprit", "others"), [(0, "in a collective"), (2, "in a collective"), (1, "computing"), (3, "not yet there")]
+)
+def test_the_exception_of_a_rank_is_what_the_caller_gets(engine: Standing, culprit: int, others: str):
+    with pytest.raises(programs.Wrong) as caught:
+        engine.job().run(programs.fail, culprit, "raise", others)
+    took_s = time.time() - _moment_of_failure(engine)
+
+    assert caught.value.args == (culprit, "on purpose")
+    cause = caught.value.__cause__
+    assert isinstance(cause, rp.RankFailed) and cause.rank == culprit and cause.host
+    assert "in _raise" in cause.traceback
+    assert took_s <= PROMPT_S
+    assert engine.works()
+
+
+@pytest.mark.parametrize(("culprit", "others"), [(0, "in a collective"), (2, "computing")])
+def test_a_rank_that_is_killed_is_named(engine: Standing, culprit: int, others: str):
+    with pytest.raises(rp.RankFailed) as caught:
+        engine.job().run(programs.fail, culprit, "kill", others)
+    took_s = time.time() - _moment_of_failure(engine)
+
+    assert caught.value.rank == culprit and caught.value.host
+    assert took_s <= PROMPT_S
+    assert comes_true(lambda: _works_again(engine), SETTLED_S)
+
+
+def test_leaving_by_exit_is_a_failure_of_that_rank(engine: Standing):
+    with pytest.raises(rp.RankFailed) as caught:
+        engine.job().run(programs.fail, 1, "exit", "in a collective")
+
+    assert caught.value.rank == 1 and "SystemExit: 3" in caught.value.cause
+    assert engine.works()
+
+
+def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: Standing):
+    with pytest.raises(rp.SerializationError, match=r"the result of rank 1, a lock, cannot be sent"):
+        engine.job().run(programs.return_what_cannot_travel)
+
+    assert engine.works()
+
+
+def test_two_jobs_at_once_do_not_mix(engine: Standing):
+    engine.close()
+    rows: dict[int, list[list[float]]] = {}
+
+    def work(number: int) -> None:
+        with engine.launch(2) as job:
+            rows[number] = job.run(programs.many_sums, number, 50)
+
+    threads = [threading.Thread(target=work, args=[number]) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    expected = {number: [[2 * (1000.0**number + round) for round in range(50)]] * 2 for number in (1, 2)}
+    assert rows == expected
+
+
+def test_too_few_slots_are_told_at_once_with_numbers(engine: Standing):
+    if not engine.is_bounded:
+        pytest.skip("this machine starts as many processes as are asked for")
+    engine.close()
+    with engine.launch(1) as job:
+        started = time.monotonic()
+        with pytest.raises(errors.EngineError) as caught:
+            engine.launch(SLOTS)
+        assert time.monotonic() - started <= REFUSED_S
+        assert job.run(programs.summed, 10) == [(0, 1, True)]
+
+    for number in (f"{SLOTS}", f"{SLOTS - 1} free", f"{SLOTS} in all"):
+        assert number in str(caught.value)
+    assert engine.works()
+
+
+def test_nothing_is_left_behind(engine: Standing):
+    """What the first jobs leave (connections that engines keep) the next ones find, and leave no more."""
+    engine.close()
+    ranks, here = _jobs_come_and_go(engine)
+    ranks_again, _ = _jobs_come_and_go(engine)
+
+    for pid in ranks.keys() & ranks_again.keys():
+        for what in ("threads", "sockets"):
+            assert ranks_again[pid][what] <= ranks[pid][what]
+    assert comes_true(lambda: all(held_here()[what] <= here[what] for what in here), SETTLED_S), (held_here(), here)
+
+
+def _jobs_come_and_go(engine: Standing) -> tuple[dict[int, dict[str, int]], dict[str, int]]:
+    """One ends well, one fails: what the processes of its ranks had meanwhile, and this one afterwards."""
+    with engine.launch(2) as job:
+        held = job.run(programs.held)
+    with engine.launch(2) as job, pytest.raises(programs.Wrong):
+        job.run(programs.fail, 1, "raise", "in a collective")
+    return {each["pid"]: each for each in held}, held_here()
+
+
+def _moment_of_failure(engine: Standing) -> float:
+    (moment,) = (event["fails at"] for event in engine.events if "fails at" in event)
+    return moment
+
+
+def _works_again(engine: Standing) -> bool:
+    """Whether the engine has all its slots again, after it has lost a process."""
+    try:
+        return engine.works()
+    except errors.EngineError:
+        return False
