@@ -9,6 +9,8 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.kmeans_program import FitOptions
+from ripieno.data import OwnRows
+from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, hog_vectors
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits
@@ -147,6 +149,32 @@ def test_workers_without_rows_change_nothing(world, workers):
     assert 0 in [len(part.clustering.labels) for part in parts]
     np.testing.assert_array_equal(labels, [0, 1])
     np.testing.assert_array_equal(clustering.centroids, points)
+
+
+def fit_own(comm, cuts, points, weights, options):
+    mine = slice(cuts[comm.rank], cuts[comm.rank + 1])
+    return program.fit(comm, OwnRows(points[mine], weights[mine], f"part {comm.rank}"), None, options)
+
+
+def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(world, digits):
+    start, weights = start_from(digits, 10), np.random.default_rng(1).random(len(digits))
+    options = FitOptions(10, "array", [start], 300, 1e-4)
+    parts = world(3).run(fit_own, [0, 1000, 1000, len(digits)], digits, weights, options)
+
+    _, labels, whole = fit(world, 1, digits, start, weights)
+    assert np.array_equal(np.concatenate([part.clustering.labels for part in parts]), labels)
+    np.testing.assert_allclose(parts[0].clustering.centroids, whole.centroids, rtol=1e-12)
+
+
+def test_what_is_wrong_with_a_row_that_a_worker_has_already_names_it(digits):
+    points = digits.copy()
+    points[1003, 2] = np.nan
+    options = FitOptions(10, "random", [0], 300, 1e-4)
+    with (
+        rp.launch(workers=2) as job,
+        pytest.raises(InputError, match="part 1, row 3, column 2: NaN where a finite number is expected"),
+    ):
+        job.run(fit_own, [0, 1000, len(digits)], points, np.ones(len(digits)), options)
 
 
 def test_every_rank_ends_with_the_same_centroids(world, digits):

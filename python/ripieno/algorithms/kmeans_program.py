@@ -15,7 +15,7 @@ from ripieno.algorithms import lloyd
 from ripieno.algorithms.clock import Clock, FitReport, Iteration
 from ripieno.algorithms.rows import Rows, load, mean_variance
 from ripieno.algorithms.seeding import seed_centroids
-from ripieno.data import Dataset
+from ripieno.data import Dataset, OwnRows
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class FitPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | NDArray[Any],
+    source: Dataset | OwnRows | NDArray[Any],
     weights: NDArray[np.float64] | None,
     options: FitOptions,
 ) -> FitPart:

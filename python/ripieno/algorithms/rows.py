@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.data import Dataset, InMemory, Share
+from ripieno.data import Dataset, InMemory, OwnRows, Share
 from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
 
@@ -59,8 +59,12 @@ class Rows:
         return np.random.Generator(bits).random(surplus + len(self))[surplus:]
 
 
-def load(comm: Communicator, source: Dataset | NDArray[Any], weights: NDArray[np.float64] | None = None) -> Rows:
-    """Read this worker's share of a dataset, or take its view of an array, and check it.
+def load(
+    comm: Communicator, source: Dataset | OwnRows | NDArray[Any], weights: NDArray[np.float64] | None = None
+) -> Rows:
+    """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
+
+    `weights` are those of all rows, in their order; rows that a worker has already bring their own.
 
     Raises
     ------
@@ -68,7 +72,7 @@ def load(comm: Communicator, source: Dataset | NDArray[Any], weights: NDArray[np
         On every rank, with the same message: a value is not finite, a file is not what it should be, or there are not
         as many weights as rows.
     """
-    source = source if isinstance(source, Dataset) else InMemory(source)
+    source = InMemory(source) if isinstance(source, np.ndarray) else source
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
         _check_finite(share, comm.threads)
@@ -79,7 +83,7 @@ def load(comm: Communicator, source: Dataset | NDArray[Any], weights: NDArray[np
     offset, total = sum(counts[: comm.rank]), sum(counts)
     if weights is not None and len(weights) != total:
         raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
-    own = None if weights is None else weights[offset : offset + len(points)]
+    own = share.weights if weights is None else weights[offset : offset + len(points)]
     return Rows(points, own, offset, total)
 
 

@@ -61,10 +61,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Share:
-    """One worker's rows, and where they come from."""
+    """One worker's rows, where they come from, and their weights, (n,), if they have brought them."""
 
     points: NDArray[Any]
     pieces: tuple[Piece, ...]
+    weights: NDArray[np.float64] | None = None
 
     def describe(self, row: int) -> str:
         """File and position of a row of this share, for messages."""
@@ -164,13 +165,37 @@ class InMemory:
         return Share(_for_kernels(self.array[first:last]), (Piece(_Rows(), first, last - first),))
 
 
+@dataclass(frozen=True)
+class OwnRows:
+    """Rows that a worker has already, as in an engine that keeps the data; every worker has others.
+
+    Parameters
+    ----------
+    points : (n, d)
+    weights : (n,) float64, or None for ones
+    name
+        What they are called in messages.
+    """
+
+    points: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    name: str
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """All of them."""
+        return Share(_for_kernels(self.points), (Piece(_Rows(f"{self.name}, "), 0, len(self.points)),), self.weights)
+
+
 def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
     return np.require(points, requirements=["C", "ALIGNED"])
 
 
+@dataclass(frozen=True)
 class _Rows:
+    where: str = ""
+
     def describe(self, start: int, row: int) -> str:
-        return f"row {start + row}"
+        return f"{self.where}row {start + row}"
 
 
 def is_path_like(source: object) -> bool:
