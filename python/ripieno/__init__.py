@@ -30,6 +30,7 @@ from ripieno.errors import (
     RipienoError,
     SerializationError,
     SpillError,
+    TooFewSlots,
 )
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch import Job, init, launch
@@ -82,6 +83,7 @@ __all__ = [
     "SpectralEmbedding",
     "SpillError",
     "Table",
+    "TooFewSlots",
     "count_words",
     "empty",
     "grep",

@@ -52,6 +52,34 @@ class EngineError(RipienoError):
     """An engine cannot run the ranks: too few slots, no session, another version there, tasks that it has ended."""
 
 
+class TooFewSlots(EngineError):
+    """An engine has no room for the ranks of a job.
+
+    Parameters
+    ----------
+    engine : str
+        Its name.
+    needed, free, total : int
+        Slots that the job takes, that are free, and that there are in all.
+    advice : str
+        How to get more, in the words of the engine.
+    """
+
+    def __init__(self, engine: str, needed: int, free: int, total: int, advice: str) -> None:
+        super().__init__(engine, needed, free, total, advice)
+        self.engine = engine
+        self.needed = needed
+        self.free = free
+        self.total = total
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return (
+            f"{self.engine} has too few free slots for {self.needed} ranks: {self.free} free, {self.total} in all; "
+            f"{self.advice}"
+        )
+
+
 class CommunicatorClosed(RipienoError):
     """The communicator, or the job it belongs to, has ended and cannot be used again."""
 

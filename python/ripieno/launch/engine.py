@@ -63,7 +63,7 @@ class Engine(ABC):
 
         Raises
         ------
-        EngineError
+        TooFewSlots
             If there is no room, within seconds: how many slots are needed, free, and there in all, and what to do.
         """
 
