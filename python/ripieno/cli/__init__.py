@@ -36,6 +36,7 @@ COMMANDS = {
     "features": "ripieno.cli.features:features_command",
     "grep": "ripieno.cli.grep:grep_command",
     "kmeans": "ripieno.cli.kmeans:kmeans_command",
+    "kubernetes": "ripieno.cli.kubernetes:kubernetes_command",
     "lab": "ripieno.cli.lab:lab_command",
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
     "packets": "ripieno.cli.packets:packets_command",

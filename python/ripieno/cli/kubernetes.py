@@ -1,0 +1,143 @@
+"""`ripieno kubernetes`: the manifest that runs a program as ranks in the pods of a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from ripieno.errors import InputError
+from ripieno.launch.kubernetes import Manifest
+
+RESTARTS = 3
+# Plain words; anything else is quoted, for readers of YAML differ about y, 1e3 and 0o17.
+_PLAIN = re.compile(r"[A-Za-z/][-\w./:@]+", re.ASCII)
+
+
+class Pair(click.ParamType):
+    """Two words with something in between, such as NAME=VALUE."""
+
+    name = "pair"
+
+    def __init__(self, between: str) -> None:
+        self.between = between
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        """The two words."""
+        if isinstance(value, tuple):
+            return value
+        first, between, second = value.partition(self.between)
+        if not first or not between:
+            self.fail(f"{value!r}: expected two words with {self.between!r} in between", param, ctx)
+        return first, second
+
+
+@click.command("kubernetes", short_help="Write the manifest that runs a script in the pods of a Kubernetes cluster.")
+@click.option("-n", "--workers", type=int, required=True, metavar="COUNT", help="How many pods, one rank each.")
+@click.option("--image", required=True, help="The image of the pods; `ripieno` must be installed in it.")
+@click.option("-m", "module", is_flag=True, help="SCRIPT names a module of the image, as in python -m.")
+@click.option("--script-in-image", is_flag=True, help="SCRIPT is a path in the image, and does not come along.")
+@click.option("--name", help="Of the Job; by default the script's.")
+@click.option("--namespace", help="By default that of whoever creates it.")
+@click.option("--cpu", metavar="AMOUNT", help="Cores of each pod, requested and at most: 2, 500m.")
+@click.option("--memory", metavar="AMOUNT", help="Of each pod, requested and at most: 4Gi.")
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="For the libraries under NumPy; by default the whole cores of --cpu.",
+)
+@click.option("--port", type=int, default=29500, show_default=True, help="Where rank 0 listens while the ranks meet.")
+@click.option(
+    "--image-pull-policy", "pull_policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="Of the image."
+)
+@click.option("-e", "--env", "environment", type=Pair("="), multiple=True, metavar="NAME=VALUE", help="A variable.")
+@click.option(
+    "--node-selector", type=Pair("="), multiple=True, metavar="LABEL=VALUE", help="A label that nodes must have."
+)
+@click.option("--spread", multiple=True, metavar="LABEL", help="Spread the pods over the values of this node label.")
+@click.option(
+    "--racks", "rack_label", metavar="LABEL", help="The label of a pod that names its rack: topology.kubernetes.io/zone"
+)
+@click.option("--claim", "claims", type=Pair(":"), multiple=True, metavar="NAME:PATH", help="A volume, and its place.")
+@click.option("--secret", metavar="NAME", help="An existing Secret, whose `token` is used; by default one is made.")
+@click.option(
+    "--meet-within",
+    "meet_within_s",
+    type=click.IntRange(min=1),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long ranks wait for pods that are not there yet.",
+)
+@click.option("--jobset", is_flag=True, help="Write a JobSet, which starts the whole gang anew when a rank fails.")
+@click.option(
+    "--restarts",
+    type=click.IntRange(min=0),
+    metavar="COUNT",
+    help=f"With --jobset: how often at most; by default {RESTARTS}.",
+)
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def kubernetes_command(
+    script: str, name: str | None, script_in_image: bool, jobset: bool, restarts: int | None, **options: Any
+) -> None:
+    """Write a manifest for kubectl that runs SCRIPT as the ranks of a Kubernetes Job, one in each pod.
+
+    ARGUMENTS are the script's; those that begin with a hyphen come after --.
+
+    It holds an Indexed Job, the Service by which the pods find each other, the script, and the job's token: keep the
+    file to yourself, or have the token in a Secret of your own (--secret).
+
+    \b
+    Example:
+      ripieno kubernetes train.py --workers 16 --image registry.example/ripieno -- --epochs 3 > job.yaml
+      kubectl create -f job.yaml
+    """
+    if restarts is not None and not jobset:
+        raise InputError("--restarts is for --jobset: a Job does not start its pods anew")
+    if jobset and restarts is None:
+        restarts = RESTARTS
+    for option in ("environment", "node_selector", "claims"):
+        options[option] = dict(options[option])
+    path = Path(script)
+    text = None if script_in_image or options["module"] else _read(path)
+    target = script if text is None else path.name
+    stem = script.rpartition(".")[2] if options["module"] else path.stem
+    name = name or re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
+    manifest = Manifest(name=name, target=target, script=text, restarts=restarts, **options)
+    click.echo(_to_yaml(manifest), nl=False)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: expected text in UTF-8; put it into the image and use --script-in-image") from None
+
+
+def _to_yaml(manifest: Manifest) -> str:
+    holds = ", with the job's token: keep it to yourself" if manifest.secret is None else ""
+    head = f"# {manifest.workers} ranks of {manifest.target}{holds}\n# kubectl create -f FILE\n"
+    return head + yaml.dump_all(
+        manifest.resources(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True, width=120
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Scripts as blocks, and quotes around all that some reader could take for something else than a string."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Labels that occur twice are written twice."""
+        return True
+
+
+def _text(dumper: yaml.Dumper, text: str) -> yaml.Node:
+    style = "|" if "\n" in text else None if _PLAIN.fullmatch(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
