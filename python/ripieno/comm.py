@@ -944,11 +944,12 @@ class Communicator:
 
     def abort(self, cause: str, traceback: str = "") -> None:
         """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
-        if self._native_or_none is None:
+        native = self._native_or_none
+        if native is None:
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
         # Not behind calls that wait: these end by it, and then the recorder is free to be asked.
-        self._native_or_none.abort(cause, traceback)
-        flight.leave_file(self._native_or_none)
+        native.abort(cause, traceback)
+        flight.leave_file(native)
 
     def close(self) -> None:
         """End what is in flight, then the connections. May be called again.

@@ -28,6 +28,8 @@ from ripieno.launch.remote import RemoteChannel
 
 # Larger programs and arguments go to rank 0 only, and from there to the others.
 RELAYED_FROM_BYTES = 1 << 18
+# Members of a job that has done its work get this long to leave.
+GOODBYE_S = 5.0
 # Ranks that are not there after this long will not come.
 MEETING_S = 60.0
 
@@ -84,20 +86,21 @@ class Run(ABC):
     def __init__(self) -> None:
         self.failure: tuple[int | None, str] | None = None
         self._said = threading.Event()
-        self._alarm = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._unheard = weakref.finalize(self, os.close, self._heard)
         self._lock = threading.Lock()
 
     def fileno(self) -> int:
         """Readable once the engine has said that something failed."""
-        return self._alarm
+        return self._heard
 
     def failed(self, rank: int | None, cause: str) -> None:
         """Note what the engine says; only the first account is kept."""
         with self._lock:
-            if self.failure is None and self._alarm >= 0:
+            if self.failure is None and self._unheard.alive:
                 self.failure = (rank, cause)
                 self._said.set()
-                os.eventfd_write(self._alarm, 1)
+                os.eventfd_write(self._heard, 1)
 
     def wait(self, timeout_s: float) -> tuple[int | None, str] | None:
         """What the engine says, if it does so in time."""
@@ -108,9 +111,7 @@ class Run(ABC):
         """End the tasks, and listen no more. May be called again."""
         self.end()
         with self._lock:
-            alarm, self._alarm = self._alarm, -1
-        if alarm >= 0:
-            os.close(alarm)
+            self._unheard()
 
     @abstractmethod
     def end(self) -> None:
@@ -203,8 +204,7 @@ class EngineJob(Gang):
 
     def _dissolve(self) -> None:
         """End the ranks, but not the job: `_form` may follow."""
-        for member in self.members:
-            tell(member, "close")
+        self._say_goodbye()
         _release(self.members, self._hold)
 
     def _gathered(self, hub: Hub, run: Run) -> list[Member]:
@@ -283,9 +283,18 @@ class EngineJob(Gang):
         return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
 
     def _close(self) -> None:
+        self._say_goodbye()
+        self._end()
+
+    def _say_goodbye(self) -> None:
+        """Let the members leave; one that is hung up on takes it for the end of the launching process."""
         for member in self.members:
             tell(member, "close")
-        self._end()
+        deadline = time.monotonic() + GOODBYE_S
+        for member in self.members:
+            with suppress(HungUp):
+                while (left_s := deadline - time.monotonic()) > 0:
+                    member.channel.receive(left_s)
 
     def _end(self) -> None:
         self._ending()

@@ -1,0 +1,67 @@
+"""The smallest engine: a process per rank, which gets its invitation by its standard input."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+from ripieno.launch.engine import Engine, Run
+from ripieno.launch.hub import Invitation
+
+MEMBER = "import pickle, sys; from ripieno.launch.member import serve; serve(**pickle.load(sys.stdin.buffer))"
+
+
+class Processes(Run):
+    """Processes that are ranks; `logs` has what each wrote to its standard error, once it has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.logs: list[str] = []
+
+    def add(self, invitation: Invitation, rank: int, **options: Any) -> None:
+        """Start a rank."""
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        child = subprocess.Popen([sys.executable, "-c", MEMBER], **pipes)
+        child.stdin.write(pickle.dumps({"invitation": invitation, "rank": rank, **options}))
+        child.stdin.close()
+        self.processes.append(child)
+
+    def end(self) -> None:
+        while self.processes:
+            child = self.processes.pop(0)
+            try:
+                child.wait(5)
+            except subprocess.TimeoutExpired:
+                child.kill()
+            with child.stderr:
+                self.logs.append(child.stderr.read().decode())
+            child.wait()
+
+
+class StandIn(Engine):
+    """Room for 8 ranks, of which `absent` never start."""
+
+    NAME = "stand-in"
+
+    def __init__(self, absent: int = 0) -> None:
+        self.absent = absent
+        self.run = Processes()
+
+    def slots(self) -> int:
+        return 8
+
+    def host(self) -> str:
+        return "127.0.0.1"
+
+    def start(self, workers: int, invitation: Invitation) -> Run:
+        self.run = Processes()
+        for rank in range(workers - self.absent):
+            self.run.add(invitation, rank)
+        return self.run
+
+    def launch(self, workers: int, **options: Any):
+        """A job here, with what `ripieno.launch` would pass."""
+        return self.job(workers, **{"threads": 1, "on_event": None, "trace": None, **options})

@@ -1,0 +1,349 @@
+"""Jobs in an engine: what the hub, its members and the launching process do, whatever the engine is."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import ripieno as rp
+from conftest import PROMPT_S, SLACK_S
+from ripieno.launch import hub, member, remote
+from ripieno.launch.engine import EngineJob
+from ripieno.launch.here import Here
+from stand_in_engine import StandIn
+from watching import comes_true, gone_within, open_descriptors
+
+TOKEN = bytes(range(32))
+HOST = "127.0.0.1"
+
+
+def total(comm, values):
+    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    comm.emit({"event": "seen", "size": values.size})
+    return comm.allreduce(values + comm.rank), comm.kept["runs"], values.flags.writeable
+
+
+def test_one_gang_runs_program_after_program():
+    events = []
+    with StandIn().launch(3, on_event=events.append) as job:
+        for run, size in enumerate((10, 100_000, 7), 1):
+            results = job.run(total, np.ones(size))
+            for sums, runs, writable in results:
+                assert np.array_equal(sums, np.full(size, 6.0))
+                assert runs == run
+                # What was relayed to all ranks is not one rank's to change.
+                assert writable == (size < 100_000)
+            assert sorted(event["rank"] for event in events[-3:]) == [0, 1, 2]
+        large = job.run(lambda comm: np.full(1_000_000, comm.rank))
+        assert [int(each.sum()) for each in large] == [0, 1_000_000, 2_000_000]
+
+
+def test_a_world_of_one_rank():
+    with StandIn().launch(1) as job:
+        assert job.run(lambda comm, rows: (comm.world_size, rows.sum()), np.ones(1 << 18)) == [(1, 1 << 18)]
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 2])
+@pytest.mark.parametrize("others", ["comm.barrier()", "comm.recv(1 if comm.rank != 1 else 2)", "pass"])
+def test_the_caller_gets_the_culprits_own_exception(culprit, others):
+    def program(comm):
+        comm.barrier()
+        if comm.rank == culprit:
+            raise KeyError("mine")
+        exec(others)
+
+    engine = StandIn()
+    with engine.launch(3) as job, pytest.raises(KeyError, match="mine") as caught:
+        started = time.monotonic()
+        job.run(program)
+    assert time.monotonic() - started < PROMPT_S + SLACK_S
+    assert caught.value.__cause__.rank == culprit
+    assert caught.value.__cause__.host == socket.gethostname()
+    assert not engine.run.processes
+    with pytest.raises(rp.CommunicatorClosed, match="its program failed: KeyError: 'mine'; launch another one"):
+        job.run(program)
+
+
+@pytest.mark.parametrize(("culprit", "end"), [(0, "os.kill(os.getpid(), signal.SIGKILL)"), (2, "os._exit(3)")])
+def test_a_rank_that_dies_is_named(culprit, end):
+    def program(comm):
+        comm.barrier()
+        if comm.rank == culprit:
+            exec(end, {"os": os, "signal": signal})
+        comm.barrier()
+
+    with StandIn().launch(3) as job, pytest.raises(rp.RankFailed, match="closed the connection") as caught:
+        started = time.monotonic()
+        job.run(program)
+    assert time.monotonic() - started < PROMPT_S + SLACK_S
+    assert caught.value.rank == culprit
+
+
+def test_what_the_engine_says_of_an_end_is_told():
+    engine = StandIn()
+
+    def program(comm):
+        comm.emit({"event": "ready"})
+        comm.recv((comm.rank + 1) % 2)
+
+    def say(event):
+        engine.run.failed(1, "out of memory")
+        engine.run.processes[1].kill()
+
+    with engine.launch(2, on_event=say) as job, pytest.raises(rp.RankFailed, match="stand-in says: out of memory"):
+        job.run(program)
+
+
+def test_ranks_that_an_engine_ends_without_a_word_end_the_job():
+    engine = StandIn()
+    say = [lambda event: engine.run.failed(None, "cancelled by the administrator")]
+    wait = "comm.emit({'event': 'ready'}); import threading; threading.Event().wait()"
+
+    def program(comm):
+        exec(wait, {"comm": comm})
+
+    before = engine.run
+    with engine.launch(2, on_event=lambda event: say[0](event)) as job:
+        processes = list(engine.run.processes)
+        for process in processes:
+            # They will not hear that they should leave.
+            process.wait = lambda timeout=None, wait=process.wait: wait(timeout and 0.1)
+        with pytest.raises(rp.EngineError, match="stand-in has ended the ranks: cancelled by the administrator"):
+            job.run(program)
+    assert engine.run is not before
+    assert gone_within(SLACK_S, [process.pid for process in processes])
+
+
+def test_ranks_that_never_come_are_named():
+    with pytest.raises(rp.EngineError, match="3 of 5 ranks have joined within 2 s, missing are 3, 4"):
+        StandIn(absent=2).launch(5, rendezvous_timeout_s=2)
+
+
+def test_programs_and_results_that_cannot_travel():
+    with StandIn().launch(2) as job:
+        with pytest.raises(rp.SerializationError, match="cannot be sent to workers"):
+            job.run(total, threading.Lock())
+        # Nothing had begun.
+        assert job.run(lambda comm: comm.rank) == [0, 1]
+        with pytest.raises(rp.SerializationError, match=r"the result of rank \d, a lock, cannot be sent"):
+            job.run(lambda comm: threading.Lock())
+
+
+def test_nothing_is_left_behind():
+    gc.collect()
+    before, threads = open_descriptors(), threading.active_count()
+    for fails in (False, True):
+        engine = StandIn()
+        with engine.launch(2) as job:
+            pids = [process.pid for process in engine.run.processes]
+            if fails:
+                with pytest.raises(ZeroDivisionError):
+                    job.run(lambda comm: 1 // comm.rank)
+            else:
+                job.run(lambda comm: comm.rank)
+        assert gone_within(0, pids)
+        del job
+    gc.collect()
+    assert comes_true(lambda: threading.active_count() == threads, SLACK_S)
+    assert open_descriptors() == before
+
+
+FORGETFUL = """
+import sys, threading
+sys.path[:0] = {path!r}
+from stand_in_engine import StandIn
+engine = StandIn()
+job = engine.launch(2, on_event=lambda event: print(*[each.pid for each in engine.run.processes], flush=True))
+def program(comm):
+    if comm.rank == 0:
+        comm.emit({{"event": "ready"}})
+    comm.recv((comm.rank + 1) % 2)
+job.run(program)
+"""
+
+
+def test_ranks_leave_when_the_launching_process_is_killed():
+    script = FORGETFUL.format(path=sys.path)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as launcher:
+        pids = [int(pid) for pid in launcher.stdout.readline().split()]
+        assert len(pids) == 2
+        launcher.kill()
+    assert gone_within(PROMPT_S + SLACK_S, pids)
+
+
+# The hub
+
+
+@pytest.fixture
+def listening():
+    found = hub.Hub(HOST, TOKEN)
+    yield found
+    found.close()
+
+
+def invitation_to(listening, world_size=2, **changes):
+    return dataclasses.replace(hub.Invitation(HOST, listening.port, TOKEN, world_size, 1), **changes)
+
+
+def heard(listening, within_s=PROMPT_S):
+    """Who has joined, once somebody has."""
+    watch = select.poll()
+    watch.register(listening.fileno(), select.POLLIN)
+    return list(listening.joined()) if watch.poll(within_s * 1000) else []
+
+
+def test_strangers_are_refused_and_hold_nobody_up(listening):
+    silent = [socket.create_connection((HOST, listening.port)) for _ in range(8)]
+    with pytest.raises(ConnectionError):
+        remote.connect(HOST, listening.port, TOKEN[::-1], PROMPT_S)
+    channel = remote.connect(HOST, listening.port, TOKEN, PROMPT_S)
+    channel.send("join", hub.Join(0, "here", 1, "", hub.versions()))
+    [(join, _)] = heard(listening)
+    assert (join.rank, join.host) == (0, "here")
+    for each in (*silent, channel):
+        each.close()
+
+
+def test_a_hub_that_does_not_know_the_token_is_found_out(listening):
+    with socket.create_server((HOST, 0)) as impostor:
+        port = impostor.getsockname()[1]
+
+        def impersonate():
+            end, _ = impostor.accept()
+            with end:
+                end.sendall(bytes(32))
+                end.recv(64, socket.MSG_WAITALL)
+                end.sendall(bytes(32))
+
+        thread = threading.Thread(target=impersonate)
+        thread.start()
+        with pytest.raises(remote.NotAuthentic, match="does not know this job's token"):
+            remote.connect(HOST, port, TOKEN, PROMPT_S)
+        thread.join()
+
+
+def test_a_task_that_comes_too_late_is_told_so(listening):
+    listening.close()
+    with pytest.raises(rp.RendezvousError, match="the job is over, or has begun without this attempt of the task"):
+        member.serve(invitation_to(listening), 0)
+
+
+def test_a_member_of_another_version_is_refused(monkeypatch):
+    monkeypatch.setattr(sys.modules["ripieno.launch.engine"], "versions", lambda: {**hub.versions(), "ripieno": "9.9"})
+    message = r"rank \d on .* has ripieno .*, the process that launches it has ripieno 9.9: install the same there"
+    with pytest.raises(rp.EngineError, match=message):
+        StandIn().launch(2)
+
+
+class Again(StandIn):
+    """An engine that starts ranks again: of a first attempt only rank 0 joins."""
+
+    def start(self, workers, invitation):
+        run = super().start(0, invitation)
+        run.add(invitation, 0, attempt="first")
+        for rank in range(workers):
+            run.add(invitation, rank, attempt="second")
+        return run
+
+
+def test_attempts_never_mix():
+    engine = Again()
+    with engine.launch(3) as job:
+        pids = job.run(lambda comm: os.getpid())
+        assert pids == [process.pid for process in engine.run.processes[1:]]
+    first, *second = engine.run.logs
+    assert "hung up" in first or "closed" in first
+    assert not any(second)
+
+
+def test_ranks_may_meet_by_the_engine_before_they_join(listening):
+    """As in Spark: the strings of all ranks are exchanged by the engine, and rank 0's names the attempt."""
+    gathered: dict[int, str] = {}
+    complete = threading.Barrier(2)
+    errors = []
+
+    def task(rank):
+        def exchange(text):
+            gathered[rank] = text
+            complete.wait(PROMPT_S)
+            return [gathered[0], gathered[1]]
+
+        try:
+            member.serve(invitation_to(listening), rank, exchange=exchange, local={"mine": rank + 10})
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=task, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    joined = []
+    while len(joined) < 2:
+        new = heard(listening)
+        assert new
+        joined += new
+    joined.sort(key=lambda each: each[0].rank)
+    assert joined[0][0].attempt == joined[1][0].attempt != ""
+    for _, channel in joined:
+        channel.send("welcome")
+        assert channel.receive(PROMPT_S)[0] == "ready"
+        channel.send("run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}))
+    assert [channel.receive(PROMPT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
+    for _, channel in joined:
+        channel.send("close")
+    for thread in threads:
+        thread.join()
+    for _, channel in joined:
+        channel.close()
+    assert not errors
+
+
+def test_traces_and_copies_are_for_local_workers(tmp_path):
+    for options, message in (({"trace": object()}, "trace="), ({"replicas": 2}, "replicas=2")):
+        with pytest.raises(rp.InputError, match=message):
+            EngineJob(StandIn(), 2, **{"threads": 1, "on_event": None, "trace": None, **options})
+
+
+def test_engines_are_checked():
+    with pytest.raises(rp.InputError, match="engine='hadoop': expected one of local, spark, dask, ray"):
+        rp.launch(engine="hadoop")
+    with pytest.raises(rp.InputError, match="prefix_output=True"):
+        rp.launch(engine="spark", prefix_output=True)
+
+
+# Values that ranks keep
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_broadcast_value_stays_until_it_is_released(world, workers):
+    job = world(workers)
+    table = np.arange(200_000)
+    with job.broadcast({"table": table}) as value, job.broadcast("other") as other:
+        for row in range(3):
+            sums = job.run(lambda comm, row, *kept: kept[0].value["table"][row] + len(kept[1].value), row, value, other)
+            assert sums == [row + 5] * workers
+        assert value.value["table"] is table
+    with pytest.raises(rp.RipienoError, match="was released"):
+        job.run(lambda comm, value: value.value, value)
+    value.release()
+
+
+def test_a_broadcast_value_reaches_the_ranks_of_an_engine_once():
+    table = np.arange(200_000)
+    with StandIn().launch(3) as job, job.broadcast(table) as value:
+
+        def program(comm, kept):
+            return comm.stats()["broadcast"]["calls"] if "broadcast" in comm.stats() else 0, kept.value[7]
+
+        first, second = job.run(program, value), job.run(program, value)
+        assert first == second
+        assert [seven for _, seven in first] == [7, 7, 7]
