@@ -193,7 +193,7 @@ def test_threads_are_told_to_the_libraries(written):
         (["--node-selector", "a b=c"], "node_selector='a b'"),
         (["--node-selector", "a=b c"], "node_selector=a=b c"),
         (["--spread", "/zone"], "spread='/zone'"),
-        (["--racks", "zone']"], "racks=\"zone"),
+        (["--racks", "zone']"], 'racks="zone'),
         (["--claim", "data:relative"], "claim=data:relative: expected NAME:PATH with an absolute path"),
         (["--claim", "data"], "'data': expected two words with ':' in between"),
         (["--restarts", "2"], "--restarts is for --jobset"),

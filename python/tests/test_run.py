@@ -186,7 +186,7 @@ def test_under_another_launcher_the_script_just_runs(script, tmp_path):
     meeting = tmp_path / "meeting"
     meeting.mkdir()
     common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": "secret"}
-    command = [*COMMAND, "-n", "9", str(script), "say"]
+    command = [*COMMAND, "-n", "2", str(script), "say"]
     ranks = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
         for rank in range(2)
@@ -221,8 +221,11 @@ def test_without_a_launcher_a_script_is_a_world_of_one():
 @pytest.mark.parametrize(
     ("variables", "sentence"),
     [
-        ({"RANK": "0"}, "RANK set, but not WORLD_SIZE, MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x"}, "but not RIPIENO_TOKEN"),
+        ({"RANK": "0"}, "RANK set, but not WORLD_SIZE"),
+        ({"RIPIENO_TOKEN": "t"}, "RIPIENO_TOKEN set, but not RANK, WORLD_SIZE"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN not set (export RIPIENO_TOKEN="),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "RIPIENO_TOKEN": "t"}, "but not MASTER_PORT"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "/no/such"}, "cannot meet in /no/such: "),
         ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"}, "RANK=2: expected 0 … 1"),
         (
             {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"},

@@ -11,13 +11,15 @@ import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from types import FrameType
 
 import click
 
 from ripieno import output
-from ripieno.errors import InputError, RipienoError
+from ripieno.errors import InputError, RendezvousError, RipienoError
+from ripieno.launch import last_words, launchers
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 #: Where 1 says that nothing was found.
@@ -111,7 +113,7 @@ def main(args: Sequence[str] | None = None) -> int:
         # What is wrong with arguments and files all ranks of a host find, or have been told.
         return tell(str(error), WRONG_INPUT) if _is_first_here() else WRONG_INPUT
     except RipienoError as error:
-        return tell(str(error), failed)
+        return failed if last_words.said_by(error) else tell(str(error), failed)
     except OSError as error:
         return tell(output.explain(error), failed)
     except MemoryError as error:
@@ -122,7 +124,10 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _is_first_here() -> bool:
     """Whether this is no rank of a launcher, or the first one of this host."""
-    return os.environ.get("LOCAL_RANK", "0") == "0"
+    with suppress(RendezvousError):
+        place = launchers.detect(os.environ)
+        return place is None or place.local_rank == 0
+    return True
 
 
 def _named(message: str, options: Mapping[str, str]) -> str:

@@ -61,9 +61,8 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, **words:
     if choice and (plot or words["against"] or words["from_python"] or words["algorithm"]):
         raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
     asked = session.Asked.parse(**words, budget_s=BUDGET_S)
-    found = (
-        session.joined(asked, only_choice=choice) if under_launcher() else session.started(asked, only_choice=choice)
-    )
+    joined = under_launcher(asks_for_workers=bool(asked.world_sizes))
+    found = session.joined(asked, only_choice=choice) if joined else session.started(asked, only_choice=choice)
     if found is not None:
         _tell(found, plot, target)
         sys.exit(int(bool(found.failed)))

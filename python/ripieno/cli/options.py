@@ -119,9 +119,10 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     InputError
         If options tell what the launcher has to be told.
     """
-    if not under_launcher():
+    asks_for_workers = workers is not None or trace is not None
+    if not under_launcher(asks_for_workers):
         return None
-    if workers is not None or trace is not None:
+    if asks_for_workers:
         raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
     return init(threads=threads)
 

@@ -62,7 +62,7 @@ def packets_command(
     for path in files:
         check_new_file(path)
     check_different("--json and --plot", files)
-    if under_launcher():
+    if under_launcher(asks_for_workers=ranks is not None):
         if ranks is not None:
             raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
         found = measuring.joined(sizes_bytes, links, budget_s)

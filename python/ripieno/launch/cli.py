@@ -9,8 +9,6 @@ from pathlib import Path
 
 import click
 
-from ripieno.launch.machine import usable_cores
-
 # Everything after the script is the script's own, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 
@@ -61,8 +59,16 @@ def run_command(
 ) -> None:
     """Run SCRIPT as several ranks on this machine; in it, ripieno.init() returns the communicator.
 
-    The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on. Where RANK
-    and WORLD_SIZE are set already, by another launcher, this process just becomes the script.
+    The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on.
+
+    \b
+    Under another launcher this process is a rank already, and becomes the script:
+      srun -n 8 -K ripieno run train.py
+      mpirun -n 8 ripieno run train.py
+      torchrun --no-python --nproc-per-node 8 ripieno run train.py
+    Ranks of one host, or of hosts with one home directory, then need nothing else. Otherwise set, for all of them,
+    RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret, and MASTER_ADDR and
+    MASTER_PORT to where rank 0 is to listen.
 
     Ripieno's own commands run so, too, as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
 
@@ -71,18 +77,23 @@ def run_command(
     """
     from ripieno import flight
     from ripieno.flight.trace import traced
-    from ripieno.launch import run
+    from ripieno.launch import launchers, run
+    from ripieno.launch.machine import usable_cores
 
     if not module and not os.path.isfile(script):
         raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
-    workers = workers or usable_cores()
-    threads = threads or max(1, usable_cores() // workers)
     what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads, racks=racks, replicas=replicas)
-    if run.under_launcher():
+    if run.under_launcher(asks_for_workers=workers is not None):
+        place = launchers.detect(os.environ)
+        if place is not None and workers not in (None, place.world_size):
+            raise click.BadParameter(
+                f"{workers} ranks are asked for, but {place.launcher} has started {place.world_size}", param_hint="-n"
+            )
         if trace is not None:
             instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
             raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
         run.run_here(what)
+    workers = workers or usable_cores()
     if workers % replicas:
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:

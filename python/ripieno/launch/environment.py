@@ -1,17 +1,22 @@
 """`init`: a communicator for a script, from the environment that a launcher has set.
 
+Rank and world size are what the launcher says, see `ripieno.launch.launchers`; where the ranks meet and which token
+they share, `ripieno.launch.meeting`. What may be set, the same for every rank unless it says otherwise:
+
 | variable | meaning |
 |---|---|
-| RANK, WORLD_SIZE | this process's number, and how many there are |
+| RANK, WORLD_SIZE | where no launcher says it: each process's number, and how many there are |
 | MASTER_ADDR, MASTER_PORT | where rank 0 listens while the ranks meet |
-| RIPIENO_DIRECTORY | instead of these: a new, empty directory that all ranks share |
-| RIPIENO_TOKEN | the job's secret, the same on every rank |
-| RIPIENO_RENDEZVOUS_TIMEOUT_S | for how many seconds ranks wait for each other (optional, 60) |
-| RIPIENO_REPLICAS | how many copies there are of each logical rank, see `Communicator.replicate` (optional) |
-| RIPIENO_FLIGHT | a folder in which every rank leaves the records of its collectives (optional) |
-| LOCAL_WORLD_SIZE | how many ranks share this host and its cores (optional) |
-| RACK | the name of the rack that this host stands in (optional) |
-| RIPIENO_RACKS | instead of that: a file of racks and their hosts, see `ripieno.launch.racks` (optional) |
+| RIPIENO_DIRECTORY | instead of these: a directory that all ranks share |
+| RIPIENO_TOKEN | the job's secret |
+| RIPIENO_RENDEZVOUS_TIMEOUT_S | for how many seconds ranks wait for each other; 60 unless told otherwise |
+| RIPIENO_BIND_HOST | the name or address that ranks listen on; else 127.0.0.1 on one host, all on several |
+| RIPIENO_REPLICAS | how many copies there are of each logical rank, see `Communicator.replicate` |
+| RIPIENO_FLIGHT | a folder in which every rank leaves the records of its collectives |
+| RIPIENO_THREADS | `Communicator.threads`; by default an even share of the host's cores |
+| LOCAL_RANK, LOCAL_WORLD_SIZE | where no launcher says it: the same among the ranks of a host |
+| RACK | each rank's: the name of the rack that its host stands in |
+| RIPIENO_RACKS | instead of that: a file of racks and their hosts, see `ripieno.launch.racks` |
 """
 
 from __future__ import annotations
@@ -25,23 +30,26 @@ from typing import Any
 from ripieno import flight
 from ripieno.comm import Communicator, describe
 from ripieno.errors import RendezvousError
+from ripieno.launch import last_words, launchers, meeting
 from ripieno.launch.inline import alone
 from ripieno.launch.machine import usable_cores
 from ripieno.launch.names import await_name
 from ripieno.launch.racks import rack_of_this_host
 
+# What only ranks find in the environment.
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
+RENDEZVOUS_TIMEOUT_S = 60
 
 # The one communicator of this process that `init` made.
 _current: Communicator | None = None
 
 
 def init(*, threads: int | None = None, **options: Any) -> Communicator:
-    """The communicator of a script under a launcher, such as ``ripieno run -n 4 script.py``.
+    """The communicator of a script under a launcher: ``ripieno run``, ``srun``, ``mpirun``, ``mpiexec``, ``torchrun``.
 
-    Without any of the variables RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, RIPIENO_DIRECTORY and RIPIENO_TOKEN the
-    script is on its own, a world of one rank. Called again, it returns the same communicator. It is closed when the
-    script ends; an exception that nobody catches is told to the other ranks first.
+    Without a launcher, or as the only rank of one, the script is on its own, a world of one rank. Called again, it
+    returns the same communicator. It is closed when the script ends; an exception that nobody catches is told to the
+    other ranks first.
 
     Parameters
     ----------
@@ -72,40 +80,28 @@ def current() -> Communicator | None:
 
 def from_environment(variables: Mapping[str, str], *, threads: int | None, **options: Any) -> Communicator:
     """A new communicator as `variables` say."""
-    present = {name: variables[name] for name in VARIABLES if variables.get(name)}
+    place = launchers.detect(variables)
     options = flight.prepared(options)
     if threads is None:
-        threads = max(1, usable_cores() // _number(variables, "LOCAL_WORLD_SIZE", 1))
-    if not present:
+        share = usable_cores() if place is None else place.threads(usable_cores())
+        threads = launchers.number(variables, "RIPIENO_THREADS", share)
+    if place is None and (present := [name for name in VARIABLES if variables.get(name)]):
+        missing = ", ".join(name for name in ("RANK", "WORLD_SIZE") if name not in present)
+        raise RendezvousError(f"{', '.join(present)} set, but not {missing}: a launcher sets all or none")
+    if place is None or place.is_alone:
         return alone(threads=threads, **options)
-    meeting = ("RIPIENO_DIRECTORY",) if "RIPIENO_DIRECTORY" in present else ("MASTER_ADDR", "MASTER_PORT")
-    missing = [name for name in ("RANK", "WORLD_SIZE", *meeting, "RIPIENO_TOKEN") if name not in present]
-    if missing:
-        raise RendezvousError(f"{', '.join(present)} set, but not {', '.join(missing)}: a launcher sets all or none")
     from ripieno import _native
 
-    options.setdefault("rendezvous_timeout_s", _number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", 60))
-    if "RIPIENO_DIRECTORY" in present:
-        options["directory"] = present["RIPIENO_DIRECTORY"]
-    else:
-        options["tcp_store"] = (present["MASTER_ADDR"], _number(present, "MASTER_PORT"))
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
-    options.setdefault("replicas", _number(variables, "RIPIENO_REPLICAS", 1))
-    rank, world_size = _number(present, "RANK"), _number(present, "WORLD_SIZE")
-    if not 0 <= rank < world_size:
-        raise RendezvousError(f"RANK={rank}: expected 0 … {world_size - 1}, for WORLD_SIZE={world_size}")
-    if rank == 0 and world_size > 1 and "tcp_store" in options:
-        await_name(present["MASTER_ADDR"], options["rendezvous_timeout_s"])
-    native = _native.Communicator.connect(rank, world_size, None, token=present["RIPIENO_TOKEN"].encode(), **options)
+    options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))
+    options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
+    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
+    options.setdefault("rendezvous_timeout_s", timeout_s)
+    with meeting.arranged(place, variables, options["rendezvous_timeout_s"]) as how:
+        if place.rank == 0 and place.world_size > 1 and "tcp_store" in how:
+            await_name(how["tcp_store"][0], options["rendezvous_timeout_s"])
+        native = _native.Communicator.connect(place.rank, place.world_size, None, **how, **options)
     return Communicator(native, threads=threads)
-
-
-def _number(variables: Mapping[str, str], name: str, default: int | None = None) -> int:
-    text = variables.get(name) or default
-    try:
-        return int(text)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise RendezvousError(f"{name}={text!r}: expected a number") from None
 
 
 def _tell_peers_of_uncaught_exceptions() -> None:
@@ -113,8 +109,10 @@ def _tell_peers_of_uncaught_exceptions() -> None:
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         comm = current()
+        if last_words.said_by(error):
+            return
+        before(kind, error, trace)
         if comm is not None:
             comm.abort(*describe(error))
-        before(kind, error, trace)
 
     sys.excepthook = hook

@@ -43,7 +43,7 @@ class Report:
     def of(cls, error: BaseException, rank: int, host: str) -> Report:
         """The report of `rank` about `error`."""
         cause, text = describe(error)
-        return cls(rank, host, cause, text, _other_rank(error), _pickled(error))
+        return cls(rank, host, cause, text, other_rank(error), _pickled(error))
 
     def told_to_all(self, comm: Communicator | None) -> Report:
         """With what the rank did over `comm`, after its other ranks were told of a failure of this rank's own."""
@@ -65,7 +65,7 @@ class Report:
         raise error from failed
 
 
-def _other_rank(error: BaseException) -> RankFailed | None:
+def other_rank(error: BaseException) -> RankFailed | None:
     """The `RankFailed` that `error` is, or was raised because of."""
     seen: set[int] = set()
     link: BaseException | None = error

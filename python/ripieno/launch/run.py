@@ -13,10 +13,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ripieno.launch import process
+from ripieno.launch import launchers, process
 from ripieno.launch.channel import Channel, HungUp, pair
 from ripieno.launch.copies import copies_environment, copies_of
 from ripieno.launch.interruption import interruptible
+from ripieno.launch.machine import usable_cores
 from ripieno.launch.output import LinePump
 from ripieno.launch.report import Report
 
@@ -41,7 +42,7 @@ class Script:
     prefix
         Whether to mark lines of output with their rank.
     threads
-        For the libraries under NumPy, and `Communicator.threads`.
+        For the libraries under NumPy, and `Communicator.threads`; None is an even share of the cores.
     racks
         A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
     replicas
@@ -52,7 +53,7 @@ class Script:
     arguments: Sequence[str] = ()
     module: bool = False
     prefix: bool = True
-    threads: int = 1
+    threads: int | None = None
     racks: str | None = None
     replicas: int = 1
 
@@ -62,7 +63,8 @@ class Script:
         # Without a name in RACK, which would be stronger than the file.
         racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
         replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
-        return {**racks, **replicas, **copies_environment(self.replicas)}
+        threads = {} if self.threads is None else threads_environment(self.threads)
+        return {**racks, **replicas, **copies_environment(self.replicas), **threads}
 
 
 @dataclass
@@ -82,16 +84,24 @@ class _Rank:
         return self.report is not None and self.report.victim is not None
 
 
-def under_launcher() -> bool:
-    """Whether a launcher has started this process as a rank already."""
-    return bool(os.environ.get("RANK") and os.environ.get("WORLD_SIZE"))
+def under_launcher(asks_for_workers: bool = False) -> bool:
+    """Whether a launcher has started this process as a rank.
+
+    The only task of a launcher, such as an interactive shell of srun, is no rank to one who asks for workers.
+    """
+    place = launchers.detect(os.environ)
+    return place is not None and not (asks_for_workers and place.is_alone)
 
 
 def run_here(script: Script) -> None:
     """Become the script: this process is a rank already."""
     sys.stdout.flush()
     target = ["-m", script.target] if script.module else [script.target]
-    os.execve(sys.executable, [sys.executable, *target, *script.arguments], {**os.environ, **script.environment})
+    place = launchers.detect(os.environ)
+    share = usable_cores() if place is None else place.threads(usable_cores())
+    # What a launcher or user has said of threads is left as it is.
+    environment = {**process.thread_environment(share), **os.environ, **script.environment}
+    os.execve(sys.executable, [sys.executable, *target, *script.arguments], environment)
 
 
 def run(script: Script, world_size: int) -> int:
@@ -108,6 +118,11 @@ def run(script: Script, world_size: int) -> int:
     return 0 if failed is None else _explain(failed, ranks, script)
 
 
+def threads_environment(threads: int) -> dict[str, str]:
+    """Variables for a rank that computes with so many threads."""
+    return {**process.thread_environment(threads), "RIPIENO_THREADS": str(threads)}
+
+
 def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | None:
     """Run all ranks, which are added to `ranks`, to their end; the one that failed first, if any."""
     pump = LinePump() if script.prefix else None
@@ -121,7 +136,7 @@ def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | No
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(reservation.getsockname()[1]),
             "RIPIENO_TOKEN": secrets.token_hex(32),
-            **process.thread_environment(script.threads),
+            **threads_environment(max(1, usable_cores() // world_size)),
             **script.environment,
         }
         try:

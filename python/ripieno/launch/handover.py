@@ -1,0 +1,129 @@
+"""The token of a job goes from rank 0 to the others by a file that only their user can read.
+
+Rank 0 holds a lock on the file while the ranks meet, so the file of an earlier job, whose rank 0 is gone, is never
+taken. It appears whole, and is removed when the ranks have met.
+Needs a file system with locks (`flock`) and hard links: every local one, NFS, Lustre, GPFS.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ripieno.errors import RendezvousError
+
+# The pauses between two looks at the directory: a shared one tells nobody of new files.
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.2
+_PRIVATE = 0o077
+
+
+@contextmanager
+def private_directory(path: Path) -> Iterator[Path]:
+    """A directory that only this user can look into; made if missing, removed in the end by whoever leaves it last.
+
+    Raises
+    ------
+    RendezvousError
+        If it is another user's, or open to others.
+    """
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
+        raise RendezvousError(f"{path}: not a directory of this user alone; remove it, or set RIPIENO_DIRECTORY")
+    try:
+        yield path
+    finally:
+        with suppress(OSError):
+            path.rmdir()
+
+
+@contextmanager
+def token_through(path: Path, rank: int, timeout_s: float) -> Iterator[str]:
+    """The token that rank 0 makes, handed over by the file `path`; it is there until rank 0 leaves the context.
+
+    Raises
+    ------
+    RendezvousError
+        If no token has come within `timeout_s`, or the file is another user's or another job's.
+    """
+    if rank == 0:
+        with _handed_over(path) as token:
+            yield token
+    else:
+        yield _awaited(path, rank, timeout_s)
+
+
+@contextmanager
+def _handed_over(path: Path) -> Iterator[str]:
+    token = secrets.token_hex(32)
+    hidden = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
+    descriptor = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(descriptor, token.encode())
+            _show(hidden, path)
+        finally:
+            hidden.unlink()
+        try:
+            yield token
+        finally:
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _show(hidden: Path, path: Path) -> None:
+    if path.exists():
+        if _token_in(path) is not None:
+            raise RendezvousError(
+                f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
+            )
+        path.unlink()
+    path.hardlink_to(hidden)
+
+
+def _awaited(path: Path, rank: int, timeout_s: float) -> str:
+    deadline = time.monotonic() + timeout_s
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        # By way of a list of its directory, which a network file system looks at afresh.
+        token = _token_in(path) if path.name in os.listdir(path.parent) else None
+        if token is not None:
+            return token
+        if time.monotonic() > deadline:
+            raise RendezvousError(
+                f"rank {rank} on {socket.gethostname()}: rank 0 did not hand over the job's token by {path} within "
+                f"{timeout_s:g} s: it did not come, or its host does not share this directory; set RIPIENO_DIRECTORY "
+                "to one that all hosts share, or RIPIENO_TOKEN, MASTER_ADDR and MASTER_PORT"
+            )
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _token_in(path: Path) -> str | None:
+    """The token in a file whose rank 0 lives, or None."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RendezvousError(f"{path}: cannot be read as this job's token: {error.strerror}") from None
+    with open(descriptor) as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
+            raise RendezvousError(f"{path}: not a file of this user alone: somebody else has put it there; remove it")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read()
+        return None

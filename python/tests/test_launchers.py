@@ -1,0 +1,232 @@
+"""What launchers say of their ranks, from environments that they have really made; where ranks meet, and the token."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import launcher_environments as recorded
+import pytest
+import ripieno as rp
+from ripieno.launch import environment, handover, launchers, meeting
+from ripieno.launch.launchers import Place, detect
+
+POD = {"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "job-0.job", "MASTER_PORT": "7000"}
+OURS = {"RANK": "1", "WORLD_SIZE": "2", "RIPIENO_TOKEN": "t"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "launcher", "rank", "world_size", "local_rank", "local_size"),
+    [
+        (recorded.OPEN_MPI, "Open MPI", 1, 4, 1, 4),
+        (recorded.OPEN_MPI_IN_SLURM, "Open MPI", 1, 2, 0, 1),
+        (recorded.HYDRA, "PMI", 1, 3, 1, 3),
+        (recorded.HYDRA_IN_SLURM, "PMI", 1, 2, 0, 1),
+        (recorded.STEP, "Slurm", 2, 3, 0, 1),
+        (recorded.STEP_OF_BATCH, "Slurm", 1, 2, 0, 1),
+        (recorded.STEP_WITH_PMI2, "Slurm", 1, 2, 1, 2),
+        (recorded.STEP_WITH_PMIX, "Slurm", 1, 2, 1, 2),
+        (recorded.TORCHRUN, "torchrun", 0, 2, 0, 2),
+        (recorded.TORCHRUN_STANDALONE, "torchrun", 1, 2, 1, 2),
+        (recorded.TORCHRUN_IN_STEP, "torchrun", 1, 2, 1, 2),
+        (POD, "Kubernetes", 3, 8, 0, None),
+        (OURS, "ripieno run", 1, 2, 0, None),
+        (recorded.STEP | recorded.OPEN_MPI | OURS, "ripieno run", 1, 2, 0, None),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, "the environment", 1, 2, 0, 2),
+    ],
+)
+def test_a_launcher_is_known_by_its_variables(variables, launcher, rank, world_size, local_rank, local_size):
+    place = detect(variables)
+
+    found = (place.launcher, place.rank, place.world_size, place.local_rank, place.local_size)
+    assert found == (launcher, rank, world_size, local_rank, local_size)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        recorded.BATCH,
+        recorded.BATCH_FROM_STEP,
+        recorded.STEP_OF_ONE | {"SLURM_STEP_ID": str(0xFFFFFFFA)},
+        {"JOB_COMPLETION_INDEX": "1"},
+        {"RANK": "", "WORLD_SIZE": ""},
+    ],
+)
+def test_a_batch_script_an_interactive_shell_and_a_lone_pod_are_no_ranks(variables):
+    assert detect(variables) is None
+
+
+def test_the_only_task_of_a_launcher_is_a_process_like_any_other():
+    assert detect(recorded.STEP_OF_ONE).is_alone
+    with environment.from_environment(recorded.STEP_OF_ONE, threads=None) as comm:
+        assert (comm.world_size, comm.allreduce(5)) == (1, 5)
+
+
+def test_jobs_steps_and_attempts_differ_in_their_identity():
+    steps = [
+        recorded.STEP,
+        recorded.STEP | {"SLURM_STEP_ID": "1"},
+        recorded.STEP | {"SLURM_RESTART_COUNT": "1"},
+        recorded.STEP | {"SLURM_JOB_ID": "17"},
+        recorded.OPEN_MPI,
+        recorded.OPEN_MPI_BOUND,
+        recorded.TORCHRUN,
+        recorded.TORCHRUN | {"TORCHELASTIC_RESTART_COUNT": "1"},
+        recorded.HYDRA_IN_SLURM,
+    ]
+    identities = [detect(variables).job for variables in steps]
+    assert None not in identities and len(set(identities)) == len(steps)
+    assert detect(recorded.HYDRA).job is None
+
+
+def test_a_rank_computes_with_its_share_of_the_cores_that_the_job_has():
+    # Of 8 cores; those of STEP are 1 of this node, and Open MPI's are bound.
+    assert detect(recorded.HYDRA).threads(8) == 2
+    assert detect(recorded.STEP | {"SLURM_CPUS_ON_NODE": "8"}).threads(8) == 8
+    assert Place("Slurm", 0, 8, 0, 4, cores=16).threads(4) == 4
+    assert Place("Slurm", 0, 8, 0, 4, cores=16).threads(16) == 4
+    assert Place("Open MPI", 0, 8, 0, 8, cores=4).threads(4) == 1
+
+
+@pytest.mark.parametrize(
+    ("nodelist", "first"),
+    [("n1", "n1"), ("n[1-2]", "n1"), ("gpu[007-009,12],login1", "gpu007"), ("a[3,5]b[2-4]-x,c", "a3b2-x"), ("", "")],
+)
+def test_the_first_host_of_a_list(nodelist, first):
+    assert launchers.first_host(nodelist) == first
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"OMPI_COMM_WORLD_RANK": "x", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK='x': expected a number"),
+        (recorded.STEP | {"SLURM_PROCID": "3"}, "SLURM_PROCID=3: expected 0 … 2, of 3 ranks"),
+    ],
+)
+def test_variables_that_cannot_be_are_named(variables, sentence):
+    with pytest.raises(rp.RendezvousError) as caught:
+        detect(variables)
+    assert sentence in str(caught.value)
+
+
+def chosen(variables: dict[str, str], job: str | None = None) -> meeting.Meeting:
+    place = detect(variables)
+    return meeting.choose(place, variables, job or place.job)
+
+
+def test_ranks_of_one_host_meet_in_a_temporary_directory_others_in_the_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    here, everywhere = chosen(recorded.TORCHRUN), chosen(recorded.STEP)
+
+    assert here.own and here.directory.parent != tmp_path
+    assert everywhere.own and everywhere.directory.parent == tmp_path
+    assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.Meeting(Path("/shared"))
+
+
+def test_with_a_token_ranks_meet_at_the_host_of_rank_0_at_a_port_made_of_the_job():
+    token = {"RIPIENO_TOKEN": "t"}
+    host, port = chosen(recorded.STEP | token).store
+
+    assert (host, 20_000 <= port < 30_000) == ("n1", True)
+    assert chosen(recorded.STEP | {"SLURM_STEP_ID": "1"} | token).store != (host, port)
+    assert chosen(recorded.STEP | token | {"MASTER_ADDR": "a", "MASTER_PORT": "7"}).store == ("a", 7)
+    assert chosen(POD | token).store == ("job-0.job", 7000)
+
+
+def test_the_port_of_torchruns_own_store_is_not_taken():
+    token = {"RIPIENO_TOKEN": "t"}
+
+    assert chosen(recorded.TORCHRUN_STANDALONE | token).store == ("localhost", 44569)
+    host, port = chosen(recorded.TORCHRUN | token).store
+    assert host == "127.0.0.1" and port != int(recorded.TORCHRUN["MASTER_PORT"])
+
+
+@pytest.mark.parametrize(
+    ("variables", "missing"),
+    [
+        (POD, "MASTER_ADDR, MASTER_PORT set, but not RIPIENO_TOKEN (export RIPIENO_TOKEN="),
+        (recorded.HYDRA, "MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN not set (export RIPIENO_TOKEN="),
+        (OURS | {"MASTER_ADDR": "a"}, "RIPIENO_TOKEN, MASTER_ADDR set, but not MASTER_PORT;"),
+    ],
+)
+def test_without_a_secret_or_a_place_ranks_are_told_what_to_set(variables, missing):
+    with pytest.raises(rp.RendezvousError) as caught:
+        chosen(variables)
+    assert missing in str(caught.value) and "or set RIPIENO_DIRECTORY" in str(caught.value)
+
+
+def test_a_token_is_handed_over_by_a_file_that_is_gone_afterwards(tmp_path):
+    path = tmp_path / "token"
+    taken: list[str] = []
+
+    def take() -> None:
+        with handover.token_through(path, 1, 20.0) as token:
+            taken.append(token)
+
+    waiting = threading.Thread(target=take)
+    waiting.start()
+    with handover.token_through(path, 0, 20.0) as token:
+        mode = path.stat().st_mode
+        waiting.join()
+
+    assert (taken, len(token), mode & 0o777, list(tmp_path.iterdir())) == ([token], 64, 0o600, [])
+
+
+def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
+    path = tmp_path / "token"
+    program = (
+        "import os, sys\nfrom pathlib import Path\nfrom ripieno.launch import handover\n"
+        "with handover.token_through(Path(sys.argv[1]), 0, 1.0):\n    os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, path], check=False, timeout=60)
+    stale = path.read_text()
+
+    with pytest.raises(rp.RendezvousError, match="did not hand over"), handover.token_through(path, 1, 0.1):
+        pass
+    with handover.token_through(path, 0, 1.0) as token, handover.token_through(path, 1, 1.0) as taken:
+        assert stale != token == taken
+
+
+def test_two_jobs_do_not_meet_by_one_file(tmp_path):
+    path = tmp_path / "token"
+    with handover.token_through(path, 0, 1.0) as token:
+        with pytest.raises(rp.RendezvousError, match="another job meets here"), handover.token_through(path, 0, 1.0):
+            pass
+        assert path.read_text() == token
+
+
+@pytest.mark.parametrize("kind", ["open to others", "link"])
+def test_a_token_that_somebody_else_has_put_there_is_refused(tmp_path, kind):
+    path = tmp_path / "token"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("planted")
+    elsewhere.chmod(0o644)
+    with open(elsewhere) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        path.symlink_to(elsewhere) if kind == "link" else os.link(elsewhere, path)
+        with pytest.raises(rp.RendezvousError, match="token"), handover.token_through(path, 1, 1.0):
+            pass
+
+
+@pytest.mark.parametrize("kind", ["open to others", "link", "file"])
+def test_a_directory_that_is_not_the_users_alone_is_refused(tmp_path, kind):
+    path = tmp_path / "own"
+    if kind == "open to others":
+        path.mkdir(mode=0o755)
+    elif kind == "link":
+        path.symlink_to(tmp_path)
+    else:
+        path.touch()
+    with (
+        pytest.raises(rp.RendezvousError, match="not a directory of this user alone"),
+        handover.private_directory(path),
+    ):
+        pass
+    with handover.private_directory(tmp_path / "new") as made:
+        assert made.stat().st_mode & 0o777 == 0o700
+    assert not made.exists()
