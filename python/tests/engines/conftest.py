@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import ray_network
 import spark_sessions
 from spark_sessions import Sessions
 
@@ -48,3 +49,20 @@ def spark_cluster(spark_sessions_of: Sessions):
 def spark_standalone(spark_sessions_of: Sessions, standalone_master: str):
     """A SparkSession with 2 executors of 2 slots at a standalone master."""
     return spark_sessions_of.of(standalone_master)
+
+
+@pytest.fixture(scope="session")
+def ray_started() -> Iterator[ray_network.Nodes]:
+    """A Ray of two nodes with two CPUs each, in a network of its own."""
+    reason = ray_network.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with ray_network.started() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def ray_nodes(ray_started: ray_network.Nodes) -> Iterator[ray_network.Nodes]:
+    """The test runs in Ray's network, in a process that has joined Ray."""
+    with ray_started.joined():
+        yield ray_started

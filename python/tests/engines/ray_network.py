@@ -1,0 +1,106 @@
+"""A real Ray of two nodes for tests, in a network of its own.
+
+Ray listens on the address of the machine, whatever it is told. In a namespace with nothing but a loopback there is no
+other address, and nobody else hears it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+from ripieno.lab import kernel, why_not
+
+CPUS_PER_NODE = 2
+STORE_BYTES = 100 << 20
+OWN_NETWORK = "/proc/thread-self/ns/net"
+
+
+def missing() -> str | None:
+    """What a Ray of tests lacks here, if anything."""
+    if importlib.util.find_spec("ray") is None:
+        return "Ray is not installed: pip install 'ripieno[ray]'"
+    reason = why_not()
+    return None if reason is None else f"Ray needs a network of its own for tests: {reason}"
+
+
+@dataclass
+class Nodes:
+    """A Ray that runs.
+
+    Attributes
+    ----------
+    network : int
+        Descriptor of its network namespace.
+    address : str
+        Where drivers inside of it join.
+    """
+
+    network: int
+    address: str
+
+    @contextmanager
+    def joined(self) -> Iterator[None]:
+        """This thread in Ray's network, with what it starts meanwhile, and this process as a driver of Ray."""
+        import ray
+
+        with _inside(self.network):
+            if not ray.is_initialized():
+                ray.init(self.address, log_to_driver=False)
+            yield
+
+
+@contextmanager
+def started() -> Iterator[Nodes]:
+    """Two nodes of two CPUs each."""
+    network = _new_network()
+    # Names of sockets are long, and the kernel takes about a hundred characters: not pytest's folder.
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder, pytest.MonkeyPatch.context() as patch:
+        # It tells nobody of itself, and writes nothing at home.
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_AUTH_MODE", "disabled")
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.delenv("RAY_ADDRESS", raising=False)
+        import ray
+        from ray.cluster_utils import Cluster
+
+        node = {"num_cpus": CPUS_PER_NODE, "object_store_memory": STORE_BYTES}
+        with _inside(network):
+            cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+        try:
+            with _inside(network):
+                cluster.add_node(**node)
+            yield Nodes(network, cluster.address)
+        finally:
+            with _inside(network):
+                ray.shutdown()
+                cluster.shutdown()
+            os.close(network)
+
+
+@contextmanager
+def _inside(network: int) -> Iterator[None]:
+    home = os.open(OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    kernel.setns(network, kernel.CLONE_NEWNET)
+    try:
+        yield
+    finally:
+        kernel.setns(home, kernel.CLONE_NEWNET)
+        os.close(home)
+
+
+def _new_network() -> int:
+    """A new network namespace with nothing but its loopback; it lasts as long as somebody holds it."""
+    home = os.open(OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    kernel.unshare(kernel.CLONE_NEWNET)
+    try:
+        kernel.batch("ip", ["link set lo up"])
+        return os.open(OWN_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        kernel.setns(home, kernel.CLONE_NEWNET)
+        os.close(home)

@@ -1,0 +1,251 @@
+"""Ranks as Ray actors: they compute as local ones do, fail as local ones do, and leave Ray as it was."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.errors import EngineError, InputError, RankFailed
+from watching import comes_true, gone_within
+
+# What a user waits for an error, at most.
+PROMPT_S = 5.0
+# How long Ray may take to notice what nobody has told it, on a busy machine.
+NOTICE_S = 30.0
+
+
+def launch(workers: int, **options: Any) -> rp.Job:
+    return rp.launch(workers=workers, engine="ray", **options)
+
+
+def cpus_free() -> float:
+    import ray
+
+    return ray.available_resources().get("CPU", 0.0)
+
+
+def total(comm, size):
+    return comm.allreduce(np.full(size, comm.rank + 1.0))
+
+
+def place(comm):
+    import ray
+
+    return ray.get_runtime_context().get_node_id(), os.getpid(), comm.threads, os.environ["OMP_NUM_THREADS"]
+
+
+def raising(comm):
+    comm.barrier()
+    if comm.rank == 1:
+        raise ValueError("on purpose")
+    comm.barrier()
+
+
+def killed(comm):
+    comm.barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+def killed_by_ray(comm):
+    import ray
+
+    comm.barrier()
+    if comm.rank == 1:
+        ray.kill(ray.get_runtime_context().current_actor)
+    comm.barrier()
+
+
+def deaf(comm):
+    """Rank 1 fails; the others compute and hear nothing of it."""
+    if comm.rank == 1:
+        raise ValueError("on purpose")
+    threading.Event().wait(1000)
+
+
+def works_as_before() -> None:
+    """Every CPU is free, and a job that needs them all can have them."""
+    assert cpus_free() == 4
+    with launch(4) as job:
+        assert [result[0] for result in job.run(total, 1)] == [10.0] * 4
+
+
+def test_an_array_of_10_mb_is_reduced_across_two_nodes(ray_nodes):
+    with launch(4, strategy="SPREAD") as job:
+        results = job.run(total, 1_310_720)
+        nodes = [node for node, *_ in job.run(place)]
+
+    assert all((result == 10.0).all() for result in results)
+    assert sorted(nodes.count(node) for node in set(nodes)) == [2, 2]
+    assert cpus_free() == 4
+
+
+def test_a_job_runs_many_programs_in_the_same_processes(ray_nodes):
+    with launch(2) as job:
+        assert job.run(place) == job.run(place)
+
+
+@pytest.mark.parametrize("strategy, node_count", [("STRICT_PACK", 1), ("STRICT_SPREAD", 2)])
+def test_ranks_are_placed_as_asked_for(ray_nodes, strategy, node_count):
+    with launch(2, strategy=strategy) as job:
+        assert len({node for node, *_ in job.run(place)}) == node_count
+
+
+def test_each_rank_has_as_many_threads_as_cpus(ray_nodes):
+    with rp.launch(engine="ray", cpus_per_worker=2) as job:
+        assert [threads for _, _, *threads in job.run(place)] == [[2, "2"], [2, "2"]]
+
+
+def test_the_runtime_environment_is_the_ranks(ray_nodes):
+    with launch(1, runtime_env={"env_vars": {"FROM_THE_CALLER": "yes"}}) as job:
+        assert job.run(lambda comm: os.environ["FROM_THE_CALLER"]) == ["yes"]
+
+
+def test_two_jobs_run_at_once(ray_nodes):
+    with launch(2) as one, launch(2) as other:
+        threads = [threading.Thread(target=job.run, args=(total, 1000)) for job in (one, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [len({place[1] for place in job.run(place)}) for job in (one, other)] == [2, 2]
+        assert not one.over and not other.over
+
+    works_as_before()
+
+
+def test_an_exception_is_the_culprits(ray_nodes):
+    with pytest.raises(ValueError, match="on purpose") as caught, launch(4) as job:
+        job.run(raising)
+
+    assert isinstance(caught.value.__cause__, RankFailed) and caught.value.__cause__.rank == 1
+    works_as_before()
+
+
+@pytest.mark.parametrize(
+    "program, cause", [(killed, "worker process has died"), (killed_by_ray, "killed by `ray.kill`")]
+)
+def test_a_killed_worker_ends_the_job_at_once(ray_nodes, program, cause):
+    with launch(4) as job:
+        begin = time.monotonic()
+        with pytest.raises(RankFailed, match=cause) as caught:
+            job.run(program)
+        elapsed_s = time.monotonic() - begin
+
+    assert caught.value.rank == 1
+    assert elapsed_s < PROMPT_S
+    works_as_before()
+
+
+def test_ranks_that_hear_nothing_are_killed(ray_nodes):
+    with launch(4) as job:
+        pids = [pid for _, pid, *_ in job.run(place)]
+        with pytest.raises(ValueError, match="on purpose"):
+            job.run(deaf)
+
+        assert gone_within(PROMPT_S, pids)
+    works_as_before()
+
+
+def test_too_few_cpus_are_an_error_that_says_how_many(ray_nodes):
+    begin = time.monotonic()
+    with launch(1), pytest.raises(EngineError, match=r"8 workers.*8 CPU in all, 3 of 4 free.* slots for 4"):
+        launch(8, placement_timeout_s=1.0)
+
+    assert time.monotonic() - begin < PROMPT_S
+    works_as_before()
+
+
+def test_more_ranks_than_nodes_are_not_spread_strictly(ray_nodes):
+    with pytest.raises(EngineError, match=r"3 workers \(strategy STRICT_SPREAD, 2 nodes\).* slots for 2"):
+        launch(3, strategy="STRICT_SPREAD", placement_timeout_s=0.5)
+
+    works_as_before()
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"strategy": "NEAR"}, InputError, "strategy='NEAR': expected one of PACK, "),
+        ({"cpus_per_worker": 0}, InputError, "cpus_per_worker=0: "),
+        ({"resources": {"CPU": 2}}, InputError, "say cpus_per_worker"),
+        ({"resources": {"GPU": 1}, "placement_timeout_s": 0.1}, EngineError, "1 GPU in all, 0 of 0 free"),
+        ({"address": "ray://127.0.0.1:10001"}, EngineError, "run this program on a node"),
+        ({"address": "127.0.0.1:1"}, EngineError, "this process is in the Ray at 127.0.0.1:"),
+    ],
+)
+def test_what_cannot_be_is_said(ray_nodes, options, error, message):
+    with pytest.raises(error, match=message):
+        launch(1, **options)
+
+
+@pytest.mark.parametrize(
+    "package, message",
+    [
+        ("raise ModuleNotFoundError(\"No module named 'ripieno'\")", "cannot import ripieno .*: install ripieno"),
+        ("__version__ = '0.0.1'", "has ripieno 0.0.1, the caller has"),
+    ],
+    ids=["absent", "other version"],
+)
+def test_workers_without_this_ripieno_say_so(ray_nodes, tmp_path, package, message):
+    (tmp_path / "ripieno").mkdir()
+    (tmp_path / "ripieno" / "__init__.py").write_text(package)
+
+    with pytest.raises(RankFailed, match=message):
+        launch(1, runtime_env={"env_vars": {"PYTHONPATH": str(tmp_path)}})
+
+    works_as_before()
+
+
+LAUNCHER = """
+import os, sys, threading
+import ripieno as rp
+with rp.launch(2, engine="ray", address=sys.argv[1]) as job:
+    print(*job.run(lambda comm: os.getpid()), flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_nothing_is_left_of_a_job_whose_launcher_is_killed(ray_nodes):
+    command = [sys.executable, "-c", LAUNCHER, ray_nodes.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        pids = [int(word) for word in launcher.stdout.readline().split()]
+        launcher.kill()
+
+    assert len(pids) == 2
+    assert gone_within(NOTICE_S, pids)
+    assert comes_true(lambda: cpus_free() == 4, NOTICE_S)
+    works_as_before()
+
+
+ALONE = """
+import ray
+import ripieno as rp
+with rp.launch(1, engine="ray") as one, rp.launch(1, engine="ray") as other:
+    one.close()
+    print(other.run(lambda comm: comm.world_size), ray.is_initialized())
+print(ray.is_initialized())
+"""
+
+
+def test_a_ray_that_was_started_for_a_job_is_stopped_with_the_last(ray_nodes):
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=100)
+
+    assert done.stdout == "[1] True\nFalse\n", done.stderr
+
+
+def test_an_address_without_a_ray_is_refused_at_once(ray_nodes):
+    script = "import ripieno as rp; rp.launch(1, engine='ray', address='127.0.0.1:1')"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+
+    assert "EngineError: cannot join Ray at address='127.0.0.1:1': [Errno 111]" in done.stderr
