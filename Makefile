@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines test test-engines check format bench lock clean
+.PHONY: help setup demo engines mini-hadoop test test-engines check format bench lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -19,7 +19,7 @@ ENGINES_LOG := target/pytest-engines.log
 
 # Commands that tests of engines run, and the Debian packages that they come with.
 ENGINE_PACKAGES := slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge mpirun.openmpi:openmpi-bin \
-    mpiexec.hydra:mpich java:openjdk-17-jre-headless
+    mpiexec.hydra:mpich javac:openjdk-17-jdk-headless mvn:maven
 # What checks Kubernetes manifests, and the versions whose schemas it checks them against.
 KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 KUBERNETES_MODULES := k8s.io/kubernetes@v1.36.3 sigs.k8s.io/jobset@v0.10.1
@@ -52,6 +52,10 @@ engines: $(VENV)/.engines $(VENV)/.kubernetes ## Install what test-engines needs
 	fi; \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null || \
 	    echo "apt-get failed, so that their tests are skipped: $$*" >&2
+	@$(MAKE) --no-print-directory target/hadoop/.fetched || echo "So tests of YARN and HDFS are skipped" >&2
+
+mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until Ctrl-D
+	@tools/mini-hadoop/start
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
 	@mkdir -p target
@@ -120,3 +124,9 @@ $(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locke
 	GOBIN=$(CURDIR)/$(VENV)/bin go install $(KUBECONFORM) && \
 	    $(PYTHON) $< $(VENV)/kubernetes-schemas $(KUBERNETES_MODULES) && touch $@ || \
 	    echo "kubeconform was not built, so that Kubernetes manifests are not compared with their schemas" >&2
+
+target/hadoop/.fetched: tools/mini-hadoop/pom.xml
+	@command -v mvn >/dev/null || { echo "Maven was not found: install it (mvn must be on the path)" >&2; exit 1; }
+	rm -rf $(@D)
+	mvn --quiet --batch-mode -Dstyle.color=never --no-transfer-progress --file $< package
+	@touch $@
