@@ -103,8 +103,8 @@ _LATE = {
 )
 
 
-# Likewise. Not in __all__: it has the name of a built-in function.
-_LATE_MODULES = ("input",)
+# Likewise. Not in __all__: they have the names of a built-in function and of an engine.
+_LATE_MODULES = ("input", "spark")
 
 
 def __getattr__(name: str) -> Any:

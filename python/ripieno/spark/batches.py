@@ -1,0 +1,184 @@
+"""`Batches`: the rows that a rank has of a DataFrame, as Arrow batches and as NumPy arrays.
+
+One batch with one column of numbers, or of lists of one length, is seen as an array where Arrow has it. Everything else
+takes one copy, from the batches straight to its place in the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ripieno.errors import InputError
+
+# How Spark ML stores a vector: (type, size, indices, values), where type 1 is dense.
+_VECTOR_FIELDS = ("type", "size", "indices", "values")
+_DENSE = 1
+
+
+class Batches(Sequence[pa.RecordBatch]):
+    """The rows of one rank, in the order in which Spark handed them over.
+
+    Parameters
+    ----------
+    batches : iterable of pyarrow.RecordBatch
+        All with `schema`; those without rows are dropped.
+    schema : pyarrow.Schema
+        Known even if there is no row.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Names and types of the columns.
+    row_count : int
+        Rows in all batches.
+    """
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = [batch for batch in batches if batch.num_rows]
+        self.schema = schema
+        self.row_count = sum(batch.num_rows for batch in self._batches)
+
+    @overload
+    def __getitem__(self, index: int) -> pa.RecordBatch: ...
+    @overload
+    def __getitem__(self, index: slice) -> Batches: ...
+    def __getitem__(self, index: int | slice) -> pa.RecordBatch | Batches:
+        if isinstance(index, slice):
+            return Batches(self._batches[index], self.schema)
+        return self._batches[index]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __repr__(self) -> str:
+        columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
+        return f"Batches({self.row_count} rows in {len(self)} batches; {columns})"
+
+    def to_table(self) -> pa.Table:
+        """All rows as one table, without a copy."""
+        return pa.Table.from_batches(self._batches, self.schema)
+
+    def to_numpy(self, columns: str | Sequence[str] | None = None) -> np.ndarray:
+        """Numbers of some columns as one array.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+            One column by its name, or several, which are put side by side; by default all. A column holds numbers or
+            booleans, or lists of numbers that are equally long in every row, or dense Spark ML vectors.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape (rows,) of one column of numbers, (rows, values per row) of anything else; a column of lists without
+            a row has 0 values per row. One batch and one column, not of booleans, give a read-only view of Arrow's
+            memory; otherwise it is a new array in C order, of the type that holds the values of all columns.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, it holds something else, or has a null, a sparse vector or a list of another
+            length, and in which row of this rank.
+        """
+        names = list(self.schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        if not names:
+            raise InputError("columns: expected the names of one column or more")
+        found = [self._column(name) for name in names]
+        if len(found) == 1 and len(found[0].parts) == 1 and not found[0].is_packed:
+            return found[0].parts[0]
+        width = sum(column.width for column in found)
+        array = np.empty((self.row_count, width), np.result_type(*(column.dtype for column in found)))
+        first = 0
+        for column in found:
+            row = 0
+            for part in column.parts:
+                array[row : row + len(part), first : first + column.width] = part.reshape(len(part), -1)
+                row += len(part)
+            first += column.width
+        return array[:, 0] if len(found) == 1 and found[0].is_flat else array
+
+    def _column(self, name: str) -> _Column:
+        place = self.schema.get_field_index(name)
+        if place < 0:
+            raise InputError(f"column {name!r}: expected one of {', '.join(self.schema.names)}, and only once")
+        column = _Column(name, self.schema.field(place).type)
+        for batch in self._batches:
+            column.add(batch.column(place))
+        return column
+
+
+class _Column:
+    """Views of one column, one for each batch: (rows,) or, of lists, (rows, values per row)."""
+
+    def __init__(self, name: str, kind: pa.DataType) -> None:
+        self._name = name
+        self._is_vector = _is_vector(kind)
+        values = kind.field("values").type if self._is_vector else kind
+        self.is_flat = not (_is_list(values) or pa.types.is_fixed_size_list(values))
+        number = values if self.is_flat else values.value_type
+        if not (pa.types.is_integer(number) or pa.types.is_floating(number) or pa.types.is_boolean(number)):
+            raise InputError(f"column {name!r} is {kind}: expected numbers, lists of numbers, or dense vectors")
+        self.dtype = np.dtype(number.to_pandas_dtype())
+        # Booleans are bits, of which NumPy has no view.
+        self.is_packed = pa.types.is_boolean(number)
+        # Of lists it is that of the first row.
+        self.width = 1 if self.is_flat else values.list_size if pa.types.is_fixed_size_list(values) else 0
+        self._row_count = 0
+        self.parts: list[np.ndarray] = []
+
+    def add(self, array: pa.Array) -> None:
+        """The next rows."""
+        self._refuse_nulls(array)
+        values = self._dense(array) if self._is_vector else array
+        if not self.is_flat:
+            values = self._values(values)
+        part = values.to_numpy(zero_copy_only=not self.is_packed)
+        self.parts.append(part if self.is_flat else part.reshape(len(array), self.width))
+        self._row_count += len(array)
+
+    def _dense(self, vectors: pa.StructArray) -> pa.Array:
+        is_sparse = pc.not_equal(vectors.field("type"), _DENSE)
+        if pc.any(is_sparse).as_py():
+            raise self._wrong(
+                pc.index(is_sparse, True).as_py(),
+                "a sparse vector; make arrays of them by pyspark.ml.functions.vector_to_array",
+            )
+        values = vectors.field("values")
+        self._refuse_nulls(values)
+        return values
+
+    def _values(self, lists: pa.Array) -> pa.Array:
+        """The values of all rows, one after another."""
+        if _is_list(lists.type):
+            lengths = pc.list_value_length(lists)
+            if not self.parts:
+                self.width = lengths[0].as_py()
+            is_other = pc.not_equal(lengths, self.width)
+            if pc.any(is_other).as_py():
+                row = pc.index(is_other, True).as_py()
+                raise self._wrong(row, f"{lengths[row].as_py()} values where the rows before have {self.width}")
+        values = lists.flatten()
+        self._refuse_nulls(values, self.width)
+        return values
+
+    def _refuse_nulls(self, array: pa.Array, values_per_row: int = 1) -> None:
+        if array.null_count:
+            raise self._wrong(pc.index(pc.is_null(array), True).as_py() // values_per_row, "a null")
+
+    def _wrong(self, row: int, what: str) -> InputError:
+        return InputError(f"column {self._name!r}, row {self._row_count + row} of this rank: {what}")
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
+def _is_vector(kind: pa.DataType) -> bool:
+    if not pa.types.is_struct(kind):
+        return False
+    return tuple(kind.field(place).name for place in range(kind.num_fields)) == _VECTOR_FIELDS
