@@ -151,7 +151,6 @@ def test_options_reach_the_pods(written):
     assert container["imagePullPolicy"] == "Never"
     assert container["ports"][0]["containerPort"] == resources["Service"]["spec"]["ports"][0]["port"] == 4000
     assert (told["MASTER_PORT"], told["A"], told["B"]) == ("4000", "1e3", "x=$$(RANK)")
-    assert told["OMP_NUM_THREADS"] == "2"
     assert told["RACK"] == {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}
     assert told["RIPIENO_RENDEZVOUS_TIMEOUT_S"] == "30"
     assert spec["nodeSelector"] == {"disk": "ssd"}
@@ -162,10 +161,12 @@ def test_options_reach_the_pods(written):
     assert container["volumeMounts"][1] == {"name": spec["volumes"][1]["name"], "mountPath": "/data"}
 
 
-def test_threads_are_told_to_the_libraries(written):
-    assert variables(written("--threads", "3", "--cpu", "8"))["OMP_NUM_THREADS"] == "3"
-    assert variables(written("--cpu", "500m"))["OMP_NUM_THREADS"] == "1"
-    assert "OMP_NUM_THREADS" not in variables(written())
+def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
+    told = variables(written("--threads", "3", "--cpu", "8"))
+
+    assert (told["RIPIENO_THREADS"], told["OMP_NUM_THREADS"]) == ("3", "3")
+    # By itself a rank finds out what its pod may use.
+    assert not {"RIPIENO_THREADS", "OMP_NUM_THREADS"} & set(variables(written("--cpu", "8")))
 
 
 @pytest.mark.parametrize(

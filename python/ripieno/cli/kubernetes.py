@@ -48,7 +48,7 @@ class Pair(click.ParamType):
     "--threads",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="For the libraries under NumPy; by default the whole cores of --cpu.",
+    help="Of each rank; by default as many as the pod may use cores.",
 )
 @click.option("--port", type=int, default=29500, show_default=True, help="Where rank 0 listens while the ranks meet.")
 @click.option(

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ripieno.launch import kubernetes_names as names
-from ripieno.launch.process import thread_environment
+from ripieno.launch.run import threads_environment
 
 API = "jobset.x-k8s.io/v1alpha2"
 # Where a pod has the script that came with the manifest.
@@ -65,7 +65,7 @@ class Manifest:
     cpu, memory
         Of a pod, requested and at most, as Kubernetes writes them: ``"2"``, ``"500m"``; ``"4Gi"``.
     threads
-        For the libraries under NumPy; by default the whole cores of `cpu`, if that is given.
+        Of each rank; by default as many as the pod may use cores.
     port
         At which rank 0 listens while the ranks meet.
     pull_policy
@@ -278,12 +278,8 @@ class Manifest:
         if self.rack_label is not None:
             path = f"metadata.labels['{self.rack_label}']"
             variables.append({"name": "RACK", "valueFrom": {"fieldRef": {"fieldPath": path}}})
-        threads = self.threads or (None if self.cpu is None else names.whole_cores(self.cpu))
-        more = {
-            "PYTHONUNBUFFERED": "1",
-            **({} if threads is None else thread_environment(threads)),
-            **self.environment,
-        }
+        threads = {} if self.threads is None else threads_environment(self.threads)
+        more = {"PYTHONUNBUFFERED": "1", **threads, **self.environment}
         return variables + [{"name": name, "value": _literally(value)} for name, value in more.items()]
 
     @property

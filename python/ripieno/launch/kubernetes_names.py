@@ -80,14 +80,6 @@ def check_quantity(option: str, quantity: str) -> None:
         raise InputError(f"{option}={quantity!r}: expected an amount as Kubernetes writes it, such as 2, 500m or 4Gi")
 
 
-def whole_cores(cpu: str) -> int:
-    """The whole cores of an amount of CPU, at least 1."""
-    found = _QUANTITY.fullmatch(cpu)
-    assert found is not None, "the amount has been checked"
-    factor = {"m": Decimal("0.001"), "k": Decimal(1000)}.get(found[2] or "", Decimal(1))
-    return max(1, int(Decimal(found[1]) * factor))
-
-
 def check_variables(environment: Mapping[str, str], own: frozenset[str]) -> None:
     """Variables of the caller, which must not be our own."""
     for name in environment:
