@@ -9,6 +9,7 @@ from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
 from ripieno.launch import copies
+from ripieno.launch.engine import Engine
 from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.environment import init
 from ripieno.launch.inline import InlineJob
@@ -21,7 +22,7 @@ __all__ = ["Job", "init", "launch"]
 
 def launch(
     workers: int | None = None,
-    engine: str = "local",
+    engine: str | Engine = "local",
     threads: int | None = None,
     on_event: EventListener | None = None,
     *,
@@ -37,9 +38,9 @@ def launch(
     workers : int, optional
         How many; by default one per usable core, or per slot of an engine. A single local one runs in this process and
         starts nothing.
-    engine : {"local", "spark", "dask", "ray"}
+    engine : {"local", "spark", "dask", "ray"} or Engine
         Where they run: "local" are processes of this machine, others are tasks of an engine that runs already, see
-        docs/engines.
+        docs/engines, which also tells how to write one.
     threads : int, optional
         Threads that each computes with; by default the usable cores divided among the workers, at least one, or what an
         engine's slot has.
@@ -80,7 +81,7 @@ def launch(
     ...     job.run(program, 10)
     [21, 21]
     """
-    if engine not in ENGINES:
+    if isinstance(engine, str) and engine not in ENGINES:
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
     for name, value in (("workers", workers), ("threads", threads)):
         if value is not None:
@@ -88,8 +89,9 @@ def launch(
     common = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
-            raise InputError(f"prefix_output=True: what ranks print in {engine} is in the logs of its workers")
-        where, options = engine_of(engine, options)
+            name = engine if isinstance(engine, str) else engine.NAME
+            raise InputError(f"prefix_output=True: what ranks print in {name} is in the logs of its workers")
+        where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         workers = workers or where.slots()
         return where.job(
             workers, threads=threads or where.threads, replicas=copies.checked(replicas, workers), **common, **options
