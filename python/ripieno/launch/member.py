@@ -8,7 +8,7 @@ import select
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -39,6 +39,7 @@ def serve(
     attempt: str = "",
     bind_host: str | None = None,
     local: dict[str, Any] | None = None,
+    hung_up: Callable[[], None] | None = None,
 ) -> None:
     """Be rank `rank` of the job that `invitation` is to, until it is over.
 
@@ -57,6 +58,8 @@ def serve(
         The address to listen on for the other ranks; by default those that lead to the hub.
     local : dict, optional
         What `Here` stands for.
+    hung_up : callable, optional
+        Called in another thread once there is no connection to the launcher any more, for whatever reason.
 
     Raises
     ------
@@ -72,13 +75,18 @@ def serve(
     if bind_host is not None:
         options["bind_host"] = bind_host
     if exchange is None:
-        _by_hub(invitation, rank, attempt, options, local)
+        _by_hub(invitation, rank, attempt, options, local, hung_up)
     else:
-        _by_engine(invitation, rank, exchange, options, local)
+        _by_engine(invitation, rank, exchange, options, local, hung_up)
 
 
 def _by_hub(
-    invitation: Invitation, rank: int, attempt: str, options: dict[str, Any], local: dict[str, Any] | None
+    invitation: Invitation,
+    rank: int,
+    attempt: str,
+    options: dict[str, Any],
+    local: dict[str, Any] | None,
+    hung_up: Callable[[], None] | None,
 ) -> None:
     with _joined(invitation, rank, attempt) as channel:
         try:
@@ -89,7 +97,7 @@ def _by_hub(
             channel.send("error", Report.of(error, rank, socket.gethostname()))
             raise
         with comm:
-            _serve(channel, comm, local)
+            _serve(channel, comm, local, hung_up)
 
 
 def _by_engine(
@@ -98,6 +106,7 @@ def _by_engine(
     exchange: programs.Exchange,
     options: dict[str, Any],
     local: dict[str, Any] | None,
+    hung_up: Callable[[], None] | None,
 ) -> None:
     attempts = []
 
@@ -112,7 +121,7 @@ def _by_engine(
     try:
         with _joined(invitation, rank, attempts[0]) as channel, comm:
             events.channel = channel
-            _serve(channel, comm, local)
+            _serve(channel, comm, local, hung_up)
     finally:
         comm.close()
 
@@ -171,8 +180,10 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
         channel.close()
 
 
-def _serve(channel: RemoteChannel, comm: Communicator, local: dict[str, Any] | None) -> None:
-    watch = threading.Thread(target=_abort_with_launcher, args=(channel, comm), daemon=True)
+def _serve(
+    channel: RemoteChannel, comm: Communicator, local: dict[str, Any] | None, hung_up: Callable[[], None] | None
+) -> None:
+    watch = threading.Thread(target=_abort_with_launcher, args=(channel, comm, hung_up), daemon=True)
     watch.start()
     with standing_for({} if local is None else local):
         programs.serve(_Relayed(channel, comm), comm)
@@ -201,10 +212,12 @@ class _Relayed:
         return "run", _wire.read_blob(blob)
 
 
-def _abort_with_launcher(channel: RemoteChannel, comm: Communicator) -> None:
+def _abort_with_launcher(channel: RemoteChannel, comm: Communicator, hung_up: Callable[[], None] | None) -> None:
     """Fail the calls of this rank when the launcher hangs up, whatever the program is doing."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()
     with suppress(CommunicatorClosed):
         comm.abort("its launcher has hung up")
+    if hung_up is not None:
+        hung_up()

@@ -18,6 +18,7 @@ cloudpickle.register_pickle_by_value(conformance_programs)
 #: By the name of the fixture that starts it ("local" has none): what `ripieno.launch` is told.
 ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "local": lambda _: {"engine": "local"},
+    "dask_client": lambda client: {"engine": "dask", "client": client},
 }
 # Slots of every engine here.
 SLOTS = 4

@@ -66,3 +66,19 @@ def ray_nodes(ray_started: ray_network.Nodes) -> Iterator[ray_network.Nodes]:
     """The test runs in Ray's network, in a process that has joined Ray."""
     with ray_started.joined():
         yield ray_started
+
+
+@pytest.fixture(scope="session")
+def dask_client():
+    """A client of a Dask cluster with 4 workers of one thread, each a process with a nanny."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
+    import dask
+
+    options = {"n_workers": 4, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    with (
+        # Tests kill workers; forks of a process that has imported Dask are there again sooner.
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        distributed.LocalCluster(**options, memory_limit="1GB") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client

@@ -1,0 +1,183 @@
+"""Dask: a rank is a task on a worker of its own, in a cluster that runs already.
+
+A task is pinned to its worker, so that Dask never runs it elsewhere, and secedes from the worker's threads, so that
+Dask can compute there what the next program wants. While a job chooses workers and until the scheduler knows of its
+tasks, it holds a lock of the cluster: two jobs never take the same worker.
+"""
+
+from __future__ import annotations
+
+import pydoc
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distributed import Client, Lock
+from distributed.utils import get_ip
+
+from ripieno import __version__
+from ripieno.errors import EngineError, InputError, TooFewSlots
+from ripieno.launch.engine import Engine
+from ripieno.launch.engines.dask_run import DaskRun
+from ripieno.launch.hub import Invitation
+
+# A scheduler answers within this time, or is not there.
+CONNECT_S = 10.0
+# Others may be choosing workers for this long.
+CHOOSING_S = 10.0
+# A worker that a nanny starts again is back after this long.
+RESTART_S = 10.0
+
+_KEYS = "ripieno-rank-"
+_ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, ask for fewer ranks or add workers"
+
+
+class DaskEngine(Engine):
+    """The workers of a Dask cluster, each with room for one rank.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the scheduler: ``"tcp://10.0.0.1:8786"``. The job makes a client and closes it.
+    client : distributed.Client, optional
+        By default the current one.
+
+    Raises
+    ------
+    EngineError
+        There is no client, or no scheduler answers.
+    InputError
+        Both were given, or the client is asynchronous.
+    """
+
+    NAME = "dask"
+    OPTIONS = frozenset({"address", "client"})
+
+    def __init__(self, address: str | None = None, client: Client | None = None) -> None:
+        if address is not None and client is not None:
+            raise InputError("address= and client= were given: expected one of them")
+        self._owns_client = address is not None
+        self._client = _current(client) if address is None else _connected(address)
+        self.threads = min((worker["nthreads"] for worker in self._workers().values()), default=1)
+
+    def slots(self) -> int:
+        return max(1, len(self._workers()))
+
+    def host(self) -> str:
+        hosts = [worker["host"] for worker in self._workers().values()]
+        distant = [host for host in hosts if not _is_loopback(host)]
+        if not distant or self._client.scheduler.address.startswith("inproc:"):
+            return "127.0.0.1"
+        return get_ip(distant[0])
+
+    def start(self, workers: int, invitation: Invitation) -> DaskRun:
+        run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", owns_client=self._owns_client)
+        try:
+            with self._choosing():
+                run.begin(self._places(workers), invitation)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def _workers(self) -> dict[str, dict[str, Any]]:
+        """What the scheduler knows of those that take tasks, by address."""
+        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        return {address: worker for address, worker in workers.items() if worker["status"] == "running"}
+
+    @contextmanager
+    def _choosing(self) -> Iterator[None]:
+        """Meanwhile no other job chooses workers of this cluster."""
+        lock = Lock("ripieno-choosing", scheduler_rpc=self._client.scheduler, loop=self._client.loop)
+        try:
+            if not lock.acquire(timeout=CHOOSING_S):
+                raise EngineError(
+                    f"another job has been choosing Dask workers for {CHOOSING_S:g} s; if its process has died, its "
+                    "lock ends after distributed.scheduler.locks.lease-timeout: try again then"
+                )
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            # It would go on extending its lease, and keep the lock in memory.
+            if (refresh := getattr(lock, "refresh_callback", None)) is not None:
+                self._client.loop.add_callback(refresh.stop)
+
+    def _places(self, needed: int) -> list[str]:
+        """Addresses of workers with a free thread and no rank, those with the fewest tasks, host by host."""
+        self._await_workers(needed)
+        workers = self._workers()
+        processing = {worker: set(map(str, keys)) for worker, keys in self._client.processing().items()}
+        candidates = [each for each in workers if not _ranks(processing.get(each, ()))]
+        self._check_versions(candidates)
+        load = {}
+        for worker, (executing, seceded) in self._asked(_tasks, candidates).items():
+            tasks = (processing.get(worker, set()) - seceded) | executing
+            if not _ranks(executing | seceded) and len(tasks) < workers[worker]["nthreads"]:
+                load[worker] = len(tasks)
+        if len(load) < needed:
+            raise TooFewSlots(self.NAME, needed, len(load), len(workers), _ADVICE)
+        return sorted(sorted(load, key=load.__getitem__)[:needed], key=lambda each: workers[each]["host"])
+
+    def _await_workers(self, needed: int) -> None:
+        """Wait a little for workers that are being started again."""
+        try:
+            self._client.wait_for_workers(needed, timeout=RESTART_S)
+        except TimeoutError:
+            # Their number is told with what is free.
+            return
+
+    def _check_versions(self, workers: list[str]) -> None:
+        # A task of ours would end a worker that cannot unpickle it, so what every Python has asks first.
+        for worker, version in self._asked(pydoc.locate, workers, "ripieno.__version__").items():
+            if version != __version__:
+                has = "has no ripieno" if version is None else f"has ripieno {version}"
+                raise EngineError(
+                    f"the Dask worker {worker} {has}, the process that launches the job has ripieno {__version__}: "
+                    "install the same there"
+                )
+
+    def _asked(self, function: Any, workers: list[str], *args: Any) -> dict[str, Any]:
+        """What `function` returns in each worker's process, without waiting for its threads; of those that answer."""
+        if not workers:
+            return {}
+        answers = self._client.run(function, *args, workers=workers, on_error="return")
+        return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+
+
+def _current(client: Client | None) -> Client:
+    try:
+        client = client or Client.current()
+    except ValueError:
+        raise EngineError(
+            "there is no Dask client: make one (distributed.Client), or pass address='tcp://…' of the scheduler"
+        ) from None
+    if client.asynchronous:
+        raise InputError("client= is asynchronous: ranks are launched by a Client(..., asynchronous=False)")
+    if client.status != "running":
+        raise EngineError(f"the Dask client is {client.status}: make a new one")
+    return client
+
+
+def _connected(address: str) -> Client:
+    try:
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise EngineError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _ranks(keys: Any) -> list[str]:
+    return [key for key in keys if key.startswith(_KEYS)]
+
+
+def _tasks(dask_worker: Any) -> tuple[set[str], set[str]]:
+    """The keys of tasks that run on this worker's threads, and of those that have seceded; cancelled ones, too."""
+    running = dask_worker.state.all_running_tasks
+    seceded = {task.key for task in running if "long-running" in (task.state, task.previous)}
+    return {str(task.key) for task in running if task.key not in seceded}, set(map(str, seceded))

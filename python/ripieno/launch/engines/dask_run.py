@@ -1,0 +1,162 @@
+"""The tasks of a job in a Dask cluster: as their launcher sees them, and on their workers."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from distributed import Client, Future, get_worker, secede
+
+from ripieno.errors import EngineError
+from ripieno.launch.engine import Run
+from ripieno.launch.hub import Invitation
+from ripieno.launch.member import serve
+
+# A scheduler has taken tasks over after this long.
+SUBMIT_S = 10.0
+# Ranks get this long to leave by themselves, and as long again to leave when they are interrupted.
+LEAVE_S = 1.0
+# Then their workers are ended, and this is how long the launcher waits for all that.
+END_S = 3.0
+# Before all other tasks that wait for a thread of the worker.
+PRIORITY = 1_000_000
+
+logger = logging.getLogger("ripieno.dask")
+
+
+class DaskRun(Run):
+    """A task per rank, each pinned to its worker, under the keys ``name-rank``."""
+
+    def __init__(self, client: Client, name: str, *, owns_client: bool) -> None:
+        super().__init__()
+        self.places: list[str] = []
+        self._client = client
+        self._owns_client = owns_client
+        self._name = name
+        self._futures: list[Future] = []
+        self._staying: set[int] = set()
+        self._change = threading.Condition()
+
+    def begin(self, places: list[str], invitation: Invitation) -> None:
+        """Start rank i on the worker ``places[i]``; returns once the scheduler counts the tasks as its own."""
+        self.places = places
+        self._staying = set(range(len(places)))
+        for rank, worker in enumerate(places):
+            # The scheduler tells who listens for a worker's address that it has lost the worker.
+            self._client.subscribe_topic(worker, partial(self._heard_of, rank))
+        for rank, worker in enumerate(places):
+            future = self._client.submit(
+                _rank,
+                invitation,
+                rank,
+                key=self._key(rank),
+                workers=[worker],
+                allow_other_workers=False,
+                pure=False,
+                retries=0,
+                priority=PRIORITY,
+            )
+            self._futures.append(future)
+            future.add_done_callback(partial(self._ended, rank))
+        self._await_scheduler()
+
+    def end(self) -> None:
+        with self._change:
+            self._change.wait_for(lambda: not self._staying, END_S)
+        futures, self._futures = self._futures, []
+        # A client that was closed has let go of all this.
+        with suppress(Exception):
+            for worker in self.places:
+                self._client.unsubscribe_topic(worker)
+            self._client.cancel(futures, force=True)
+        if self._owns_client:
+            with suppress(Exception):
+                self._client.close()
+
+    def _key(self, rank: int) -> str:
+        return f"{self._name}-{rank}"
+
+    def _await_scheduler(self) -> None:
+        """Ask until every worker has its task: nobody tells, and it takes milliseconds."""
+        deadline = time.monotonic() + SUBMIT_S
+        missing = set(enumerate(self.places))
+        while missing and self.failure is None:
+            processing = self._client.processing()
+            missing = {(rank, worker) for rank, worker in missing if self._key(rank) not in processing.get(worker, ())}
+            lost = [rank for rank, worker in missing if worker not in processing]
+            if lost:
+                self._lost(lost[0], "before its rank began")
+            if time.monotonic() > deadline:
+                raise EngineError(f"the Dask scheduler has not taken over {len(missing)} tasks within {SUBMIT_S:g} s")
+
+    def _heard_of(self, rank: int, event: tuple[float, Any]) -> None:
+        what = event[1]
+        if isinstance(what, dict) and what.get("action") == "remove-worker":
+            on_purpose = "closed or retired on purpose"
+            self._lost(rank, on_purpose if what["expected"] else "its process ended; its nanny may have ended it, too")
+
+    def _lost(self, rank: int, why: str) -> None:
+        self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
+        self._left(rank)
+
+    def _ended(self, rank: int, future: Future) -> None:
+        if future.status == "error":
+            error = future.exception()
+            self.failed(rank, f"its task has failed on {self.places[rank]}: {type(error).__name__}: {error}")
+        elif future.status != "finished":
+            self.failed(rank, f"its task is {future.status}: somebody has cancelled it, or the scheduler is gone")
+        self._left(rank)
+
+    def _left(self, rank: int) -> None:
+        with self._change:
+            self._staying.discard(rank)
+            self._change.notify_all()
+
+
+def _rank(invitation: Invitation, rank: int) -> None:
+    """The task: a rank, on a thread of its own."""
+    stay = _Stay(rank, has_nanny=get_worker().nanny is not None)
+    secede()
+    try:
+        serve(invitation, rank, local={"rank": rank}, hung_up=stay.end)
+    finally:
+        stay.is_over()
+
+
+class _Overdue(BaseException):
+    """Raised in the thread of a rank that computes although its launcher has gone."""
+
+
+class _Stay:
+    """A rank's time on this worker's thread, where nothing else ends it."""
+
+    def __init__(self, rank: int, *, has_nanny: bool) -> None:
+        self._rank = rank
+        self._has_nanny = has_nanny
+        self._thread = threading.get_ident()
+        self._left = threading.Event()
+        self._lock = threading.Lock()
+
+    def is_over(self) -> None:
+        """The rank has left."""
+        with self._lock:
+            self._left.set()
+
+    def end(self) -> None:
+        """Called in another thread when the launcher has gone: wait, interrupt, and end the process in the end."""
+        if self._left.wait(LEAVE_S):
+            return
+        with self._lock:
+            if not self._left.is_set():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(_Overdue))
+        if self._left.wait(LEAVE_S) or not self._has_nanny:
+            return
+        logger.warning("rank %d has not left its thread: its nanny starts this worker again", self._rank)
+        os.kill(os.getpid(), signal.SIGKILL)
