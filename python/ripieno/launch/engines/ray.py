@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -25,7 +25,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 import ripieno
 from ripieno._checks import check_count
 from ripieno.errors import EngineError, InputError
-from ripieno.launch.engine import Engine, Run
+from ripieno.launch.engine import Engine, EngineJob, Run
+from ripieno.launch.engines.ray_objects import handed_out
 from ripieno.launch.hub import Invitation
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
@@ -124,13 +125,17 @@ class RayEngine(Engine):
             self.leave()
             raise
 
+    def job(self, workers: int, **options: Any) -> RayJob:
+        """The job of so many ranks here; objects of Ray among the arguments of its programs stay in Ray's store."""
+        return RayJob(self, workers, **options)
+
     def _actors(self, group: PlacementGroup, workers: int) -> list[Any]:
         native = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
         needs: dict[str, Any] = {native[name]: count for name, count in self._bundle.items() if name in native}
         needs["resources"] = {name: count for name, count in self._bundle.items() if name not in native}
         if self._runtime_env:
             needs["runtime_env"] = self._runtime_env
-        member = ray.remote(_member_class())
+        member = _member_class()
         return [
             member.options(
                 **needs,
@@ -154,6 +159,14 @@ class RayEngine(Engine):
             f"{self.slots()}: launch fewer workers, wait for other jobs to end, or give Ray more "
             "(ray start --num-cpus=…, ray.init(num_cpus=…)); placement_timeout_s=… waits longer"
         )
+
+
+class RayJob(EngineJob):
+    """Ranks that are Ray actors."""
+
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        with handed_out(self._hold.run.actors, args, kwargs) as (args, kwargs):
+            return super()._run(program, args, kwargs)
 
 
 class RayRun(Run):
@@ -213,10 +226,15 @@ class RayRun(Run):
                     self.failed(ranks[call], _account(error))
 
 
-def _member_class() -> type:
+def _member_class() -> Any:
     """What the actors are. Made in here, so that Ray sends it by value: without ripieno there, it can say so."""
 
+    @ray.remote(concurrency_groups={"objects": 1})
     class RipienoMember:
+        def __init__(self) -> None:
+            # What stand-ins among the arguments of programs stand for.
+            self.local: dict[str, Any] = {}
+
         def serve(self, rank: int, invitation: bytes, version: str) -> None:
             import platform
             import sys
@@ -235,7 +253,20 @@ def _member_class() -> type:
 
             from ripieno.launch.member import serve
 
-            serve(pickle.loads(invitation), rank, bind_host=ray.util.get_node_ip_address())
+            serve(pickle.loads(invitation), rank, bind_host=ray.util.get_node_ip_address(), local=self.local)
+
+        @ray.method(concurrency_group="objects")
+        def take(self, name: str, blocks: bool, *values: Any) -> None:
+            if blocks:
+                import pyarrow as pa
+
+                self.local[name] = pa.concat_tables(values)
+            else:
+                (self.local[name],) = values
+
+        @ray.method(concurrency_group="objects")
+        def drop(self, name: str) -> None:
+            self.local.pop(name, None)
 
     return RipienoMember
 
