@@ -9,6 +9,8 @@ from pathlib import Path
 
 import click
 
+from ripieno.launch.engines import ENGINES
+
 # Everything after the script is the script's own, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 
@@ -105,15 +107,29 @@ def run_command(
 
 
 @click.command("doctor")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="local",
+    show_default=True,
+    help="Where workers are to run.",
+)
+@click.option("--address", help="Where the engine is: of Dask's scheduler, of Ray, or a Spark master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor_command(as_json: bool) -> None:
-    """Check whether workers can start, meet and talk here, and say what to do about what cannot.
+def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
+    """Check whether workers can start, meet and talk here or in an engine, and say what to do about what cannot.
 
-    Exit code 0 if all is well, else 1.
+    In an engine tasks are started in all free slots: are versions equal there, do they reach each other and this
+    process, who could read the token on its way. Exit code 0 if all is well, else 1.
     """
-    from ripieno.launch import doctor
+    from ripieno.launch import doctor, engine_doctor
 
-    findings = doctor.examine()
+    if engine == "local":
+        if address is not None:
+            raise click.UsageError("--address is of an engine: say which by --engine")
+        findings = doctor.examine()
+    else:
+        findings = engine_doctor.examine(engine, {} if address is None else {"address": address})
     if as_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:

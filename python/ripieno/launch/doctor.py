@@ -6,7 +6,6 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from ripieno.comm import Communicator
 from ripieno.launch import machine
 from ripieno.launch.racks import rack_of_this_host
+from ripieno.launch.survey import package_version
 
 LINKS = ("shared-memory", "tcp")
 PACKAGES = ("numpy", "scikit-learn", "scikit-image", "pyarrow")
@@ -93,15 +93,8 @@ def _versions() -> Iterator[Finding]:
     else:
         found = f"{__version__}, but the native module was built as {native}"
         yield Finding("ripieno", found, BAD, "install again: pip install . (or make setup)")
-    yield Finding("packages", ", ".join(f"{name} {_version(name)}" for name in PACKAGES))
+    yield Finding("packages", ", ".join(f"{name} {package_version(name)}" for name in PACKAGES))
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "missing"
 
 
 def _machine() -> Iterator[Finding]:
@@ -135,20 +128,20 @@ def _network() -> Iterator[Finding]:
 
 def _links() -> Iterator[Finding]:
     for links in LINKS:
-        yield _link(links)
+        other = next(each for each in LINKS if each != links)
+        yield work(f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links)
 
 
-def _link(links: str) -> Finding:
+def work(name: str, advice: str, **options: Any) -> Finding:
+    """Whether two workers launched with `options` compute the right thing, and how fast they talk."""
     from ripieno.launch import launch
 
-    name = f"2 workers over {links}"
     started = time.monotonic()
     try:
-        with launch(workers=2, links=links) as job:
+        with launch(workers=2, **options) as job:
             met_s = time.monotonic() - started
             (right, latency_s, bandwidth), _ = job.run(_talk)
     except Exception as error:
-        advice = "the other kind of link may do: pass links=" + repr(next(each for each in LINKS if each != links))
         return Finding(name, f"{type(error).__name__}: {error}", BAD, advice)
     found = f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way"
     if not right:

@@ -69,9 +69,33 @@ class Engine(ABC):
             If there is no room, within seconds: how many slots are needed, free, and there in all, and what to do.
         """
 
+    def handover(self) -> Handover:
+        """How invitations, and with them tokens, travel to tasks."""
+        return Handover(f"as {self.NAME} sends its tasks", False, False, f"see how {self.NAME} can be made to encrypt")
+
     def job(self, workers: int, **options: Any) -> EngineJob:
         """The job of so many ranks here."""
         return EngineJob(self, workers, **options)
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Who could read a token on its way, or send a task another one.
+
+    Attributes
+    ----------
+    way : str
+        By what it travels.
+    is_authentic, is_encrypted : bool
+        Whether both ends know each other, and nobody between them can read it.
+    advice : str
+        What to do for what is missing, in the words of the engine.
+    """
+
+    way: str
+    is_authentic: bool
+    is_encrypted: bool
+    advice: str = ""
 
 
 class Run(ABC):
@@ -238,14 +262,20 @@ class EngineJob(Gang):
                     member.channel.close()
 
     def _member(self, join: Join, channel: RemoteChannel, run: Run) -> _EngineMember:
+        try:
+            self._check(join)
+        except EngineError:
+            channel.close()
+            raise
+        return _EngineMember(join.rank, join.host, channel, self.engine.NAME, run)
+
+    def _check(self, join: Join) -> None:
         for name, mine in versions().items():
             if join.versions.get(name) != mine:
-                channel.close()
                 raise EngineError(
                     f"rank {join.rank} on {join.host} has {name} {join.versions.get(name)}, the process that launches "
                     f"it has {name} {mine}: install the same there"
                 )
-        return _EngineMember(join.rank, join.host, channel, self.engine.NAME, run)
 
     def _absent(self, attempts: dict[str, dict[int, _EngineMember]], patience_s: float) -> str:
         best = max(attempts.values(), key=len, default={})

@@ -39,6 +39,8 @@ class Invitation:
         Of the native communicator: ``links``, ``heartbeat_timeout_s`` …
     sys_path
         Folders of modules that programs may come from, for members that can see them, too.
+    is_survey
+        Whether tasks do not become ranks, but only say where they are.
     """
 
     host: str
@@ -48,6 +50,7 @@ class Invitation:
     threads: int
     options: dict[str, Any] = field(default_factory=dict)
     sys_path: tuple[str, ...] = ()
+    is_survey: bool = False
 
 
 @dataclass(frozen=True)

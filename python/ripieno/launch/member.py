@@ -68,6 +68,9 @@ def serve(
     EngineError
         The job has failed, and its caller knows why, or who launched it is gone.
     """
+    if invitation.is_survey:
+        _answer(invitation, rank, attempt, bind_host)
+        return
     for folder in invitation.sys_path:
         if folder not in sys.path and os.path.isdir(folder):
             sys.path.append(folder)
@@ -78,6 +81,14 @@ def serve(
         _by_hub(invitation, rank, attempt, options, local, hung_up)
     else:
         _by_engine(invitation, rank, exchange, options, local, hung_up)
+
+
+def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | None) -> None:
+    # Imported late: only `ripieno doctor` asks.
+    from ripieno.launch import survey
+
+    with _joined(invitation, rank, attempt) as channel:
+        survey.answer(channel, invitation, rank, bind_host)
 
 
 def _by_hub(

@@ -55,6 +55,10 @@ class RemoteChannel(Channel):
             except OSError as error:
                 raise HungUp(f"the other process no longer listens: {error}") from error
 
+    def own_address(self) -> str:
+        """The address of this end."""
+        return self._socket.getsockname()[0]
+
     def receive(self, patience_s: float | None = None) -> tuple[str, Any]:
         kind, blob = self.receive_blob(patience_s)
         return kind, _wire.read_blob(blob)

@@ -19,6 +19,7 @@ cloudpickle.register_pickle_by_value(conformance_programs)
 ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "local": lambda _: {"engine": "local"},
     "dask_client": lambda client: {"engine": "dask", "client": client},
+    "ray_nodes": lambda _: {"engine": "ray"},
 }
 # Slots of every engine here.
 SLOTS = 4

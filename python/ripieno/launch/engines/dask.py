@@ -18,7 +18,7 @@ from distributed.utils import get_ip
 
 from ripieno import __version__
 from ripieno.errors import EngineError, InputError, TooFewSlots
-from ripieno.launch.engine import Engine
+from ripieno.launch.engine import Engine, Handover
 from ripieno.launch.engines.dask_run import DaskRun
 from ripieno.launch.hub import Invitation
 
@@ -70,6 +70,14 @@ class DaskEngine(Engine):
         if not distant or self._client.scheduler.address.startswith("inproc:"):
             return "127.0.0.1"
         return get_ip(distant[0])
+
+    def handover(self) -> Handover:
+        address = self._client.scheduler.address
+        if address.startswith("inproc:"):
+            return Handover("inside of this process", True, True)
+        is_safe = address.startswith("tls:")
+        advice = "start scheduler and workers with certificates (distributed.Security, tls://)"
+        return Handover(f"with tasks by Dask's scheduler at {address}", is_safe, is_safe, advice)
 
     def start(self, workers: int, invitation: Invitation) -> DaskRun:
         run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", owns_client=self._owns_client)

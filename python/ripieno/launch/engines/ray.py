@@ -24,8 +24,8 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 import ripieno
 from ripieno._checks import check_count
-from ripieno.errors import EngineError, InputError
-from ripieno.launch.engine import Engine, EngineJob, Run
+from ripieno.errors import EngineError, InputError, TooFewSlots
+from ripieno.launch.engine import Engine, EngineJob, Handover, Run
 from ripieno.launch.engines.ray_objects import handed_out
 from ripieno.launch.hub import Invitation
 
@@ -107,18 +107,25 @@ class RayEngine(Engine):
         """The address under which Ray's nodes know this one."""
         return ray.util.get_node_ip_address()
 
+    def handover(self) -> Handover:
+        """By Ray's own connections."""
+        variables = {"RAY_AUTH_MODE": "token", "RAY_USE_TLS": "1"}
+        is_authentic, is_encrypted = (os.environ.get(name) == value for name, value in variables.items())
+        advice = "set RAY_AUTH_MODE=token, and RAY_USE_TLS=1 with certificates, for every process of Ray"
+        return Handover("with the calls of Ray's actors", is_authentic or is_encrypted, is_encrypted, advice)
+
     def start(self, workers: int, invitation: Invitation) -> Run:
         """An actor per rank, each in its bundle of a placement group.
 
         Raises
         ------
-        EngineError
+        TooFewSlots
             If Ray has no room for all of them within `placement_timeout_s`.
         """
         group = placement_group([self._bundle] * workers, strategy=self._strategy)
         try:
             if not group.wait(self._placement_timeout_s):
-                raise EngineError(self._no_room(workers))
+                raise self._no_room(workers)
             return RayRun(self, group, self._actors(group, workers), invitation)
         except BaseException:
             remove_placement_group(group)
@@ -146,19 +153,19 @@ class RayEngine(Engine):
             for rank in range(workers)
         ]
 
-    def _no_room(self, workers: int) -> str:
+    def _no_room(self, workers: int) -> TooFewSlots:
         total, free = ray.cluster_resources(), ray.available_resources()
-        asked = "; ".join(
-            f"{count * workers:g} {name} in all, {free.get(name, 0):g} of {total.get(name, 0):g} free"
+        room = min(int(free.get(name, 0) // count) for name, count in self._bundle.items())
+        asked = ", ".join(
+            f"{count:g} {name} ({free.get(name, 0):g} of {total.get(name, 0):g} free)"
             for name, count in self._bundle.items()
         )
         nodes = sum(node["Alive"] for node in ray.nodes())
-        return (
-            f"no room in Ray for {workers} workers (strategy {self._strategy}, {nodes} nodes) after "
-            f"{self._placement_timeout_s:g} s: {asked}; with nothing else running there would be slots for "
-            f"{self.slots()}: launch fewer workers, wait for other jobs to end, or give Ray more "
-            "(ray start --num-cpus=…, ray.init(num_cpus=…)); placement_timeout_s=… waits longer"
+        advice = (
+            f"each takes {asked} on the {nodes} nodes of Ray, strategy {self._strategy}: launch fewer workers, wait "
+            "for others to end (placement_timeout_s=…), or give Ray more (ray start --num-cpus=…)"
         )
+        return TooFewSlots(self.NAME, workers, room, self.slots(), advice)
 
 
 class RayJob(EngineJob):

@@ -1,0 +1,167 @@
+"""``ripieno doctor --engine`` and the survey under it, beside a stand-in for an engine."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+from click.testing import CliRunner
+from ripieno.errors import EngineError, TooFewSlots
+from ripieno.launch import engine_doctor, engines, survey
+from ripieno.launch.cli import doctor_command
+from ripieno.launch.doctor import BAD, GOOD, WARNING
+from ripieno.launch.engine import Handover
+from ripieno.launch.hub import Invitation
+from ripieno.launch.survey import Place, Unreached
+from stand_in_engine import StandIn
+
+HERE = survey.versions()
+
+
+class Small(StandIn):
+    """Three slots, one of them taken."""
+
+    def slots(self) -> int:
+        return 3
+
+    def start(self, workers: int, invitation: Invitation):
+        if workers > 2:
+            raise TooFewSlots(self.NAME, workers, 2, 3, "wait")
+        return super().start(workers, invitation)
+
+
+class Unreachable(StandIn):
+    """Its tasks are told to report where nobody listens."""
+
+    def slots(self) -> int:
+        return 2
+
+    def start(self, workers: int, invitation: Invitation):
+        with socket.create_server(("127.0.0.1", 0)) as closed:
+            port = closed.getsockname()[1]
+        run = super().start(workers, Invitation(invitation.host, port, invitation.token, workers, 1, is_survey=True))
+        run.processes[0].wait()
+        run.failed(0, "the task ended")
+        return run
+
+
+@pytest.fixture
+def as_dask(monkeypatch):
+    """Lets a class take the place of an engine."""
+
+    def put(kind: type) -> None:
+        monkeypatch.setitem(engines._CLASSES, "dask", (f"{kind.__module__}:{kind.__name__}", "ripieno"))
+
+    return put
+
+
+def place(rank: int, *, host: str = "a", **versions: str) -> Place:
+    return Place(rank, host, f"10.0.0.{rank}", 4000, "/usr/bin/python3", HERE | versions)
+
+
+def found(findings) -> dict:
+    return {finding.name: finding for finding in findings}
+
+
+def test_tasks_say_what_they_run_on_and_reach_each_other():
+    places, unreached = survey.take(StandIn(), 3)
+
+    assert [place.rank for place in places] == [0, 1, 2]
+    assert {place.host for place in places} == {socket.gethostname()}
+    assert all(place.versions == HERE for place in places)
+    assert unreached == []
+
+
+def test_a_task_that_cannot_be_reached_is_told_with_the_reason():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+
+    assert survey._try(Place(1, "b", "127.0.0.1", port, "", {}), bytes(32)) == "Connection refused"
+
+
+def test_the_command_says_what_there_is_and_that_two_workers_compute(as_dask):
+    as_dask(Small)
+
+    result = CliRunner().invoke(doctor_command, ["--engine", "dask", "--json"])
+
+    findings = {each["name"]: each for each in json.loads(result.output)}
+    assert result.exit_code == 0, result.output
+    assert findings["slots"] == {"name": "slots", "found": "3 in all, 2 free", "outcome": WARNING, "advice": "wait"}
+    assert findings["Python"]["found"] == f"{HERE['Python']} here and in all 2 tasks"
+    assert findings["network"]["found"] == "tasks at 127.0.0.1 reach each other"
+    assert "met in" in findings["2 workers in dask"]["found"]
+
+
+def test_tasks_that_cannot_report_are_a_finding(as_dask):
+    as_dask(Unreachable)
+
+    findings = found(engine_doctor.examine("dask", {}))
+
+    assert findings["tasks"].outcome == BAD
+    assert "2 were started" in findings["tasks"].found and "the task ended" in findings["tasks"].found
+
+
+def test_an_engine_that_is_not_there_is_a_finding(monkeypatch):
+    def absent(name, options):
+        raise EngineError("nobody there")
+
+    monkeypatch.setattr(engine_doctor, "engine_of", absent)
+
+    (finding,) = engine_doctor.examine("dask", {})
+
+    assert (finding.outcome, finding.found) == (BAD, "nobody there")
+
+
+def test_versions_that_differ_are_named_and_weighed():
+    major, minor, last = HERE["Python"].split(".")
+    places = [
+        place(0, Python=f"{major}.{minor}.{int(last) + 1}"),
+        place(1, numpy="1.0", host="b"),
+        place(2, ripieno="missing"),
+    ]
+
+    findings = found(engine_doctor._versions(places))
+
+    assert findings["Python"].outcome == findings["pyarrow"].outcome == GOOD
+    assert findings["numpy"].outcome == WARNING
+    assert f"{HERE['numpy']} here, but 1.0 in /usr/bin/python3 on b" in findings["numpy"].found
+    assert findings["ripieno"].outcome == BAD and "missing" in findings["ripieno"].found
+
+
+def test_pairs_that_do_not_reach_each_other_are_named_by_address():
+    places = [place(rank) for rank in range(8)]
+    unreached = [Unreached(places[0], target, "timed out") for target in places[1:]]
+
+    finding = engine_doctor._reach(places, unreached)
+
+    assert finding.outcome == BAD
+    assert "rank 0 at 10.0.0.0 (a) cannot reach rank 1 at 10.0.0.1 (a): timed out" in finding.found
+    assert finding.found.endswith("and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("authentic", "encrypted", "outcome", "words"),
+    [
+        (True, True, GOOD, "authenticated and encrypted"),
+        (True, False, WARNING, "not encrypted"),
+        (False, False, WARNING, "not authenticated and not encrypted"),
+    ],
+)
+def test_how_the_token_travels_is_said(monkeypatch, authentic, encrypted, outcome, words):
+    monkeypatch.setattr(StandIn, "handover", lambda self: Handover("by pipes", authentic, encrypted, "do better"))
+
+    finding = engine_doctor._token(StandIn())
+
+    assert (finding.outcome, finding.found) == (outcome, f"travels by pipes, {words}")
+
+
+def test_links_beyond_this_host_are_said_to_be_readable():
+    assert engine_doctor._links([place(0), place(1)]).outcome == WARNING
+    assert engine_doctor._links([place(0, host=socket.gethostname())]).outcome == GOOD
+
+
+def test_an_address_belongs_to_an_engine():
+    result = CliRunner().invoke(doctor_command, ["--address", "tcp://somewhere"])
+
+    assert result.exit_code == 2 and "--engine" in result.output
