@@ -1,7 +1,36 @@
-"""Ripieno inside Spark: the rows that ranks have of a DataFrame, as Arrow batches and as arrays."""
+"""Ripieno inside Spark: programs and estimators on DataFrames, run by ranks in the executors of a SparkSession.
+
+| | |
+|---|---|
+| `run` | a program on the rows of a DataFrame |
+| `Batches` | the rows that a rank has, as Arrow batches and as arrays |
+| `ship` | give this package to the executors |
+"""
 
 from __future__ import annotations
 
-from ripieno.spark.batches import Batches
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Batches"]
+if TYPE_CHECKING:
+    from ripieno.spark.batches import Batches
+    from ripieno.spark.run import run
+    from ripieno.spark.ship import ship
+
+__all__ = ["Batches", "run", "ship"]
+
+# These bring pyspark.sql and PyArrow with them, which take a while to import and which ranks without data do without.
+_LATE = {"Batches": "batches", "run": "run", "ship": "ship"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        found = getattr(import_module(f"ripieno.spark.{_LATE[name]}"), name)
+        # Importing a module makes it an attribute of this package, perhaps under the same name.
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,190 @@
+"""Spark: ranks as the tasks of a barrier stage, inside a SparkSession that is there already.
+
+Spark starts all tasks at once, brings them the invitation in their closures, and lets them meet by one ``allGather``.
+The stage runs in a thread for the life of the job. Needs ``pip install 'ripieno[spark]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+from py4j.clientserver import ClientServer
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import DataFrame, SparkSession, is_remote
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from ripieno.errors import EngineError, InputError
+from ripieno.launch.engine import Engine, EngineJob, Run
+from ripieno.launch.here import Here
+from ripieno.launch.hub import Invitation
+from ripieno.spark import frames, task
+from ripieno.spark.stage import StageRun, await_slots, slots
+
+# Of a stage whose tasks return nothing to Spark.
+_NOTHING = StructType([StructField("nothing", BooleanType())])
+
+
+class SparkEngine(Engine):
+    """Ranks as tasks of a Spark application.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession, optional
+        The session; by default the active one.
+    slots_timeout_s : float
+        How long to wait until enough slots are free, or executors with enough of them have registered.
+
+    Raises
+    ------
+    EngineError
+        If there is no session, or it is one of Spark Connect, of dynamic allocation, or of unpinned threads.
+    """
+
+    NAME: ClassVar[str] = "spark"
+    OPTIONS: ClassVar[frozenset[str]] = frozenset({"spark", "slots_timeout_s"})
+
+    def __init__(self, *, spark: SparkSession | None = None, slots_timeout_s: float = 10.0) -> None:
+        self.session = _checked(_active() if spark is None else spark)
+        self.slots_timeout_s = slots_timeout_s
+        self.threads = int(self._context.getConf().get("spark.task.cpus", "1"))
+
+    @property
+    def _context(self) -> Any:
+        return self.session.sparkContext
+
+    def slots(self) -> int:
+        """How many tasks its executors can run at once."""
+        return slots(self._context)[1]
+
+    def host(self) -> str:
+        """The address by which executors reach the driver."""
+        return self._context.getConf().get("spark.driver.host").strip("[]")
+
+    def start(self, workers: int, invitation: Invitation) -> StageRun:
+        """Start ranks without data."""
+        await_slots(self._context, workers, self.slots_timeout_s)
+        tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(task.plain(invitation))
+        return self._started(workers, tasks.collect)
+
+    def start_on(
+        self, frame: DataFrame, workers: int, invitation: Invitation, output: StructType | None = None
+    ) -> StageRun:
+        """Start ranks that have the rows of `frame`; its result is a DataFrame if they return rows of `output`."""
+        await_slots(self._context, workers, self.slots_timeout_s)
+        rows = frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
+        if output is None:
+            return self._started(workers, rows.collect)
+        return self._started(workers, lambda: frames.kept(rows, workers, self.session))
+
+    def _started(self, workers: int, action: Callable[[], Any]) -> StageRun:
+        run = StageRun(self.session, workers, action)
+        try:
+            run.await_tasks(self.slots_timeout_s)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def job(self, workers: int, **options: Any) -> SparkJob:
+        """The job of so many ranks here, which takes DataFrames, too."""
+        return SparkJob(self, workers, **options)
+
+
+class SparkJob(EngineJob):
+    """Ranks in executors. A DataFrame among the arguments of `run` is on every rank the `Batches` of its own rows.
+
+    The ranks that have its rows keep them: given the same DataFrame again, nothing is read anew. For another one, new
+    ranks are started, whose ``comm.kept`` is empty.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame, optional
+        Start with ranks that have its rows; by default ranks start without any.
+    output : pyspark.sql.types.StructType, optional
+        Of the rows that ranks return to Spark.
+    """
+
+    engine: SparkEngine
+
+    def __init__(
+        self,
+        engine: SparkEngine,
+        workers: int,
+        *,
+        frame: DataFrame | None = None,
+        output: StructType | None = None,
+        **options: Any,
+    ) -> None:
+        self._frame = frame
+        self._output = output
+        super().__init__(engine, workers, **options)
+
+    def _start(self, invitation: Invitation) -> Run:
+        if self._frame is None:
+            return super()._start(invitation)
+        return self.engine.start_on(self._frame, self.workers, invitation, self._output)
+
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        frame = _only_frame([*args, *kwargs.values()])
+        if frame is not None and frame is not self._frame:
+            frames.check(frame)
+            with self._over_if_it_fails():
+                self._dissolve()
+                self._frame = frame
+                self._form()
+        here = Here(task.ROWS)
+        args = tuple(here if isinstance(each, DataFrame) else each for each in args)
+        kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}
+        return super()._run(program, args, kwargs)
+
+    @contextmanager
+    def returning(self) -> Iterator[StageRun]:
+        """Close the job, so that Spark gets what the ranks return; its run, to be waited for."""
+        run = self._hold.run
+        run.keep()
+        self.close()
+        yield run
+
+
+def _only_frame(values: list[Any]) -> DataFrame | None:
+    found = list({id(value): value for value in values if isinstance(value, DataFrame)}.values())
+    if len(found) > 1:
+        raise InputError(f"{len(found)} DataFrames among the arguments: expected one; join or union them first")
+    return found[0] if found else None
+
+
+def _active() -> SparkSession:
+    if is_remote():
+        raise _connect()
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        raise EngineError(
+            "engine='spark' runs ranks inside a SparkSession, and there is none: start one by "
+            "SparkSession.builder.getOrCreate(), or pass spark="
+        ) from None
+
+
+def _checked(session: SparkSession) -> SparkSession:
+    if not isinstance(session, SparkSession):
+        raise _connect() if "connect" in type(session).__module__ else InputError(f"spark={session!r}: no SparkSession")
+    context = session.sparkContext
+    if context._jsc is None or context._jsc.sc().isStopped():
+        raise EngineError("this SparkSession was stopped: start another one")
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true" and context.master[:5] != "local":
+        raise EngineError(
+            "spark.dynamicAllocation.enabled is true: executors would come and go while ranks wait for each other, so "
+            "Spark refuses barrier stages; start the session with false and a number of executors"
+        )
+    if not isinstance(context._gateway, ClientServer):
+        raise EngineError("PYSPARK_PIN_THREAD is false: ranks could not be told from other jobs; unset it")
+    return session
+
+
+def _connect() -> EngineError:
+    return EngineError(
+        "Spark Connect has no barrier stages, and its executors cannot reach this process: run this in the driver, by "
+        "spark-submit or with a master (local[4], spark://…, yarn, k8s://…) in SparkSession.builder"
+    )

@@ -1,0 +1,78 @@
+"""DataFrames for ranks: as many partitions as ranks, in batches that suit arrays; results that outlive the ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from ripieno.errors import InputError
+from ripieno.launch.hub import Invitation
+from ripieno.spark import task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows of a batch are bounded by its bytes (spark.sql.execution.arrow.maxBytesPerBatch), not by their number.
+_CONFIGURATION = {"spark.sql.execution.arrow.maxRecordsPerBatch": "0"}
+_RANK = "ripieno_rank"
+
+
+def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: StructType) -> DataFrame:
+    """What the ranks return that have the rows of `frame`; whoever evaluates it runs them."""
+    rows = frame if partition_count(frame) == workers else frame.repartition(workers)
+    function = task.with_rows(invitation, arrow_schema(frame.schema, frame.sparkSession))
+    return in_session(rows, _tuned(frame.sparkSession)).mapInArrow(function, output, barrier=True)
+
+
+def kept(mapped: DataFrame, workers: int, session: SparkSession) -> DataFrame:
+    """Run the ranks, once, and keep what they return at the executors: the rows of each as a partition.
+
+    A stage of ranks can neither be run in part nor be followed by less partitions, which `first` and `coalesce` would
+    do, so a shuffle stands between it and what is kept.
+    """
+    by_rank = mapped.withColumn(_RANK, F.spark_partition_id()).repartitionById(workers, _RANK).drop(_RANK)
+    return in_session(by_rank.localCheckpoint(eager=True), session)
+
+
+def arrow_schema(schema: StructType, session: SparkSession) -> pa.Schema:
+    """As Spark has it in Arrow."""
+    return to_arrow_schema(schema, timezone=session.conf.get("spark.sql.session.timeZone"))
+
+
+def partition_count(frame: DataFrame) -> int | None:
+    """How many partitions it has, or None if Spark decides only while it runs."""
+    execution = frame._jdf.queryExecution()
+    plan = execution.executedPlan()
+    if not plan.nodeName().startswith("AdaptiveSparkPlan"):
+        return execution.toRdd().getNumPartitions()
+    # The number that a user has asked for stays as it is; others are changed to suit the amount of data.
+    node = plan.initialPlan()
+    while node.nodeName() != "Exchange" and node.children().size() == 1:
+        node = node.children().head()
+    if node.nodeName() == "Exchange" and str(node.shuffleOrigin()) == "REPARTITION_BY_NUM":
+        return node.outputPartitioning().numPartitions()
+    return None
+
+
+def check(frame: DataFrame) -> None:
+    """Raise `InputError` if ranks cannot have it."""
+    if frame.isStreaming:
+        raise InputError("a streaming DataFrame has no end: give ranks the batches of foreachBatch")
+
+
+def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
+    """The same query, to be run as `session` is configured."""
+    datasets = session.sparkContext._jvm.org.apache.spark.sql.classic.Dataset
+    return DataFrame(datasets.ofRows(session._jsparkSession, frame._jdf.logicalPlan()), session)
+
+
+def _tuned(session: SparkSession) -> SparkSession:
+    """A session of the same tables and settings, but for those of ours; the user's own stays as it is."""
+    clone: Any = session._jsparkSession.cloneSession()
+    for name, value in _CONFIGURATION.items():
+        clone.conf().set(name, value)
+    return SparkSession(session.sparkContext, clone)

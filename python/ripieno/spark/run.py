@@ -1,0 +1,126 @@
+"""`run`: a program on the rows of a DataFrame, once, in ranks that end with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from ripieno._checks import check_count
+from ripieno.errors import InputError
+from ripieno.launch.engines.spark import SparkEngine
+from ripieno.launch.here import Here
+from ripieno.launch.job import EventListener
+from ripieno.spark import frames, task
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+    from ripieno.spark.batches import Batches
+
+
+def run(
+    df: DataFrame,
+    program: Callable[..., Any],
+    *args: Any,
+    workers: int | None = None,
+    schema: StructType | str | None = None,
+    threads: int | None = None,
+    on_event: EventListener | None = None,
+    **options: Any,
+) -> Any:
+    """Call ``program(comm, batches, *args)`` on every rank, with its own rows of `df`.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        Its partitions are the ranks' rows if there are as many as workers; otherwise it is repartitioned.
+    program : callable
+        Gets a `Communicator`, `Batches`, and `args`.
+    workers : int, optional
+        How many ranks; by default one in every slot.
+    schema : pyspark.sql.types.StructType or str, optional
+        Of rows that the program returns: as a `pyarrow.RecordBatch`, a `pyarrow.Table`, an iterable of these, or None
+        for no rows. A str is as in ``"id long, vector array<double>"``.
+    threads : int, optional
+        That each rank computes with; by default ``spark.task.cpus``.
+    on_event : callable, optional
+        Gets what ranks emit, see `ripieno.launch`.
+    **options
+        ``slots_timeout_s`` and other options of `ripieno.launch`.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame or list
+        With `schema`, a DataFrame of the rows that the ranks have returned, those of each rank one partition. They stay
+        at the executors, as after `DataFrame.localCheckpoint`: no use of it runs the program again, nor do they pass
+        through the driver. Otherwise what each rank returned, in order of rank.
+
+    Raises
+    ------
+    InputError
+        If an option is wrong, or the program returns other rows than those of `schema`.
+    EngineError
+        If there is no room for the ranks.
+    Exception
+        What the program raised, see `Job.run`.
+    """
+    frames.check(df)
+    names = SparkEngine.OPTIONS & options.keys()
+    engine = SparkEngine(spark=df.sparkSession, **{name: options.pop(name) for name in names})
+    if workers is not None:
+        check_count("workers", workers)
+    output = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    job = engine.job(
+        workers or engine.slots(),
+        frame=df,
+        output=output,
+        threads=threads or engine.threads,
+        on_event=on_event,
+        trace=None,
+        **options,
+    )
+    with job:
+        if output is None:
+            return job.run(program, df, *args)
+        arrow = frames.arrow_schema(output, df.sparkSession)
+        job.run(_returning, Here(task.OUTPUT), arrow, program, df, *args)
+        with job.returning() as stage:
+            return stage.finish()
+
+
+def _returning(
+    comm: Communicator,
+    output: list[pa.RecordBatch],
+    schema: pa.Schema,
+    program: Callable[..., Any],
+    batches: Batches,
+    *args: Any,
+) -> None:
+    """Leave what the program returns for Spark to take."""
+    output += _as_batches(program(comm, batches, *args), schema)
+
+
+def _as_batches(rows: Any, schema: pa.Schema) -> list[pa.RecordBatch]:
+    if rows is None:
+        return []
+    if isinstance(rows, (pa.RecordBatch, pa.Table)):
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        return _conforming(table, schema).to_batches()
+    if isinstance(rows, Iterable):
+        return [batch for each in rows for batch in _as_batches(each, schema)]
+    raise InputError(f"the program has returned a {type(rows).__name__}: expected Arrow batches, tables, or None")
+
+
+def _conforming(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    if sorted(table.column_names) != sorted(schema.names):
+        raise InputError(
+            f"the program has returned the columns {', '.join(table.column_names)}: "
+            f"schema= has {', '.join(schema.names)}"
+        )
+    try:
+        return table.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise InputError(f"the program has returned rows that are not of schema=: {error}") from error
