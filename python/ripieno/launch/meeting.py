@@ -12,6 +12,7 @@ The host of rank 0 is MASTER_ADDR, or what the launcher says; its port is MASTER
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import tempfile
@@ -71,7 +72,12 @@ def arranged(place: Place, variables: Mapping[str, str], timeout_s: float) -> It
     token = variables.get("RIPIENO_TOKEN", "")
     with ExitStack() as stack:
         if meeting.store is not None:
-            yield {"tcp_store": meeting.store, "token": token.encode()}
+            try:
+                yield {"tcp_store": meeting.store, "token": token.encode()}
+            except RendezvousError as error:
+                if os.strerror(errno.EADDRINUSE) in str(error):
+                    raise RendezvousError(f"{error}; set MASTER_PORT to another one, for all ranks") from None
+                raise
             return
         try:
             if meeting.own:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import ray_network
+import slurm_cluster
 import spark_sessions
 from spark_sessions import Sessions
 
@@ -82,3 +83,13 @@ def dask_client():
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+@pytest.fixture(scope="session")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cluster]:
+    """A Slurm of 2 nodes with 2 CPUs each."""
+    reason = slurm_cluster.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with slurm_cluster.started(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster

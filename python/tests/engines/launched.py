@@ -1,0 +1,95 @@
+"""What tests of launchers share: the script that their ranks run, and the commands on a page of the documentation."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPTS = Path(sys.executable).parent
+#: Ripieno's commands, and this Python, are found on the path; nothing of another launcher is in the environment.
+VARIABLES = {"PATH": os.pathsep.join((str(SCRIPTS), os.environ["PATH"])), "PYTHONUNBUFFERED": "1"}
+
+#: Rank 1 fails as the first argument says; with "early" before the ranks have met.
+SCRIPT = """
+import os, signal, sys, time
+import numpy as np
+import ripieno as rp
+from ripieno.launch import launchers
+
+mode, when = (*sys.argv[1:], "say", "late")[:2]
+
+
+def fail():
+    sys.stderr.write(f"fails at {time.time()}\\n")
+    if mode == "raise":
+        raise KeyError("culprit")
+    if mode == "exit":
+        sys.exit(7)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if when == "early" and launchers.detect(os.environ).rank == 1:
+    fail()
+comm = rp.init()
+total = comm.allreduce(np.ones(100_000))
+if comm.rank == 1 and mode != "say":
+    fail()
+comm.barrier()
+sys.stdout.write(f"rank {comm.rank} of {comm.world_size} has {total.sum():.0f}\\n")
+"""
+
+#: Each rank says on which addresses it listens, by what the kernel tells of its sockets.
+LISTENERS = """
+import os, socket, struct
+from pathlib import Path
+import ripieno as rp
+
+comm = rp.init()
+links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+addresses = []
+for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
+    for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in links:
+            words = bytes.fromhex(fields[1].partition(":")[0])
+            packed = b"".join(word[::-1] for word in (words[i : i + 4] for i in range(0, len(words), 4)))
+            addresses.append(socket.inet_ntop(family, packed))
+comm.barrier()
+print(*addresses)
+"""
+
+
+def expected(world_size: int) -> list[str]:
+    """What the ranks of the script say together, sorted."""
+    return [f"rank {rank} of {world_size} has {world_size * 100_000}" for rank in range(world_size)]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Code of one language on a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str) -> Iterator[str]:
+    """Commands on a page, without comments; those that go on in the next line are one."""
+    for block in blocks(page, "sh"):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.sub(r"\s+#.*", "", line).strip()
+            if command and not command.startswith("#"):
+                yield command
+
+
+def failed_at(errors: str) -> float:
+    """When the culprit failed, in seconds since the epoch."""
+    return float(re.findall(r"fails at (.*)", errors)[0])
+
+
+def prepare(folder: Path, page: str) -> None:
+    """The files that commands on a page name: its program and its batch script, and a graph."""
+    (folder / "train.py").write_text(blocks(page, "python")[0])
+    for script in blocks(page, "bash"):
+        (folder / "job.sh").write_text(script)
+    (folder / "edges.txt").write_text("".join(f"{vertex} {(vertex * 7 + 1) % 50}\n" for vertex in range(50)))

@@ -1,0 +1,131 @@
+"""Ranks that srun has started, in a real Slurm of two nodes; every command of the page on Slurm."""
+
+from __future__ import annotations
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import launched
+import pytest
+from slurm_cluster import Cluster, Ended
+
+# What a user waits for the end of a job, after a rank has failed: 2 s for the others to know, 1 s for Slurm to end
+# them, and the rest for a busy machine.
+FAILURE_S = 10.0
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, slurm: Cluster) -> Path:
+    """The working directory of a job, with the script; home and temporary files lie there, too."""
+    (tmp_path / "train.py").write_text(launched.SCRIPT)
+    for name, variable in (("home", "HOME"), ("tmp", "TMPDIR")):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(variable, str(tmp_path / name))
+    monkeypatch.chdir(tmp_path)
+    for name, value in launched.VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RIPIENO_TOKEN", raising=False)
+    return tmp_path
+
+
+def left(folder: Path) -> list[Path]:
+    return [path for name in ("home", "tmp") for path in (folder / name).iterdir()]
+
+
+def run(slurm: Cluster, command: str, **variables: str) -> Ended:
+    return slurm.run("sh", "-c", command, **variables)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("command", ["ripieno run train.py", "python train.py"])
+def test_tasks_of_srun_are_ranks_without_any_settings(slurm, folder, nodes, command):
+    done = run(slurm, f"srun -N {nodes} -n {2 * nodes} -K {command}")
+
+    assert sorted(done.out.splitlines()) == launched.expected(2 * nodes), done.err
+    assert (done.code, left(folder)) == (0, [])
+
+
+def test_with_a_token_they_meet_at_the_node_of_rank_0(slurm, folder):
+    done = run(slurm, "srun -N 2 -n 3 -K ripieno run train.py", RIPIENO_TOKEN="secret", HOME="/nowhere")
+
+    assert sorted(done.out.splitlines()) == launched.expected(3), done.err
+
+
+def test_a_port_that_is_taken_is_named(slurm, folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run(
+            slurm,
+            "srun -N 2 -n 2 -K ripieno run train.py",
+            RIPIENO_TOKEN="secret",
+            MASTER_PORT=port,
+            RIPIENO_RENDEZVOUS_TIMEOUT_S="5",
+        )
+
+    assert done.code != 0
+    assert "RendezvousError" in done.err and port in done.err and "MASTER_PORT" in done.err
+
+
+def test_steps_at_the_same_time_do_not_mix(slurm, folder):
+    with ThreadPoolExecutor(2) as both:
+        ends = list(both.map(lambda _: run(slurm, "srun -N 1 -n 2 -K ripieno run train.py"), range(2)))
+
+    for done in ends:
+        assert sorted(done.out.splitlines()) == launched.expected(2), done.err
+
+
+@pytest.mark.parametrize(
+    ("kill_others", "mode", "code"), [("-K", "raise", 1), ("-K", "kill", 137), ("", "raise", 1), ("", "exit", 7)]
+)
+def test_a_rank_that_fails_ends_all_and_is_named_once(slurm, folder, kill_others, mode, code):
+    done = run(slurm, f"srun -N 2 -n 4 {kill_others} ripieno run train.py {mode}")
+    waited_s = time.time() - launched.failed_at(done.err)
+
+    assert (done.code, done.err.count("Traceback")) == (code, int(mode == "raise")), done.err
+    assert done.err.count("ripieno: rank 0 ends: rank 1 on ") == 1 and done.err.count("ripieno: rank") == 1
+    assert ("KeyError: 'culprit'" in done.err) == (mode == "raise")
+    assert waited_s < FAILURE_S
+    assert left(folder) == []
+
+
+def test_a_rank_that_is_killed_before_they_meet_ends_all(slurm, folder):
+    done = run(slurm, "srun -N 2 -n 4 -K ripieno run train.py kill early")
+
+    assert time.time() - launched.failed_at(done.err) < FAILURE_S
+    # The highest code of all tasks: killed, or ended by Slurm.
+    assert done.code in (137, 143) and "task 1: Killed" in done.err
+
+
+def test_another_number_of_workers_than_srun_has_started_is_refused_once(slurm, folder):
+    done = run(slurm, "srun -N 1 -n 2 -K ripieno run -n 4 train.py")
+
+    assert done.code == 2
+    assert done.err.count("4 ranks are asked for, but Slurm has started 2") == 1
+
+
+def test_a_batch_script_and_a_single_task_are_no_ranks(slurm, folder):
+    (folder / "job.sh").write_text("#!/bin/sh\nripieno run -n 3 --no-prefix train.py\n")
+    batch = run(slurm, "sbatch --wait -n 2 -o out.txt job.sh")
+    single = run(slurm, "srun -n 1 ripieno run -n 2 --no-prefix train.py")
+
+    assert sorted((folder / "out.txt").read_text().splitlines()) == launched.expected(3), batch.err
+    assert sorted(single.out.splitlines()) == launched.expected(2), single.err
+
+
+def test_nothing_listens_beyond_loopback(slurm, folder):
+    (folder / "listen.py").write_text(launched.LISTENERS)
+    done = run(slurm, "srun -N 1 -n 2 -K ripieno run listen.py")
+
+    assert done.out.split() == ["127.0.0.1"] * 2, done.err
+
+
+@pytest.mark.parametrize("number", range(len(list(launched.commands("engines/slurm.md")))))
+def test_a_command_of_the_page_runs(slurm, folder, number):
+    launched.prepare(folder, "engines/slurm.md")
+    command = list(launched.commands("engines/slurm.md"))[number]
+
+    done = run(slurm, command)
+
+    assert done.code == 0, done.err
