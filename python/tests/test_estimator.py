@@ -13,6 +13,7 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from stand_in_engine import StandIn
 
 X = np.random.default_rng(0).normal(size=(60, 4))
 
@@ -133,6 +134,14 @@ def test_a_running_job_does_the_work_of_estimators_and_goes_on(world):
     assert not job.over and clone(models[0]).engine is job
     with pytest.raises(rp.SerializationError, match="set_params"):
         pickle.dumps(models[0])
+
+
+def test_an_engine_of_ones_own_does_the_work_of_estimators():
+    expected = rp.KMeans(4, random_state=0, workers=2, threads=1).fit(X)
+
+    model = clone(rp.KMeans(4, random_state=0, workers=2, engine=StandIn())).fit(X)
+
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
 
 
 def test_what_a_running_job_has_cannot_be_chosen(world):

@@ -14,6 +14,7 @@ from ripieno.graph import open_graph
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
     from ripieno.launch import Job
+    from ripieno.launch.engine import Engine
 
 
 class BFS(WorkerEstimator):
@@ -27,7 +28,7 @@ class BFS(WorkerEstimator):
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
-    engine : str or Job, default="local"
+    engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
@@ -55,7 +56,7 @@ class BFS(WorkerEstimator):
     """
 
     def __init__(
-        self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str | Job = "local"
+        self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local"
     ) -> None:
         self.source = source
         self.workers = workers

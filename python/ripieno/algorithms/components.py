@@ -14,6 +14,7 @@ from ripieno.graph import open_graph
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
     from ripieno.launch import Job
+    from ripieno.launch.engine import Engine
 
 
 class ConnectedComponents(WorkerEstimator):
@@ -25,7 +26,7 @@ class ConnectedComponents(WorkerEstimator):
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
-    engine : str or Job, default="local"
+    engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
@@ -55,7 +56,7 @@ class ConnectedComponents(WorkerEstimator):
     (array([0, 2, 4, 5, 7]), array([0, 0, 4, 4, 0]))
     """
 
-    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Job = "local") -> None:
+    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local") -> None:
         self.workers = workers
         self.threads = threads
         self.engine = engine

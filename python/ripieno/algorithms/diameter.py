@@ -18,6 +18,7 @@ from ripieno.graph import open_graph
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
     from ripieno.launch import Job
+    from ripieno.launch.engine import Engine
 
 
 class EffectiveDiameter(WorkerEstimator):
@@ -37,7 +38,7 @@ class EffectiveDiameter(WorkerEstimator):
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
-    engine : str or Job, default="local"
+    engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
@@ -73,7 +74,7 @@ class EffectiveDiameter(WorkerEstimator):
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str | Job = "local",
+        engine: str | Engine | Job = "local",
     ) -> None:
         self.share = share
         self.n_strings = n_strings

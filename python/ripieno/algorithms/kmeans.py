@@ -26,6 +26,7 @@ from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.launch import Job
+    from ripieno.launch.engine import Engine
 
 INITS = ("k-means||", "k-means++", "random")
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
@@ -57,7 +58,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
-    engine : str or Job, default="local"
+    engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
@@ -117,7 +118,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str | Job = "local",
+        engine: str | Engine | Job = "local",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:

@@ -25,6 +25,7 @@ from ripieno.graph import Graph, open_graph
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
     from ripieno.launch import Job
+    from ripieno.launch.engine import Engine
 
 Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
@@ -102,7 +103,7 @@ class PageRank(WorkerEstimator):
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
-    engine : str or Job, default="local"
+    engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
@@ -153,7 +154,7 @@ class PageRank(WorkerEstimator):
         dangling: Probabilities | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str | Job = "local",
+        engine: str | Engine | Job = "local",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:

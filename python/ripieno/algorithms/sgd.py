@@ -28,6 +28,7 @@ from ripieno.errors import InputError
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
     from ripieno.launch import Job
+    from ripieno.launch.engine import Engine
 
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
 
@@ -64,7 +65,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
-    engine : str or Job, default="local"
+    engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
         Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch" and "loss".
@@ -117,7 +118,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
-        engine: str | Job = "local",
+        engine: str | Engine | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.n_features = n_features

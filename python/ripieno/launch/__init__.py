@@ -81,8 +81,8 @@ def launch(
     ...     job.run(program, 10)
     [21, 21]
     """
-    if isinstance(engine, str) and engine not in ENGINES:
-        raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
+    if not isinstance(engine, Engine) and (not isinstance(engine, str) or engine not in ENGINES):
+        raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}, or an Engine")
     for name, value in (("workers", workers), ("threads", threads)):
         if value is not None:
             check_count(name, value)

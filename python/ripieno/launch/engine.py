@@ -77,6 +77,10 @@ class Engine(ABC):
         """The job of so many ranks here."""
         return EngineJob(self, workers, **options)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        # Estimators that are cloned share it.
+        return self
+
 
 @dataclass(frozen=True)
 class Handover:
