@@ -1,6 +1,6 @@
 """Manifests for Kubernetes: a program as an Indexed Job, or a JobSet, of one pod per rank.
 
-Pods find rank 0 by the name that a headless Service gives it. A pod's number is the rank; the token comes from a Secret
+Pods find rank 0 by the name that a headless Service gives it. A pod's index is its rank; the token comes from a Secret
 and has the Job's UID added, so that pods of a Job that is gone never meet those of one that takes its place.
 """
 
@@ -15,17 +15,16 @@ from typing import Any
 from ripieno.launch import kubernetes_names as names
 from ripieno.launch.run import threads_environment
 
-API = "jobset.x-k8s.io/v1alpha2"
+JOB_SET_API = "jobset.x-k8s.io/v1alpha2"
 # Where a pod has the script that came with the manifest.
 SCRIPTS = "/mnt/ripieno"
 TOKEN_KEY = "token"
 # The container, and in a JobSet the one Job.
 RANK = "rank"
-# What Kubernetes writes on the pods of an Indexed Job.
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+# What Kubernetes writes on the pods of a Job.
 UID = "metadata.labels['batch.kubernetes.io/controller-uid']"
 JOB_NAME = "batch.kubernetes.io/job-name"
-# Variables that this module sets, and the one that Kubernetes does.
+# Variables that this module sets, and those of launchers: Kubernetes sets JOB_COMPLETION_INDEX, which is the rank.
 OWN_VARIABLES = frozenset(
     [
         "JOB_COMPLETION_INDEX",
@@ -154,7 +153,7 @@ class Manifest:
         if self.script is not None:
             yield {**self._head("v1", "ConfigMap"), "data": {self.target: self.script}}
         if self.restarts is not None:
-            yield {**self._head(API, "JobSet"), "spec": self._job_set()}
+            yield {**self._head(JOB_SET_API, "JobSet"), "spec": self._job_set()}
             return
         # A JobSet brings a Service of its own.
         yield {**self._head("v1", "Service"), "spec": self._service()}
@@ -266,7 +265,6 @@ class Manifest:
     def _variables(self) -> list[Resource]:
         token = {"name": self.secret or self.name, "key": TOKEN_KEY}
         variables: list[Resource] = [
-            {"name": "RANK", "valueFrom": {"fieldRef": {"fieldPath": INDEX}}},
             {"name": "WORLD_SIZE", "value": str(self.workers)},
             {"name": "MASTER_ADDR", "value": f"{self._job_name}-0.{self.name}"},
             {"name": "MASTER_PORT", "value": str(self.port)},

@@ -66,7 +66,6 @@ def pods(resources: list[Resource], hosts: list[Host], uid: str) -> list[Pod]:
             assert service["metadata"]["name"] == subdomain and service["spec"]["clusterIP"] == "None"
             assert service["spec"]["selector"].items() <= labels.items()
         fields = {f"metadata.labels['{key}']": value for key, value in labels.items()}
-        fields["metadata.annotations['batch.kubernetes.io/job-completion-index']"] = str(index)
         made.append(_pod(kinds, job["template"]["spec"], host, f"{name}-{index}", subdomain, index, fields))
     return made
 
