@@ -1,4 +1,4 @@
-"""Writing results so that they are there as a whole or not at all."""
+"""Writing results, to a path or a URL, so that they are there as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,15 +14,38 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno import upload
 from ripieno.errors import InputError
+from ripieno.files import is_url
 
 PART_SUFFIX = ".part"
 
+#: Where a result belongs: a path, or a URL of fsspec.
+Place = str | os.PathLike[str]
+
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """A path beside `path` to write to; at the end it takes the name `path`, after an error it is gone."""
+def new_file(path: Place) -> Iterator[Path]:
+    """A path to write to; at the end the file takes the name `path`, after an error it is gone.
+
+    What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
+
+    Parameters
+    ----------
+    path : path or URL
+        A URL's folders are made.
+
+    Raises
+    ------
+    InputError
+        There can be no file of that name, or sending it has failed.
+    """
     check_new_file(path)
+    if is_url(path):
+        with upload.sent_file(path) as part:
+            yield part
+        return
+    path = Path(path)
     descriptor, name = tempfile.mkstemp(PART_SUFFIX, f".{path.name}.", path.parent)
     os.close(descriptor)
     part = Path(name)
@@ -35,12 +58,14 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
-    """A folder beside `path` to write to; at the end it takes the name `path`, after an error it is gone.
+def new_folder(path: Place, replaceable: Collection[str] = ()) -> Iterator[Path]:
+    """A folder to write to; at the end it takes the name `path`, after an error it is gone.
+
+    What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
 
     Parameters
     ----------
-    path
+    path : path or URL
         The folder; those that it lies in are made.
     replaceable
         Names of the files that an old folder of that name may hold, and which go with it.
@@ -51,7 +76,11 @@ def new_folder(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
         `path` holds something else, is no folder, or cannot be written.
     """
     check_new_folder(path, replaceable)
-    path = path.resolve()
+    if is_url(path):
+        with upload.sent_folder(path) as part:
+            yield part
+        return
+    path = Path(path).resolve()
     missing = [folder for folder in path.parents if not folder.exists()]
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(PART_SUFFIX, f".{path.name}.", path.parent))
@@ -67,8 +96,12 @@ def new_folder(path: Path, replaceable: Collection[str] = ()) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def check_new_file(path: Path) -> None:
+def check_new_file(path: Place) -> None:
     """Raise InputError, before any work is done, if `new_file` would."""
+    if is_url(path):
+        upload.check_sent_file(path)
+        return
+    path = Path(path)
     if not path.parent.is_dir():
         raise InputError(f"{path.parent} is not a folder")
     if path.is_dir():
@@ -76,24 +109,32 @@ def check_new_file(path: Path) -> None:
     _check_place(path)
 
 
-def check_different(options: str, paths: Collection[Path]) -> None:
+def check_different(options: str, paths: Collection[Place]) -> None:
     """Raise InputError if one of these results would replace another."""
-    if len({path.resolve() for path in paths}) < len(paths):
+    if len({path if is_url(path) else Path(path).resolve() for path in paths}) < len(paths):
         raise InputError(f"{options} name the same file twice: expected one for each result")
 
 
-def check_new_folder(path: Path, replaceable: Collection[str] = ()) -> None:
+def check_new_folder(path: Place, replaceable: Collection[str] = ()) -> None:
     """Raise InputError, before any work is done, if `new_folder` would."""
+    if is_url(path):
+        _check_contents(path, upload.listed(path), replaceable)
+        return
+    path = Path(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is not a folder")
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError(f"{path} is the current folder, or one around it: choose another one")
-    other = sorted(entry.name for entry in path.iterdir() if entry.name not in replaceable) if path.exists() else []
+    _check_contents(path, sorted(entry.name for entry in path.iterdir()) if path.exists() else [], replaceable)
+    _check_place(path)
+
+
+def _check_contents(path: Place, names: Collection[str], replaceable: Collection[str]) -> None:
+    other = [name for name in names if name not in replaceable]
     if other and replaceable:
         raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")
     if other:
         raise InputError(f"{path} exists and is not empty: choose another folder, or --overwrite it")
-    _check_place(path)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:

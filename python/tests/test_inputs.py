@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,6 +79,59 @@ def test_shares_are_all_rows_in_order(write, name, world_size):
     np.testing.assert_allclose(np.concatenate(shares), WRITERS[name][1], rtol=1e-6)
     assert dataset.column_count == 5
     assert dataset.row_count in (23, None)
+
+
+@pytest.fixture
+def publish(write):
+    """Put a file where a URL finds it, which it returns."""
+    memory = fsspec.filesystem("memory")
+
+    def publish(name):
+        memory.pipe(f"/shares/{name}", write(name).read_bytes())
+        return f"memory://shares/{name}"
+
+    yield publish
+    memory.rm("/shares", recursive=True)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_shares_of_a_file_at_a_url_are_those_of_the_file(write, publish, name, world_size):
+    local, remote = open_source(write(name)), open_source(publish(name))
+
+    for mine, theirs in zip(read(local, world_size), read(remote, world_size), strict=True):
+        assert np.array_equal(mine, theirs) and mine.dtype == theirs.dtype and theirs.flags.c_contiguous
+    assert remote.names == [f"memory://shares/{name}"]
+
+
+@pytest.mark.parametrize("source", ["memory://shares", "memory://shares/", "memory://shares/*.npy"])
+def test_a_url_may_be_a_folder_or_a_glob(publish, source):
+    publish("plain.npy"), publish("bytes.npy")
+    fsspec.filesystem("memory").pipe("/shares/readme.md", b"of no known kind")
+
+    assert open_source(source).names == ["memory://shares/bytes.npy", "memory://shares/plain.npy"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("memory://shares/none.npy", "memory://shares/none.npy does not exist"),
+        ("memory://shares/*.csv", "no file matches"),
+        ("memory://shares/short.npy", "memory://shares/short.npy is shorter than its header says"),
+        ("memory://shares/cut.npz", "memory://shares/cut.npz is not a readable .npz file"),
+        ("memory://shares/cut.parquet", "memory://shares/cut.parquet"),
+        ("nosuch://shares/a.npy", "nosuch"),
+    ],
+)
+def test_bad_files_at_urls_are_named(publish, write, source, message):
+    publish("plain.npy")
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/shares/short.npy", write("plain.npy").read_bytes()[:-1])
+    memory.pipe("/shares/cut.npz", write("packed.npz").read_bytes()[:-30])
+    memory.pipe("/shares/cut.parquet", write("columns.parquet").read_bytes()[:-30])
+
+    with pytest.raises(rp.errors.InputError, match=re.escape(message)):
+        open_source(source).read_share(0, 1)
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.data import Dataset, InMemory, is_path_like, open_source
-from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.files import PathLike
 
 if TYPE_CHECKING:
     from ripieno.launch import Job

@@ -21,9 +21,9 @@ from ripieno.algorithms import sgd_program as program
 from ripieno.algorithms.sgd_rows import hashed
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.data import is_path_like
-from ripieno.data.dataset import PathLike
 from ripieno.data.libsvm import InMemoryRows, LibsvmFiles, SparseRows
 from ripieno.errors import InputError
+from ripieno.files import PathLike
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

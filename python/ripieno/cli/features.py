@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ripieno.cli.options import LocalPath
 from ripieno.cli.progress import patch_progress
 from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, extract, find_pictures
@@ -20,7 +21,7 @@ NAMED_SMALL_PICTURES = 3
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     required=True,
     help="File to write: .npy, or .txt for lines of text.",
 )

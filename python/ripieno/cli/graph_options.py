@@ -7,7 +7,12 @@ from pathlib import Path
 
 import click
 
-from ripieno.cli.options import threads_option, trace_option, workers_option
+from ripieno.cli.options import (
+    PathOrUrl,
+    threads_option,
+    trace_option,
+    workers_option,
+)
 
 _OPTIONS = (
     workers_option,
@@ -41,10 +46,10 @@ def graph_options(
         result = click.option(
             "-o",
             "--out",
-            type=click.Path(path_type=Path),
+            type=PathOrUrl(),
             default=out,
             show_default=True,
-            help="File to write: .parquet, .csv or .npz.",
+            help="File or URL to write: .parquet, .csv or .npz.",
         )
         for option in reversed((inputs, result, *_OPTIONS)):
             command = option(command)

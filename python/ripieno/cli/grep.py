@@ -11,7 +11,7 @@ import click
 
 from ripieno.cli.options import communicator, threads_option, workers_option
 from ripieno.comm import Communicator
-from ripieno.input.files import File, found
+from ripieno.files import File, found
 from ripieno.launch import launch
 from ripieno.text.search import Found, Query, search
 

@@ -15,12 +15,13 @@ from rich.console import Console
 from ripieno import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans import INITS
+from ripieno.cli.options import LocalPath, PathOrUrl
 from ripieno.cli.progress import KMeansProgress
 from ripieno.data import open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
 from ripieno.flight.trace import traced
-from ripieno.output import check_new_folder, new_folder, save_array
+from ripieno.output import Place, check_new_folder, new_folder, save_array
 from ripieno.report import write_report
 
 RESULT_FILES = ("centroids.npy", "labels.npy", "model.json", "report.html")
@@ -30,9 +31,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
 @click.command("kmeans", short_help="Cluster the vectors of files.")
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-k", "--clusters", type=click.IntRange(min=1), metavar="COUNT", required=True, help="How many clusters.")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), default=Path("result"), show_default=True, help="Folder to write."
-)
+@click.option("-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write.")
 @click.option(
     "-w",
     "--workers",
@@ -86,19 +85,17 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     show_default=True,
     help="Makes a run repeatable.",
 )
-@click.option(
-    "--weights", type=click.Path(path_type=Path), help="Weights of the rows: a .npy file, or text with one per line."
-)
+@click.option("--weights", type=LocalPath(), help="Weights of the rows: a .npy file, or text with one per line.")
 @click.option(
     "--patches",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="Which patch of which picture each row is (columns picture, row, col), for the report; by default the "
     ".patches.csv beside each input.",
 )
-@click.option("--photos", type=click.Path(path_type=Path), help="Folder of the pictures that patches come from.")
+@click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")
 @click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds a result.")
@@ -106,7 +103,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
 def kmeans_command(
     inputs: tuple[str, ...],
     clusters: int,
-    out: Path,
+    out: Place,
     workers: int,
     threads: int | None,
     init: str,
@@ -123,9 +120,9 @@ def kmeans_command(
 ) -> None:
     """Cluster the vectors of INPUTS and write centroids, labels and a report.
 
-    INPUTS are files, globs or folders: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
-    Every worker reads its own share. The folder then holds centroids.npy, labels.npy (in the order of the rows),
-    model.json and report.html; it appears as a whole or not at all.
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
+    "picture row col f1 … fn". Every worker reads its own share. The folder then holds centroids.npy, labels.npy (in the
+    order of the rows), model.json and report.html; it appears as a whole or not at all, also at a URL.
 
     \b
     Example:
@@ -159,7 +156,7 @@ def kmeans_command(
         f"inertia {model.inertia_:.8g}, {report.total_s:.3g} s",
         highlight=False,
     )
-    click.echo(out / "report.html")
+    click.echo(f"{out}/report.html")
 
 
 def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from ripieno import init
 from ripieno.errors import InputError
+from ripieno.files import is_url, suffix
 from ripieno.launch.run import under_launcher
-from ripieno.output import check_different, check_new_file, new_file
+from ripieno.output import Place, check_different, check_new_file, new_file
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
@@ -46,6 +47,31 @@ _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
     ".csv": _write_csv,
     ".npz": _write_npz,
 }
+
+
+class LocalPath(click.Path):
+    """A path on this machine, which a URL is not."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path."""
+        if is_url(value):
+            self.fail(f"{value}: expected a path on this machine, not a URL", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class PathOrUrl(click.Path):
+    """Where a result belongs: URLs stay what they are, paths become `Path`."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The URL or path."""
+        return value if is_url(value) else super().convert(value, param, ctx)
+
 
 workers_option = click.option(
     "-w",
@@ -76,7 +102,7 @@ def top_option(what: str) -> Callable[..., Any]:
 
 trace_option = click.option(
     "--trace",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
 
@@ -101,9 +127,9 @@ class Size(click.ParamType):
         return size
 
 
-def check_files(out: Path | None, trace: Path | None, report: Path | None = None) -> None:
+def check_files(out: Place | None, trace: Path | None, report: Path | None = None) -> None:
     """Raise InputError, before any work is done, if a result cannot be written where it belongs."""
-    if out is not None and out.suffix.lower() not in _WRITERS:
+    if out is not None and suffix(out) not in _WRITERS:
         raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(_WRITERS)}")
     results = [path for path in (out, report) if path is not None]
     for path in results:
@@ -127,7 +153,7 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     return init(threads=threads)
 
 
-def write_columns(columns: Columns, out: Path) -> None:
+def write_columns(columns: Columns, out: Place) -> None:
     """Write columns of equal lengths to a file of the kind that its name says, as a whole or not at all."""
     with new_file(out) as part:
-        _WRITERS[out.suffix.lower()](columns, part)
+        _WRITERS[suffix(out)](columns, part)

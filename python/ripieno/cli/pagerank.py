@@ -12,11 +12,17 @@ from rich.table import Table
 
 from ripieno.algorithms import PageRank
 from ripieno.cli.graph_options import graph_options, undirected_option
-from ripieno.cli.options import check_files, communicator, top_option, write_columns
+from ripieno.cli.options import (
+    LocalPath,
+    check_files,
+    communicator,
+    top_option,
+    write_columns,
+)
 from ripieno.cli.progress import PageRankProgress
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
-from ripieno.output import new_file
+from ripieno.output import Place, new_file
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")
@@ -52,13 +58,11 @@ from ripieno.output import new_file
     help="Whether the third column is the weight of an edge; by default one named weight is.",
 )
 @top_option("vertices of the highest ranks")
-@click.option(
-    "--report", type=click.Path(path_type=Path), help="JSON file to write: error and seconds per iteration and rank."
-)
+@click.option("--report", type=LocalPath(), help="JSON file to write: error and seconds per iteration and rank.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def pagerank_command(
     inputs: tuple[str, ...],
-    out: Path,
+    out: Place,
     workers: int | None,
     threads: int | None,
     damping: float,
@@ -103,7 +107,7 @@ def pagerank_command(
         click.echo(out)
 
 
-def _write(model: PageRank, out: Path, report: Path | None) -> None:
+def _write(model: PageRank, out: Place, report: Path | None) -> None:
     write_columns({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with new_file(report) as part:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ripieno.cli.options import LocalPath
 from ripieno.errors import InputError
 from ripieno.input import assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
@@ -26,7 +27,7 @@ class Names(click.ParamType):
 
 @click.command("split", short_help="Divide files into even partitions, or show who reads which.")
 @click.argument("inputs", nargs=-1)
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder to make.")
+@click.option("-o", "--out", type=LocalPath(), help="Folder to make.")
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many.")
 @click.option(
     "--replicas",
@@ -51,7 +52,7 @@ class Names(click.ParamType):
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds partitions.")
 @click.option(
     "--plan",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     metavar="FILE",
     help="Show which workers would read which partitions of this partition file, and write nothing.",
 )

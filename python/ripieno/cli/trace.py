@@ -6,15 +6,16 @@ from pathlib import Path
 
 import click
 
+from ripieno.cli.options import LocalPath
 from ripieno.flight.trace import read, write
 
 
 @click.command("trace", short_help="Draw what ranks communicated, and when.")
-@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("folders", nargs=-1, required=True, type=LocalPath(exists=True, file_okay=False))
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path),
+    type=LocalPath(),
     default=Path("trace.json"),
     show_default=True,
     help="File to write, in Chrome's trace event format.",

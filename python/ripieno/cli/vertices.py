@@ -14,6 +14,7 @@ from ripieno.cli.graph_options import graph_options, undirected_option
 from ripieno.cli.options import Columns, check_files, communicator, write_columns
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
+from ripieno.output import Place
 
 
 def _fit(
@@ -22,7 +23,7 @@ def _fit(
     columns: Callable[[Any], Columns],
     *,
     inputs: tuple[str, ...],
-    out: Path | None,
+    out: Place | None,
     workers: int | None,
     threads: int | None,
     vertices: int | None,

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from ripieno.cli.options import (
+    PathOrUrl,
     Size,
     check_files,
     communicator,
@@ -19,14 +20,16 @@ from ripieno.cli.options import (
     workers_option,
     write_columns,
 )
+from ripieno.files import suffix
 from ripieno.flight.trace import traced
 from ripieno.keyed import KeyValues
+from ripieno.output import Place
 from ripieno.text import count_words
 
 
 @click.command("wordcount", short_help="Count the words of files.")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="File to write: .parquet, .csv or .npz.")
+@click.option("-o", "--out", type=PathOrUrl(), help="File or URL to write: .parquet, .csv or .npz.")
 @top_option("of the most frequent words")
 @click.option("--lower", is_flag=True, help="ASCII capitals count as small letters.")
 @workers_option
@@ -41,7 +44,7 @@ from ripieno.text import count_words
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def wordcount_command(
     inputs: tuple[str, ...],
-    out: Path | None,
+    out: Place | None,
     top: int,
     lower: bool,
     workers: int | None,
@@ -105,8 +108,8 @@ class _Bar(Progress):
         self.update(self._task, advance=event["bytes"], total=event["total_bytes"])
 
 
-def _columns(words: KeyValues, out: Path) -> dict[str, Any]:
-    if out.suffix.lower() == ".npz":
+def _columns(words: KeyValues, out: Place) -> dict[str, Any]:
+    if suffix(out) == ".npz":
         strings = words.key_column
         return {"offsets": strings.offsets - strings.offsets[0], "data": strings.used, "count": words.values}
     return {"word": words.keys, "count": words.values}

@@ -1,4 +1,7 @@
-"""NumPy files: .npy, memory-mapped by row range, and .npz, read by row range where stored uncompressed."""
+"""NumPy files: .npy, mapped into memory by row range, and .npz, read by row range where stored uncompressed.
+
+Files behind a URL cannot be mapped: their rows are read.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files import blamed_on, is_url, opened
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
@@ -48,7 +52,7 @@ class NpyFile:
     @classmethod
     def open(cls, path: str) -> NpyFile:
         """Read the header of an .npy file."""
-        with open(path, "rb") as stream:
+        with opened(path) as stream, blamed_on(path):
             return cls(path, *_header(stream, path), offset=stream.tell())
 
     @property
@@ -69,19 +73,44 @@ class NpyFile:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`, without a copy where the file holds them as they are needed."""
         if self.member is not None:
-            try:
-                with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
-                    rows = np.lib.format.read_array(stream, allow_pickle=False)[start:stop]
-            except BROKEN_ARCHIVE as error:
-                raise InputError(f"{self.path} is damaged: {error}") from error
+            rows = self._unpacked()[start:stop]
+        elif is_url(self.path):
+            rows = self._fetched(start, stop)
         else:
-            order = "F" if self.fortran else "C"
-            try:
-                rows = np.memmap(self.path, self.stored, "r", self.offset, self.shape, order)[start:stop]
-            except ValueError as error:
-                raise InputError(f"{self.path} is shorter than its header says") from error
+            rows = self._mapped()[start:stop]
         # Nothing but chance aligns a member of an archive: its rows may have to be copied, a worker's own ones only.
         return np.require(rows, self.dtype, ["C", "ALIGNED"])
+
+    def _unpacked(self) -> NDArray[Any]:
+        assert self.member is not None
+        with opened(self.path) as file, blamed_on(self.path):
+            try:
+                with zipfile.ZipFile(file) as archive, archive.open(self.member) as stream:
+                    return np.lib.format.read_array(stream, allow_pickle=False)
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{self.path} is damaged: {error}") from error
+
+    def _mapped(self) -> NDArray[Any]:
+        with blamed_on(self.path):
+            try:
+                return np.memmap(self.path, self.stored, "r", self.offset, self.shape, "F" if self.fortran else "C")
+            except ValueError as error:
+                raise self._short() from error
+
+    def _fetched(self, start: int, stop: int) -> NDArray[Any]:
+        # Where columns lie together, a row is all over the file.
+        first, last = (0, self.size) if self.fortran else (start, stop)
+        row_bytes = self.stored.itemsize * self.column_count
+        with opened(self.path) as file, blamed_on(self.path):
+            file.seek(self.offset + first * row_bytes)
+            values = file.read((last - first) * row_bytes)
+        if len(values) < (last - first) * row_bytes:
+            raise self._short()
+        rows = np.frombuffer(values, self.stored).reshape((last - first, -1), order="F" if self.fortran else "C")
+        return rows[start - first : stop - first]
+
+    def _short(self) -> InputError:
+        return InputError(f"{self.path} is shorter than its header says")
 
     def describe(self, start: int, row: int) -> str:
         """Position of a row."""
@@ -94,11 +123,12 @@ class NpzFile:
     @staticmethod
     def open(path: str) -> NpyFile:
         """Choose the member and read its header."""
-        try:
-            with zipfile.ZipFile(path) as archive:
-                members = [_member(archive, info, path) for info in archive.infolist()]
-        except BROKEN_ARCHIVE as error:
-            raise InputError(f"{path} is not a readable .npz file: {error}") from error
+        with opened(path) as file, blamed_on(path):
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    members = [_member(archive, info, file, path) for info in archive.infolist()]
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{path} is not a readable .npz file: {error}") from error
         return _choose(members, path)
 
 
@@ -114,7 +144,7 @@ def _choose(members: list[NpyFile | str], path: str) -> NpyFile:
     return chosen if chosen.offset == 0 else NpyFile(path, chosen.shape, chosen.stored, chosen.fortran, chosen.offset)
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> NpyFile | str:
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], path: str) -> NpyFile | str:
     try:
         with archive.open(info) as stream:
             header = _header(stream, path)
@@ -122,15 +152,14 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> NpyFi
     except InputError as error:
         return str(error)
     stored = info.compress_type == zipfile.ZIP_STORED
-    offset = _data_offset(path, info) + inner if stored else 0
+    offset = _data_offset(file, info) + inner if stored else 0
     return NpyFile(path, *header, offset=offset, member=info.filename)
 
 
-def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
+def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
     # The local header repeats name and extra field, and its extra field may differ from the central one's.
-    with open(path, "rb") as stream:
-        stream.seek(info.header_offset)
-        local = stream.read(LOCAL_HEADER_BYTES)
+    file.seek(info.header_offset)
+    local = file.read(LOCAL_HEADER_BYTES)
     name_bytes, extra_bytes = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
     return info.header_offset + LOCAL_HEADER_BYTES + name_bytes + extra_bytes
 

@@ -8,11 +8,9 @@ by bytes.
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,8 +18,7 @@ from numpy.typing import NDArray
 
 from ripieno.data import binary, parquet, text
 from ripieno.errors import InputError
-
-PathLike = str | os.PathLike[str]
+from ripieno.files import PathLike, expand, size_bytes, suffix
 
 FORMATS = {
     ".npy": binary.NpyFile,
@@ -126,7 +123,7 @@ class Dataset:
 
     def _spans(self, rank: int, world_size: int) -> Iterator[tuple[DataFile, int, int]]:
         by_rows = self.row_count is not None
-        lengths = [file.size if by_rows else os.path.getsize(file.path) for file in self.files]
+        lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
         total, begin = sum(lengths), 0
         first, last = (total * i // world_size for i in (rank, rank + 1))
         for file, length in zip(self.files, lengths, strict=True):
@@ -206,7 +203,7 @@ def is_path_like(source: object) -> bool:
 
 
 def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
-    """Open a path, a glob, a folder or a list of them, reading headers only.
+    """Open a path, a glob, a folder, a URL of these or a list of them, reading headers only.
 
     Raises
     ------
@@ -223,38 +220,10 @@ def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
     return Dataset(files)
 
 
-def expand(name: str, kinds: Collection[str] | None = None) -> list[str]:
-    """The files that a path, a folder or a glob stands for; of a folder those of certain kinds, or all but hidden ones.
-
-    Raises
-    ------
-    InputError
-        There are none.
-    """
-    if os.path.isdir(name):
-        files = [path for path in Path(name).iterdir() if path.is_file() and not path.name.startswith(".")]
-        paths = sorted(str(path) for path in files if kinds is None or path.suffix.lower() in kinds)
-        if not paths:
-            known = "" if kinds is None else f" of a known kind ({', '.join(kinds)})"
-            raise InputError(f"{name}: this folder has no file{known}")
-        return paths
-    if os.path.exists(name) or not glob.has_magic(name):
-        return [name]
-    paths = sorted(glob.glob(name, recursive=True))
-    if not paths:
-        raise InputError(f"{name}: no file matches")
-    return paths
-
-
 def _open_file(path: str) -> DataFile:
-    kind = FORMATS.get(Path(path).suffix.lower())
+    kind = FORMATS.get(suffix(path))
     if kind is None:
         raise InputError(f"{path}: unknown kind of file, expected one of {', '.join(FORMATS)}")
-    try:
-        if os.path.getsize(path) == 0:
-            raise InputError(f"{path} is empty")
-        return kind.open(path)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    if size_bytes(path) == 0:
+        raise InputError(f"{path} is empty")
+    return kind.open(path)

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from ripieno.data.dataset import PathLike
 from ripieno.data.lines import blocks
 from ripieno.errors import InputError
+from ripieno.files import PathLike, blamed_on, is_url, opened, size_bytes
 
 COMPRESSED = (".gz", ".bz2")
 # More columns than any row has: how many there are is known when all shares are read.
@@ -71,7 +71,7 @@ class InMemoryRows:
 
 @dataclass(frozen=True)
 class LibsvmFiles:
-    """Text files, in order, as one list of rows."""
+    """Text files by path or URL, in order, as one list of rows."""
 
     paths: tuple[str, ...]
 
@@ -93,7 +93,7 @@ class LibsvmFiles:
         for name in names:
             if name.endswith(COMPRESSED):
                 raise InputError(f"{name}: workers read parts of libsvm files: unpack it first")
-            if not os.path.isfile(name):
+            if not is_url(name) and not os.path.isfile(name):
                 raise InputError(f"{name} does not exist" if not os.path.exists(name) else f"{name} is no file")
         return cls(tuple(names))
 
@@ -105,7 +105,7 @@ class LibsvmFiles:
         InputError
             A line is not what it should be; names the file.
         """
-        lengths = [os.path.getsize(path) for path in self.paths]
+        lengths = [size_bytes(path) for path in self.paths]
         first, last = (sum(lengths) * i // world_size for i in (rank, rank + 1))
         parts, begin = [_NO_ROWS], 0
         for path, length in zip(self.paths, lengths, strict=True):
@@ -121,7 +121,7 @@ def _read(path: str, start: int, stop: int) -> SparseRows:
     """The rows whose lines begin in bytes `start .. stop`."""
     from sklearn.datasets import load_svmlight_file
 
-    with open(path, "rb") as file:
+    with opened(path) as file, blamed_on(path):
         text = b"".join(lines for _, lines in blocks(file, start, stop, stop - start))
     if not text.strip():
         return _NO_ROWS

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from ripieno.data.binary import kernel_dtype
 from ripieno.errors import InputError
+from ripieno.files import blamed_on, is_url, opened
 
 #: Columns that say where a row comes from and are no part of the vector.
 INDEX_NAMES = ("picture", "row", "col")
@@ -80,7 +82,7 @@ def read_footer(path: str) -> tuple[tuple[int, ...], pa.Schema]:
         It is no Parquet file.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with blamed_on(path), _opened(path) as file:
             return tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)), file.schema_arrow
     except pa.ArrowInvalid as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
@@ -98,11 +100,21 @@ def read_rows(path: str, groups: Sequence[int], start: int, stop: int, columns: 
     first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
     held = range(first, last + 1) if start < stop else range(0)
     try:
-        with pq.ParquetFile(path) as file:
+        with _opened(path) as file:
             table = file.read_row_groups(list(held), columns=list(columns))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged: {' '.join(str(error).split())}") from error
     return table.slice(start - sum(groups[: held.start]), stop - start)
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[pq.ParquetFile]:
+    if not is_url(path):
+        with pq.ParquetFile(path) as file:
+            yield file
+        return
+    with opened(path) as stream, pq.ParquetFile(stream) as file:
+        yield file
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype:

@@ -6,7 +6,6 @@ A range is parsed in windows, so the text of a large share is never in memory as
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from ripieno.data import lines
 from ripieno.data.parquet import INDEX_NAMES
 from ripieno.errors import InputError
+from ripieno.files import blamed_on, opened, size_bytes
 
 WINDOW_BYTES = 32 << 20
 FIRST_LINE_BYTES = 16 << 20
@@ -45,7 +45,7 @@ class TextFile:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """The rows whose lines begin in bytes `start .. stop`."""
-        with open(self.path, "rb") as file:
+        with opened(self.path) as file, blamed_on(self.path):
             windows = lines.blocks(file, start, stop, WINDOW_BYTES, self.body)
             rows = [self._parse(text, begin) for begin, text in windows]
         return np.concatenate([np.empty((0, self.column_count), self._narrowest), *rows])
@@ -53,7 +53,7 @@ class TextFile:
     def read_index(self) -> pa.Table:
         """The columns that say where the rows come from, of the whole file."""
         types = {name: pa.string() if name == "picture" else pa.int64() for name in INDEX_NAMES}
-        with pa.memory_map(self.path) as file:
+        with opened(self.path) as file:
             file.seek(self.body)
             return self._table(file, self.body, types)
 
@@ -103,7 +103,7 @@ class TextFile:
     def _lines(self, start: int) -> Iterator[tuple[int, str]]:
         """Numbers and contents of the lines that begin at or after a byte, without empty ones."""
         at = 0
-        with open(self.path, "rb") as file:
+        with opened(self.path) as file, blamed_on(self.path):
             for number, line in enumerate(file, start=1):
                 if at >= max(start, self.body) and line.strip():
                     yield number, line.decode(errors="replace").strip("\r\n")
@@ -130,7 +130,7 @@ class CsvFile(TextFile):
             names, body = tuple(fields), end
         if len(set(names)) < len(names):
             names = tuple(f"{name} ({at})" for at, name in enumerate(names))
-        size = os.path.getsize(path)
+        size = size_bytes(path)
         if body >= size:
             raise InputError(f"{path} is empty: it has a header and no rows")
         skipped = tuple(name for name in names if name in INDEX_NAMES)
@@ -165,7 +165,7 @@ class PatchTextFile(TextFile):
         names = INDEX_NAMES + tuple(f"f{at + 1}" for at in range(len(fields) - len(INDEX_NAMES)))
         # Many programs write a space after the last value, too.
         nothing = (NO_NAME,) if line.endswith(delimiter) else ()
-        return cls(path, os.path.getsize(path), begin, delimiter, names + nothing, INDEX_NAMES + nothing)
+        return cls(path, size_bytes(path), begin, delimiter, names + nothing, INDEX_NAMES + nothing)
 
     def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
         with np.errstate(invalid="ignore"):
@@ -175,7 +175,7 @@ class PatchTextFile(TextFile):
 
 def _first_line(path: str) -> tuple[str, int, int]:
     """The first line that is not empty, and the bytes at which it begins and ends."""
-    with open(path, "rb") as file:
+    with opened(path) as file, blamed_on(path):
         begin = 0
         while line := file.readline(FIRST_LINE_BYTES):
             if line.strip(b"\xef\xbb\xbf \t\r\n"):

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.data.agreement import agreement
-from ripieno.data.dataset import PathLike, expand, is_path_like
+from ripieno.data.dataset import is_path_like
 from ripieno.errors import InputError
+from ripieno.files import PathLike, expand, is_url
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
@@ -265,6 +266,8 @@ def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None) ->
 
 
 def _open_file(path: str, weighted: bool | None) -> EdgeFile:
+    if is_url(path):
+        raise InputError(f"{path}: graphs are read from files that each worker finds by their path: copy it first")
     try:
         if os.path.getsize(path) == 0:
             raise EmptyFile(f"{path} is empty")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from ripieno.input.files import blamed_on, opened
+from ripieno.files import blamed_on, opened
 
 READ_BYTES = 1 << 20
 

@@ -17,8 +17,8 @@ import pyarrow.csv
 
 from ripieno.data.lines import whole_lines
 from ripieno.errors import InputError
+from ripieno.files import File, blamed_on, opened
 from ripieno.input.cuts import grouped, piece_size
-from ripieno.input.files import File, blamed_on, opened
 
 if TYPE_CHECKING:
     from ripieno.input.split import Options, Range, Split

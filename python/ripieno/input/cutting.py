@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ripieno._checks import check_count
-from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.files import File, PathLike, found, is_url
 from ripieno.input.csv import Csv, arrow_type, of_same_types
 from ripieno.input.cuts import apportioned
-from ripieno.input.files import File, found, is_url
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import FORMATS, Format, Options, Split
 

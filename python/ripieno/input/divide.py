@@ -11,12 +11,11 @@ from itertools import groupby
 from pathlib import Path
 
 from ripieno._checks import check_count
-from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.files import File, PathLike, found, is_url
 from ripieno.input.checksums import Checksum
 from ripieno.input.cuts import piece_size
 from ripieno.input.cutting import checked_delimiter, open_formats, splits
-from ripieno.input.files import File, found, is_url
 from ripieno.input.materials import MATERIALS, Material
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.replicas import placed
@@ -83,6 +82,8 @@ def divide(
         replicas, or `out` exists.
     """
     _check(partitions, replicas, nodes, in_place)
+    if is_url(out):
+        raise InputError(f"{out}: partitions are files on disks of the nodes: expected a path, not a URL")
     out = Path(out)
     with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
         if in_place:

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 
 from ripieno.data import lines
 from ripieno.errors import InputError
+from ripieno.files import File, blamed_on, opened
 from ripieno.input.checksums import READ_BYTES
 from ripieno.input.csv import Csv, records
 from ripieno.input.cutting import SUFFIXES
-from ripieno.input.files import File, blamed_on, opened
 from ripieno.input.npy import Npy
 from ripieno.input.parquet import Parquet
 from ripieno.input.sinks import LineSink, NpySink, ParquetSink, Sink

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ripieno.data.binary import npy_header
 from ripieno.errors import InputError
+from ripieno.files import File, blamed_on, is_url, opened
 from ripieno.input.cuts import even
-from ripieno.input.files import File, blamed_on, is_url, opened
 
 if TYPE_CHECKING:
     from ripieno.input.split import Options, Range, Split

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ripieno.errors import InputError
+from ripieno.files import File, blamed_on, opened
 from ripieno.input.cuts import grouped
-from ripieno.input.files import File, blamed_on, opened
 
 if TYPE_CHECKING:
     from ripieno.input.split import Options, Range, Split

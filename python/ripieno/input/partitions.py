@@ -12,10 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.files import PathLike, blamed_on, is_url
 from ripieno.input.checksums import Checksum
-from ripieno.input.files import blamed_on, is_url
 from ripieno.input.split import FORMATS, Format, Split
 
 #: What a partition file is called that `ripieno split` writes.

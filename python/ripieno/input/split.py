@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
 from ripieno.errors import InputError
+from ripieno.files import File, is_url, opened
 from ripieno.input.checksums import Checksum
 from ripieno.input.csv import Csv
-from ripieno.input.files import File, is_url, opened
 from ripieno.input.npy import Npy
 from ripieno.input.parquet import Parquet
 from ripieno.input.text import Text

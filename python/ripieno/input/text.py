@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ripieno.data import lines
+from ripieno.files import File, blamed_on
 from ripieno.input.cuts import even
-from ripieno.input.files import File, blamed_on
 
 if TYPE_CHECKING:
     from ripieno.input.split import Options, Range, Split

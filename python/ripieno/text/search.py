@@ -14,8 +14,8 @@ import numpy as np
 
 from ripieno import _native
 from ripieno.data.agreement import agreement
-from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.files import PathLike
 from ripieno.input import Split, splits
 from ripieno.keyed.columns import Strings
 from ripieno.text.threads import mapped

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno import _native
 from ripieno.data.agreement import agreement
-from ripieno.data.dataset import PathLike
 from ripieno.errors import InputError
+from ripieno.files import PathLike
 from ripieno.input import Split, share, splits
 from ripieno.keyed import Emitter, Form, KeyValues, regroup
 from ripieno.text.threads import mapped

@@ -1,33 +1,36 @@
 """Files by path, glob, folder or URL: which there are, how long they are, and opening them at any byte.
 
-URLs are those of fsspec: ``file://`` and ``memory://`` always, ``http://``, ``s3://`` and others with the packages that
-it asks for.
+URLs are those of fsspec: ``file://`` and ``memory://`` always, ``webhdfs://``, ``http://``, ``s3://`` and others with
+the packages that it asks for.
 """
 
 from __future__ import annotations
 
+import glob
 import io
 import lzma
 import os
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 import fsspec
 from fsspec.compression import compr
 from fsspec.utils import compressions
 
-from ripieno.data.dataset import PathLike, expand
 from ripieno.errors import InputError
 
 #: Suffixes of compressed files, and what they need where fsspec cannot read them as it stands.
 NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
+
+
+PathLike = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class File:
         return suffix(self.path.removesuffix(PurePath(self.path).suffix) if self.compression else self.path)
 
 
-def suffix(path: str) -> str:
+def suffix(path: PathLike) -> str:
     """The end of a name from its last dot on, in small letters."""
     return PurePath(path).suffix.lower()
 
@@ -115,7 +118,7 @@ def blamed_on(path: str, at: str = "") -> Iterator[None]:
     except ImportError as error:
         raise InputError(f"{path} cannot be opened: {error}") from error
     except READ_ERRORS as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        if isinstance(error, OSError) and (is_url(path) or error.errno is not None):
             raise InputError(f"{path} cannot be read{at}: {error.strerror or error}") from error
         raise InputError(f"{path} is damaged{at}: {error}") from error
     except Exception as error:
@@ -123,6 +126,46 @@ def blamed_on(path: str, at: str = "") -> Iterator[None]:
         if not is_url(path) or isinstance(error, InputError):
             raise
         raise InputError(f"{path} cannot be read{at}: {error}") from error
+
+
+def expand(name: str, kinds: Collection[str] | None = None) -> list[str]:
+    """The files that a path, a folder, a glob or a URL of these stands for.
+
+    Of a folder it is those of certain kinds, or all but hidden ones.
+
+    Raises
+    ------
+    InputError
+        There are none.
+    """
+    if is_url(name):
+        return [file.path for file in _remote(name, kinds)]
+    if os.path.isdir(name):
+        files = [path for path in Path(name).iterdir() if path.is_file() and not path.name.startswith(".")]
+        paths = sorted(str(path) for path in files if kinds is None or path.suffix.lower() in kinds)
+        if not paths:
+            raise InputError(f"{name}: this folder has no file{_of_kinds(kinds)}")
+        return paths
+    if os.path.exists(name) or not glob.has_magic(name):
+        return [name]
+    paths = sorted(glob.glob(name, recursive=True))
+    if not paths:
+        raise InputError(f"{name}: no file matches")
+    return paths
+
+
+def size_bytes(path: str) -> int:
+    """The length of a file as it is stored.
+
+    Raises
+    ------
+    InputError
+        It does not exist, is a pipe, or does not tell how long it is.
+    """
+    with blamed_on(path):
+        if is_url(path):
+            return _known_size(path, fsspec.url_to_fs(path)[0].info(path))
+        return _size_bytes(path)
 
 
 def _local(path: str) -> list[File]:
@@ -145,7 +188,7 @@ def _size_bytes(path: str) -> int:
     return status.st_size
 
 
-def _remote(url: Any) -> list[File]:
+def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
     with blamed_on(url):
         try:
             system, name = fsspec.url_to_fs(url)
@@ -153,22 +196,34 @@ def _remote(url: Any) -> list[File]:
             raise InputError(f"{url}: {error}") from error
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
             return _local(name)
-        entries = _entries(system, url, name)
-    for entry in entries:
-        if entry["size"] is None:
-            raise InputError(f"{entry['name']}: nothing says how long it is: copy it here first")
-    return [File(system.unstrip_protocol(entry["name"]), entry["size"]) for entry in entries]
+        entries = _entries(system, url, name, kinds)
+    # Names are paths behind the host for some file systems, and whole URLs for others.
+    head = url.rstrip("/").removesuffix(name.rstrip("/"))
+    return [File(head + entry["name"], _known_size(entry["name"], entry)) for entry in entries]
 
 
-def _entries(system: fsspec.AbstractFileSystem, url: str, name: str) -> list[dict[str, Any]]:
-    if "*" in name or "?" in name or "[" in name:
-        found = system.glob(name, detail=True).values()
+def _known_size(name: str, entry: dict[str, Any]) -> int:
+    if entry["size"] is None:
+        raise InputError(f"{name}: nothing says how long it is: copy it here first")
+    return entry["size"]
+
+
+def _entries(
+    system: fsspec.AbstractFileSystem, url: str, name: str, kinds: Collection[str] | None
+) -> list[dict[str, Any]]:
+    if glob.has_magic(name):
+        found, kinds = system.glob(name, detail=True).values(), None
     else:
         entry = system.info(name)
         if entry["type"] == "file":
             return [entry]
         found = system.ls(name, detail=True)
     files = [entry for entry in found if entry["type"] == "file" and not PurePath(entry["name"]).name.startswith(".")]
+    files = [entry for entry in files if kinds is None or suffix(entry["name"]) in kinds]
     if not files:
-        raise InputError(f"{url}: no file matches")
+        raise InputError(f"{url}: no file{_of_kinds(kinds) or ' matches'}")
     return sorted(files, key=lambda entry: entry["name"])
+
+
+def _of_kinds(kinds: Collection[str] | None) -> str:
+    return "" if kinds is None else f" of a known kind ({', '.join(kinds)})"
