@@ -67,7 +67,7 @@ def run_command(
     Under another launcher this process is a rank already, and becomes the script:
       srun -n 8 -K ripieno run train.py
       mpirun -n 8 ripieno run train.py
-      torchrun --no-python --nproc-per-node 8 ripieno run train.py
+      torchrun --no_python --nproc_per_node 8 ripieno run train.py
     Ranks of one host, or of hosts with one home directory, then need nothing else. Otherwise set, for all of them,
     RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret, and MASTER_ADDR and
     MASTER_PORT to where rank 0 is to listen.

@@ -1,0 +1,144 @@
+"""Ranks that MPI launchers and torchrun have started; every command of their page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import launched
+import pytest
+
+FAILURE_S = 10.0
+# Open MPI's wants to be told that it may, where tests run as root, or on fewer cores than ranks.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+}
+# A command of each, as the page has it, and the package that brings the program.
+LAUNCHERS = {"mpirun": ("mpirun.openmpi", "openmpi-bin"), "mpiexec.hydra": ("mpiexec.hydra", "mpich")}
+# The torchrun of Debian 12 fails on the default of these, with its own Python.
+TORCHRUN_OPTIONS = "-r 1 -t 1"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The working directory of a job, with the script, and launchers by the names that the page has."""
+    (tmp_path / "train.py").write_text(launched.SCRIPT)
+    for name in ("bin", "home", "tmp"):
+        (tmp_path / name).mkdir()
+    if shutil.which("mpirun.openmpi"):
+        (tmp_path / "bin" / "mpirun").symlink_to(shutil.which("mpirun.openmpi"))
+    path = os.pathsep.join((str(tmp_path / "bin"), launched.VARIABLES["PATH"]))
+    variables = launched.VARIABLES | OPEN_MPI | {"PATH": path, "HOME": f"{tmp_path}/home", "TMPDIR": f"{tmp_path}/tmp"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("RIPIENO_TOKEN", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(params=LAUNCHERS)
+def launcher(request, folder) -> str:
+    """A launcher that is installed."""
+    need(request.param)
+    return request.param
+
+
+def need(name: str) -> None:
+    program, package = LAUNCHERS.get(name, (name, "python3-torch"))
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} not installed: apt-get install {package}")
+
+
+def run(command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=60, env={**os.environ, **variables}
+    )
+
+
+def left(folder: Path) -> list[Path]:
+    found = [path for name in ("home", "tmp") for path in (folder / name).iterdir()]
+    return [path for path in found if "ripieno" in path.name]
+
+
+@pytest.mark.parametrize("command", ["ripieno run train.py", "python train.py"])
+def test_processes_of_a_launcher_are_ranks_without_any_settings(launcher, folder, command):
+    done = run(f"{launcher} -n 4 {command}")
+
+    assert sorted(done.stdout.splitlines()) == launched.expected(4), done.stderr
+    assert (done.returncode, left(folder)) == (0, [])
+
+
+def test_jobs_at_the_same_time_do_not_mix(launcher):
+    with ThreadPoolExecutor(2) as both:
+        ends = list(both.map(lambda _: run(f"{launcher} -n 2 sh -c 'ripieno run train.py'"), range(2)))
+
+    for done in ends:
+        assert sorted(done.stdout.splitlines()) == launched.expected(2), done.stderr
+
+
+def test_a_shared_directory_may_be_named(launcher, folder):
+    (folder / "shared").mkdir()
+    done = run(f"{launcher} -n 2 ripieno run train.py", RIPIENO_DIRECTORY="shared", TMPDIR="/nowhere")
+
+    assert sorted(done.stdout.splitlines()) == launched.expected(2), done.stderr
+    assert list((folder / "shared").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["raise", "exit", "kill"])
+def test_a_rank_that_fails_ends_all_and_its_error_is_printed_once(launcher, folder, mode):
+    done = run(f"{launcher} -n 3 ripieno run train.py {mode}")
+    waited_s = time.time() - launched.failed_at(done.stderr)
+
+    killed = 137 if launcher == "mpirun" else 9
+    assert done.returncode == {"raise": 1, "exit": 7, "kill": killed}[mode], done.stderr
+    assert done.stderr.count("Traceback") == (mode == "raise") == ("KeyError: 'culprit'\n" in done.stderr)
+    assert done.stderr.count("ripieno: rank") <= 1
+    assert waited_s < FAILURE_S
+    assert left(folder) == []
+
+
+def test_a_rank_that_is_killed_before_they_meet_ends_all(launcher):
+    done = run(f"{launcher} -n 3 ripieno run train.py kill early")
+
+    assert time.time() - launched.failed_at(done.stderr) < FAILURE_S
+    assert done.returncode != 0
+
+
+def test_another_number_of_workers_than_the_launcher_has_started_is_refused_once(launcher):
+    done = run(f"{launcher} -n 2 ripieno run -n 3 train.py")
+
+    assert done.returncode != 0
+    assert done.stderr.count("3 ranks are asked for, but ") == 1
+
+
+def test_a_single_process_may_start_ranks_of_its_own(launcher):
+    done = run(f"{launcher} -n 1 ripieno run -n 2 --no-prefix train.py")
+
+    assert sorted(done.stdout.splitlines()) == launched.expected(2), done.stderr
+
+
+def test_ranks_of_torchrun_meet_beside_its_store(folder):
+    need("torchrun")
+    done = run(f"torchrun {TORCHRUN_OPTIONS} --no_python --nproc_per_node 2 ripieno run train.py", RIPIENO_TOKEN="x")
+
+    said = [line.partition(":")[2] for line in done.stdout.splitlines()]
+    assert sorted(said) == launched.expected(2), done.stderr
+
+
+@pytest.mark.parametrize("number", range(len(list(launched.commands("engines/mpi.md")))))
+def test_a_command_of_the_page_runs(folder, number):
+    launched.prepare(folder, "engines/mpi.md")
+    command = list(launched.commands("engines/mpi.md"))[number]
+    name = next(name for name in (*LAUNCHERS, "torchrun") if f"{name} " in command)
+    need(name)
+
+    done = run(command.replace("torchrun", f"torchrun {TORCHRUN_OPTIONS}"))
+
+    assert done.returncode == 0, done.stderr
