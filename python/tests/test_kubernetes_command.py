@@ -197,6 +197,10 @@ def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
         (["--racks", "zone']"], 'racks="zone'),
         (["--claim", "data:relative"], "claim=data:relative: expected NAME:PATH with an absolute path"),
         (["--claim", "data"], "'data': expected two words with ':' in between"),
+        (["--claim", "a:/x", "--claim", "b:/x/"], "claim=b:/x/: something else is mounted there"),
+        (["--claim", f"a:{SCRIPTS}"], "something else is mounted there"),
+        (["--claim", "a:/x", "--claim", "a:/y"], "--claim: a is said twice"),
+        (["--env", "A=1", "--env", "A=2"], "--env: A is said twice"),
         (["--restarts", "2"], "--restarts is for --jobset"),
     ],
 )

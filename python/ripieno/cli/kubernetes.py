@@ -101,8 +101,8 @@ def kubernetes_command(
         raise InputError("--restarts is for --jobset: a Job does not start its pods anew")
     if jobset and restarts is None:
         restarts = RESTARTS
-    for option in ("environment", "node_selector", "claims"):
-        options[option] = dict(options[option])
+    for option, pairs in (("--env", "environment"), ("--node-selector", "node_selector"), ("--claim", "claims")):
+        options[pairs] = _different(option, options[pairs])
     path = Path(script)
     text = None if script_in_image or options["module"] else _read(path)
     target = script if text is None else path.name
@@ -110,6 +110,14 @@ def kubernetes_command(
     name = name or re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")
     manifest = Manifest(name=name, target=target, script=text, restarts=restarts, **options)
     click.echo(_to_yaml(manifest), nl=False)
+
+
+def _different(option: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    """The pairs, of which none begins as another."""
+    for number, (first, _) in enumerate(pairs):
+        if first in dict(pairs[:number]):
+            raise InputError(f"{option}: {first} is said twice")
+    return dict(pairs)
 
 
 def _read(path: Path) -> str:
@@ -122,9 +130,8 @@ def _read(path: Path) -> str:
 def _to_yaml(manifest: Manifest) -> str:
     holds = ", with the job's token: keep it to yourself" if manifest.secret is None else ""
     head = f"# {manifest.workers} ranks of {manifest.target}{holds}\n# kubectl create -f FILE\n"
-    return head + yaml.dump_all(
-        manifest.resources(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, explicit_start=True, width=120
-    )
+    # Without a mark at the start, so that there is no document that consists of a comment.
+    return head + yaml.dump_all(manifest.resources(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 class _Dumper(yaml.SafeDumper):

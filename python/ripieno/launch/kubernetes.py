@@ -121,8 +121,7 @@ class Manifest:
             names.check_label("namespace", self.namespace)
         if self.secret is not None:
             names.check_subdomain("secret", self.secret)
-        for claim, path in self.claims.items():
-            names.check_claim(claim, path)
+        names.check_claims(self.claims, SCRIPTS)
         for option, quantity in (("cpu", self.cpu), ("memory", self.memory)):
             if quantity is not None:
                 names.check_quantity(option, quantity)

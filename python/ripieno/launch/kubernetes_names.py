@@ -52,11 +52,17 @@ def check_subdomain(option: str, name: str) -> None:
         )
 
 
-def check_claim(claim: str, path: str) -> None:
-    """A claim, and where it is mounted."""
-    check_subdomain("claim", claim)
-    if not PurePosixPath(path).is_absolute() or ":" in path:
-        raise InputError(f"claim={claim}:{path}: expected NAME:PATH with an absolute path without colons")
+def check_claims(claims: Mapping[str, str], scripts: str) -> None:
+    """Claims, and where each is mounted, beside the folder of the script."""
+    places = [PurePosixPath(scripts)]
+    for claim, path in claims.items():
+        check_subdomain("claim", claim)
+        place = PurePosixPath(path)
+        if not place.is_absolute() or ":" in path:
+            raise InputError(f"claim={claim}:{path}: expected NAME:PATH with an absolute path without colons")
+        if place in places:
+            raise InputError(f"claim={claim}:{path}: something else is mounted there")
+        places.append(place)
 
 
 def check_label_key(option: str, key: str) -> None:
