@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.errors import EngineError, InputError, RankFailed
+from ripieno.errors import EngineError, InputError, RankFailed, TooFewSlots
 from watching import comes_true, gone_within
 
 # What a user waits for an error, at most.
@@ -161,7 +161,7 @@ def test_ranks_that_hear_nothing_are_killed(ray_nodes):
 
 def test_too_few_cpus_are_an_error_that_says_how_many(ray_nodes):
     begin = time.monotonic()
-    with launch(1), pytest.raises(EngineError, match=r"8 workers.*8 CPU in all, 3 of 4 free.* slots for 4"):
+    with launch(1), pytest.raises(TooFewSlots, match="for 8 ranks: 3 free, 4 in all; a rank takes 1 CPU"):
         launch(8, placement_timeout_s=1.0)
 
     assert time.monotonic() - begin < PROMPT_S
@@ -169,7 +169,9 @@ def test_too_few_cpus_are_an_error_that_says_how_many(ray_nodes):
 
 
 def test_more_ranks_than_nodes_are_not_spread_strictly(ray_nodes):
-    with pytest.raises(EngineError, match=r"3 workers \(strategy STRICT_SPREAD, 2 nodes\).* slots for 2"):
+    with pytest.raises(
+        TooFewSlots, match=r"for 3 ranks: 2 free, 2 in all; .* 2 nodes are to be shared by STRICT_SPREAD"
+    ):
         launch(3, strategy="STRICT_SPREAD", placement_timeout_s=0.5)
 
     assert cpus_free() == 4
@@ -181,9 +183,18 @@ def test_more_ranks_than_nodes_are_not_spread_strictly(ray_nodes):
         ({"strategy": "NEAR"}, InputError, "strategy='NEAR': expected one of PACK, "),
         ({"cpus_per_worker": 0}, InputError, "cpus_per_worker=0: "),
         ({"resources": {"CPU": 2}}, InputError, "say cpus_per_worker"),
-        ({"resources": {"GPU": 1}, "placement_timeout_s": 0.1}, EngineError, "1 GPU in all, 0 of 0 free"),
+        (
+            {"resources": {"GPU": 1}, "placement_timeout_s": 0.1},
+            TooFewSlots,
+            "for 1 ranks: 0 free, 0 in all; a rank takes 1 CPU, 1 GPU",
+        ),
         ({"address": "ray://127.0.0.1:10001"}, EngineError, "run this program on a node"),
         ({"address": "127.0.0.1:1"}, EngineError, "this process is in the Ray at 127.0.0.1:"),
+        (
+            {"runtime_env": {"working_dir": "/"}},
+            InputError,
+            "Ray does not take that: .*only supported at the job level",
+        ),
     ],
 )
 def test_what_cannot_be_is_said(ray_nodes, options, error, message):
@@ -251,4 +262,4 @@ def test_an_address_without_a_ray_is_refused_at_once(ray_nodes):
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
 
-    assert "EngineError: cannot join Ray at address='127.0.0.1:1': [Errno 111]" in done.stderr
+    assert "EngineError: cannot join Ray at 127.0.0.1:1: [Errno 111]" in done.stderr

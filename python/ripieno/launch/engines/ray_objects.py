@@ -1,8 +1,8 @@
 """Objects of Ray among a program's arguments: each rank takes its own out of Ray's store, and the caller touches none.
 
 An ``ObjectRef`` is the same value on every rank. A list or tuple of them, one per rank, is one value for each rank. A
-``ray.data.Dataset`` is a `pyarrow.Table` for each rank, of whole blocks, in order. Arrays and tables are read-only and
-lie in the store.
+``ray.data.Dataset`` is `ripieno.spark.Batches` for each rank, of whole blocks, in order. Arrays and batches are
+read-only and lie in the store.
 """
 
 from __future__ import annotations
@@ -72,8 +72,10 @@ def handed_out(
             )
         yield args, kwargs
     finally:
-        for handout, actor in itertools.product(handouts, actors):
-            actor.drop.remote(handout.name)
+        # Without it, Ray would start anew with whatever is asked of it.
+        if ray.is_initialized():
+            for handout, actor in itertools.product(handouts, actors):
+                actor.drop.remote(handout.name)
 
 
 def _handout(value: Any, workers: int) -> _Handout | None:

@@ -1,0 +1,75 @@
+"""This process's connection to Ray, which all jobs of the process share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from typing import Any
+
+import ray
+import ray.util.client
+
+from ripieno.errors import EngineError
+
+# A Ray that runs answers at once.
+JOIN_S = 5.0
+
+
+class Session:
+    """A connection that was made before is used; one that is made here ends with the last job that needs it."""
+
+    def __init__(self) -> None:
+        # A finalizer may leave while this thread joins.
+        self._lock = threading.RLock()
+        self._users = 0
+        self._made_here = False
+
+    def join(self, address: str | None, runtime_env: dict[str, Any]) -> dict[str, Any]:
+        """Be connected until `leave`; returns what of `runtime_env` actors still have to ask for themselves.
+
+        Raises
+        ------
+        EngineError
+            If there is no Ray at `address`, this process is in another one, or outside of any.
+        """
+        with self._lock:
+            if (address or "").startswith("ray://") or ray.util.client.ray.is_connected():
+                raise EngineError(
+                    "ranks cannot reach a process outside of the cluster, which uses Ray by ray://: run this program "
+                    "on a node of it, for example by ray job submit"
+                )
+            if ray.is_initialized():
+                joined = ray.get_runtime_context().gcs_address
+                if address not in (None, "auto", joined):
+                    raise EngineError(f"address={address!r}, but this process is in the Ray at {joined} already")
+            else:
+                _init(address, runtime_env)
+                self._made_here, runtime_env = True, {}
+            self._users += 1
+            return runtime_env
+
+    def leave(self) -> None:
+        """Once for each `join`."""
+        with self._lock:
+            self._users -= 1
+            if self._made_here and not self._users:
+                self._made_here = False
+                ray.shutdown()
+
+
+def one_line(text: object) -> str:
+    """Without line breaks, tabs and indents."""
+    return " ".join(str(text).split())
+
+
+def _init(address: str | None, runtime_env: dict[str, Any]) -> None:
+    where = address or os.environ.get("RAY_ADDRESS", "")
+    try:
+        if ":" in where:
+            # Ray itself tries for minutes, and then ends the process.
+            host, port = where.rsplit(":", 1)
+            socket.create_connection((host.strip("[]"), int(port)), timeout=JOIN_S).close()
+        ray.init(address, runtime_env=runtime_env or None)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise EngineError(f"cannot join Ray at {where or 'this machine'}: {one_line(error)}") from error
