@@ -9,15 +9,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from ripieno.lab import kernel, why_not
 
-CPUS_PER_NODE = 2
-STORE_BYTES = 100 << 20
+NODE = {"num_cpus": 2, "object_store_memory": 100 << 20}
 OWN_NETWORK = "/proc/thread-self/ns/net"
 
 
@@ -37,12 +37,17 @@ class Nodes:
     ----------
     network : int
         Descriptor of its network namespace.
-    address : str
-        Where drivers inside of it join.
+    cluster : ray.cluster_utils.Cluster
+        The nodes.
     """
 
     network: int
-    address: str
+    cluster: Any
+
+    @property
+    def address(self) -> str:
+        """Where drivers inside of the network join."""
+        return self.cluster.address
 
     @contextmanager
     def joined(self) -> Iterator[None]:
@@ -53,6 +58,20 @@ class Nodes:
             if not ray.is_initialized():
                 ray.init(self.address, log_to_driver=False)
             yield
+
+    @contextmanager
+    def another(self) -> Iterator[Callable[[], None]]:
+        """Meanwhile there is one more node, until what this gives is called, which kills it."""
+        node = self.cluster.add_node(**NODE)
+
+        def lose() -> None:
+            if node in self.cluster.worker_nodes:
+                self.cluster.remove_node(node, allow_graceful=False)
+
+        try:
+            yield lose
+        finally:
+            lose()
 
 
 @contextmanager
@@ -69,13 +88,12 @@ def started() -> Iterator[Nodes]:
         import ray
         from ray.cluster_utils import Cluster
 
-        node = {"num_cpus": CPUS_PER_NODE, "object_store_memory": STORE_BYTES}
         with _inside(network):
-            cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+            cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
         try:
             with _inside(network):
-                cluster.add_node(**node)
-            yield Nodes(network, cluster.address)
+                cluster.add_node(**NODE)
+            yield Nodes(network, cluster)
         finally:
             with _inside(network):
                 ray.shutdown()

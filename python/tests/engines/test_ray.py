@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,6 +74,12 @@ def deaf(comm):
     """Rank 1 fails; the others compute and hear nothing of it."""
     if comm.rank == 1:
         raise ValueError("on purpose")
+    threading.Event().wait(1000)
+
+
+def waiting(comm):
+    comm.emit({})
+    comm.barrier()
     threading.Event().wait(1000)
 
 
@@ -146,6 +155,17 @@ def test_a_killed_worker_ends_the_job_at_once(ray_nodes, program, cause):
 
     assert caught.value.rank == 1
     assert elapsed_s < PROMPT_S
+    works_as_before()
+
+
+def test_a_lost_node_ends_the_job(ray_nodes):
+    with ray_nodes.another() as lose, launch(3, strategy="STRICT_SPREAD", on_event=lambda _: lose()) as job:
+        begin = time.monotonic()
+        with pytest.raises(RankFailed, match="its process ended"):
+            job.run(waiting)
+        assert time.monotonic() - begin < NOTICE_S
+
+    assert comes_true(lambda: cpus_free() == 4, NOTICE_S)
     works_as_before()
 
 
@@ -251,10 +271,46 @@ print(ray.is_initialized())
 """
 
 
-def test_a_ray_that_was_started_for_a_job_is_stopped_with_the_last(ray_nodes):
-    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=100)
+def run_alone(script: str) -> str:
+    """What a process prints that finds no Ray, in Ray's network."""
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "RAY_TMPDIR": folder},
+            capture_output=True,
+            text=True,
+            timeout=110,
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    assert done.stdout == "[1] True\nFalse\n", done.stderr
+
+def test_a_ray_that_was_started_for_a_job_is_stopped_with_the_last(ray_nodes):
+    assert run_alone(ALONE) == "[1] True\nFalse\n"
+
+
+SENT = """
+import sys
+import ray
+import ripieno as rp
+ray.init(runtime_env={"py_modules": [rp]}, num_cpus=1, log_to_driver=False)
+with rp.launch(engine="ray") as job:
+    print(*job.run(lambda comm: rp.__file__))
+ray.shutdown()
+"""
+
+
+def test_ripieno_travels_with_the_runtime_environment(ray_nodes):
+    assert "py_modules" in run_alone(SENT)
+
+
+PAGE = Path(__file__).resolve().parents[3] / "docs/engines/ray.md"
+BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_an_example_of_the_page_runs(ray_nodes, number):
+    run_alone(BLOCKS[number])
 
 
 def test_an_address_without_a_ray_is_refused_at_once(ray_nodes):

@@ -35,8 +35,7 @@ class RayEngine(Engine):
     ----------
     address : str, optional
         Of the cluster, as `ray.init` takes it: "auto", "10.0.0.1:6379". A Ray that this process has joined already is
-        used as it is; else, without an address, RAY_ADDRESS counts, or a local Ray is started. What is joined or
-        started here is left or stopped when the job ends.
+        used as it is; else `ray.init` joins or starts one, which is left or stopped with the last job of this process.
     strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
         Of the placement group: on few nodes, on many, on one, on one node each.
     cpus_per_worker : int
