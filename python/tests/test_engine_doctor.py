@@ -96,7 +96,7 @@ def test_the_command_says_what_there_is_and_that_two_workers_compute(as_dask):
 def test_tasks_that_cannot_report_are_a_finding(as_dask):
     as_dask(Unreachable)
 
-    findings = found(engine_doctor.examine("dask", {}))
+    findings = found(engine_doctor.examine("dask"))
 
     assert findings["tasks"].outcome == BAD
     assert "2 were started" in findings["tasks"].found and "the task ended" in findings["tasks"].found
@@ -108,7 +108,7 @@ def test_an_engine_that_is_not_there_is_a_finding(monkeypatch):
 
     monkeypatch.setattr(engine_doctor, "engine_of", absent)
 
-    (finding,) = engine_doctor.examine("dask", {})
+    (finding,) = engine_doctor.examine("dask")
 
     assert (finding.outcome, finding.found) == (BAD, "nobody there")
 

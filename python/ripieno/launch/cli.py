@@ -129,7 +129,7 @@ def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
             raise click.UsageError("--address is of an engine: say which by --engine")
         findings = doctor.examine()
     else:
-        findings = engine_doctor.examine(engine, {} if address is None else {"address": address})
+        findings = engine_doctor.examine(engine, address)
     if as_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:

@@ -3,56 +3,109 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from ripieno.errors import RipienoError, TooFewSlots
+from ripieno.errors import EngineError, RipienoError, TooFewSlots
 from ripieno.launch import survey
 from ripieno.launch.doctor import BAD, WARNING, Finding, work
 from ripieno.launch.engine import Engine
-from ripieno.launch.engines import engine_of
+from ripieno.launch.engines import check_installed, engine_of
 from ripieno.launch.survey import Place, Unreached
 
 # What makes values travel or not; other differences only change what programs find.
 MUST_BE_EQUAL = ("Python", "ripieno")
+LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may tell more"
 # Of each kind of finding so many are named.
 NAMED_COUNT = 5
 
 
-def examine(name: str, options: Mapping[str, Any]) -> list[Finding]:
-    """Start tasks, then ranks, in the engine of that name, made with `options` of `ripieno.launch.launch`."""
+def examine(name: str, address: str | None = None) -> list[Finding]:
+    """Start tasks, then ranks, in the engine of that name, at `address` or where its own settings say."""
     try:
-        engine, _ = engine_of(name, options)
-        host = engine.host()
+        with _connection(name, address) as options:
+            return _examined(name, options)
     except RipienoError as error:
         return [Finding(name, str(error), BAD, "start it, or say where it is: --address")]
-    findings = [Finding(name, f"reached; its tasks reach this process at {host}"), _token(engine)]
-    places, unreached, found = _surveyed(engine)
-    findings += found
+
+
+def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
+    def engine() -> Engine:
+        # An engine may let go of its connection when a job ends, so each has one of its own.
+        return engine_of(name, options)[0]
+
+    here = engine()
+    findings = [Finding(name, f"its tasks find this process at {here.host()}"), _token(here)]
+    places, unreached, slots = _surveyed(engine, here.slots())
+    findings += slots
     if places:
         findings += [*_versions(places), _reach(places, unreached), _links(places)]
     if len(places) > 1 and not unreached:
-        advice = "the task's own log, where the engine keeps it, may tell more"
-        findings.append(work(f"2 workers in {name}", advice, engine=name, **options))
+        findings.append(work(f"2 workers in {name}", LOGS, engine=engine()))
     return findings
 
 
-def _surveyed(engine: Engine) -> tuple[list[Place], list[Unreached], list[Finding]]:
+@contextmanager
+def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
+    """The options of an engine that say where it is; what is opened here is closed here."""
+    check_installed(name)
+    if name == "spark":
+        with _spark_session(address) as session:
+            yield {"spark": session}
+    elif name == "dask" and address is not None:
+        from ripieno.launch.engines.dask import connected
+
+        with connected(address) as client:
+            yield {"client": client}
+    else:
+        yield {} if address is None else {"address": address}
+
+
+@contextmanager
+def _spark_session(master: str | None) -> Iterator[Any]:
+    """The active session, or one of this program's own."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
+    # The first job waits until executors are there.
+    builder = SparkSession.builder.appName("ripieno doctor")
+    builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    for loud in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(loud, "false")
+    try:
+        session = (builder if master is None else builder.master(master)).getOrCreate()
+        session.sparkContext.setLogLevel("ERROR")
+        session.sparkContext.parallelize([0], 1).count()
+    except (PySparkException, Py4JJavaError) as error:
+        where = "" if master is None else f" at {master}"
+        raise EngineError(f"Spark{where} cannot be started: {error}".partition("\n")[0]) from error
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Place], list[Unreached], list[Finding]]:
     """What tasks in all free slots say, and what there is to say of the slots."""
-    total = free = engine.slots()
+    free = total
     slots = Finding("slots", f"{total} in all, all of them free")
     try:
         try:
-            places, unreached = survey.take(engine, total)
+            places, unreached = survey.take(engine(), total)
         except TooFewSlots as error:
             free = error.free
             slots = Finding("slots", f"{total} in all, {free} free", WARNING if free else BAD, error.advice)
             if not free:
                 return [], [], [slots]
-            places, unreached = survey.take(engine, free)
+            places, unreached = survey.take(engine(), free)
     except RipienoError as error:
-        advice = "what the engine's own logs say of these tasks tells more"
-        return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, advice)]
+        return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, LOGS)]
     return places, unreached, [slots]
 
 

@@ -86,8 +86,8 @@ def _finder() -> Callable[[str], None]:
         if find_spec("ripieno") is None:
             raise ModuleNotFoundError(
                 f"ripieno is not installed for {sys.executable}, which Spark runs on this executor: install it there, "
-                "start Spark with an archive of the environment, or give it to all executors by "
-                "ripieno.spark.ship(spark)"
+                "name another Python by PYSPARK_PYTHON, start Spark with an archive of the environment, or give it to "
+                "all executors by ripieno.spark.ship(spark)"
             )
 
     return find_ripieno

@@ -20,6 +20,9 @@ ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "local": lambda _: {"engine": "local"},
     "dask_client": lambda client: {"engine": "dask", "client": client},
     "ray_nodes": lambda _: {"engine": "ray"},
+    "spark_local": lambda spark: {"engine": "spark", "spark": spark},
+    "spark_cluster": lambda spark: {"engine": "spark", "spark": spark},
+    "spark_standalone": lambda spark: {"engine": "spark", "spark": spark},
 }
 # Slots of every engine here.
 SLOTS = 4

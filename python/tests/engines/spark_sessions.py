@@ -102,7 +102,14 @@ def standalone(folder: Path, workers: int = 2, cores: int = 2) -> Iterator[str]:
 
 def by_master(items: list[pytest.Item]) -> None:
     """Sort tests, otherwise in their order, by the fixture of a Spark session that they ask for."""
-    items.sort(key=lambda item: sorted(name for name in getattr(item, "fixturenames", ()) if name.startswith("spark_")))
+    items.sort(key=_sessions)
+
+
+def _sessions(item: pytest.Item) -> list[str]:
+    """The fixtures of sessions that a test names, or has as a parameter."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
+    return sorted(name for name in names - {"spark_sessions_of"} if name.startswith("spark_"))
 
 
 def _start(master: str, configuration: dict[str, str]) -> SparkSession:

@@ -129,6 +129,19 @@ def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: Standing):
     assert engine.works()
 
 
+def test_too_few_slots_are_told_soon_with_numbers(engine: Standing):
+    if not engine.is_bounded:
+        pytest.skip("this machine starts as many processes as are asked for")
+    job, started = engine.job(), time.monotonic()
+
+    with pytest.raises(rp.TooFewSlots, match=f"for 2 ranks: 0 free, {SLOTS} in all; .") as caught:
+        engine.launch(2)
+
+    assert time.monotonic() - started <= REFUSED_S
+    assert (caught.value.needed, caught.value.free, caught.value.total) == (2, 0, SLOTS)
+    assert engine.job() is job and engine.works()
+
+
 def test_two_jobs_at_once_do_not_mix(engine: Standing):
     engine.close()
     rows: dict[int, list[list[float]]] = {}
@@ -145,21 +158,6 @@ def test_two_jobs_at_once_do_not_mix(engine: Standing):
 
     expected = {number: [[2 * (1000.0**number + round) for round in range(50)]] * 2 for number in (1, 2)}
     assert rows == expected
-
-
-def test_too_few_slots_are_told_at_once_with_numbers(engine: Standing):
-    if not engine.is_bounded:
-        pytest.skip("this machine starts as many processes as are asked for")
-    engine.close()
-    with engine.launch(1) as job:
-        started = time.monotonic()
-        with pytest.raises(rp.TooFewSlots, match=f"for {SLOTS} ranks: {SLOTS - 1} free, {SLOTS} in all; .") as caught:
-            engine.launch(SLOTS)
-        assert time.monotonic() - started <= REFUSED_S
-        assert job.run(programs.summed, 10) == [(0, 1, True)]
-
-    assert (caught.value.needed, caught.value.free, caught.value.total) == (SLOTS, SLOTS - 1, SLOTS)
-    assert engine.works()
 
 
 def test_nothing_is_left_behind(engine: Standing):

@@ -30,10 +30,15 @@ def engine_of(name: str, options: Mapping[str, Any]) -> tuple[Engine, dict[str, 
     EngineError
         If its package is not installed, or it cannot be reached.
     """
-    where, package = _CLASSES[name]
-    if find_spec(package) is None:
-        raise EngineError(f"engine={name!r} needs {package}, which is not installed: pip install 'ripieno[{name}]'")
-    module, kind = where.split(":")
+    check_installed(name)
+    module, kind = _CLASSES[name][0].split(":")
     engine = getattr(import_module(module), kind)
     own = {key: value for key, value in options.items() if key in engine.OPTIONS}
     return engine(**own), {key: value for key, value in options.items() if key not in own}
+
+
+def check_installed(name: str) -> None:
+    """Raise `EngineError` if the package that an engine needs is not there."""
+    _, package = _CLASSES[name]
+    if find_spec(package) is None:
+        raise EngineError(f"engine={name!r} needs {package}, which is not installed: pip install 'ripieno[{name}]'")

@@ -58,7 +58,7 @@ class DaskEngine(Engine):
         if address is not None and client is not None:
             raise InputError("address= and client= were given: expected one of them")
         self._owns_client = address is not None
-        self._client = _current(client) if address is None else _connected(address)
+        self._client = _current(client) if address is None else connected(address)
         self.threads = min((worker["nthreads"] for worker in self._workers().values()), default=1)
 
     def slots(self) -> int:
@@ -155,6 +155,14 @@ class DaskEngine(Engine):
         return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
 
 
+def connected(address: str) -> Client:
+    """A client of the scheduler there, or `EngineError`."""
+    try:
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise EngineError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
 def _current(client: Client | None) -> Client:
     try:
         client = client or Client.current()
@@ -167,13 +175,6 @@ def _current(client: Client | None) -> Client:
     if client.status != "running":
         raise EngineError(f"the Dask client is {client.status}: make a new one")
     return client
-
-
-def _connected(address: str) -> Client:
-    try:
-        return Client(address, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, TimeoutError) as error:
-        raise EngineError(f"no Dask scheduler answers at {address}: {error}") from error
 
 
 def _is_loopback(host: str) -> bool:

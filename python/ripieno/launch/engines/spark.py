@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession, is_remote
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from ripieno.errors import EngineError, InputError
-from ripieno.launch.engine import Engine, EngineJob, Run
+from ripieno.launch.engine import Engine, EngineJob, Handover, Run
 from ripieno.launch.here import Here
 from ripieno.launch.hub import Invitation
 from ripieno.spark import frames, task
@@ -61,6 +61,26 @@ class SparkEngine(Engine):
     def host(self) -> str:
         """The address by which executors reach the driver."""
         return self._context.getConf().get("spark.driver.host").strip("[]")
+
+    def handover(self) -> Handover:
+        """In the closures of tasks, by Spark's connections between driver and executors."""
+        if self._context.master.startswith("local["):
+            return Handover("to the Python processes of this machine's Spark", True, True)
+        conf = self._context.getConf()
+        knows, tls, aes, sasl = (
+            conf.get(f"spark.{name}", "false") == "true"
+            for name in (
+                "authenticate",
+                "ssl.rpc.enabled",
+                "network.crypto.enabled",
+                "authenticate.enableSaslEncryption",
+            )
+        )
+        advice = (
+            "set spark.authenticate=true with spark.network.crypto.enabled=true or spark.ssl.rpc.enabled=true, and "
+            "spark.io.encryption.enabled=true for what Spark spills to disks"
+        )
+        return Handover("in the closures of Spark's tasks", knows, tls or (knows and (aes or sasl)), advice)
 
     def start(self, workers: int, invitation: Invitation) -> StageRun:
         """Start ranks without data."""
