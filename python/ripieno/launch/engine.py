@@ -216,6 +216,10 @@ class EngineJob(Gang):
     def _start(self, invitation: Invitation) -> Run:
         return self.engine.start(self.workers, invitation)
 
+    def _patience_s(self) -> float:
+        """How long tasks have to join."""
+        return self._options.get("rendezvous_timeout_s", MEETING_S)
+
     def _form(self) -> None:
         """Start the ranks and let them meet."""
         token = secrets.token_bytes(32)
@@ -237,7 +241,7 @@ class EngineJob(Gang):
 
     def _gathered(self, hub: Hub, run: Run) -> list[Member]:
         """A member for every rank, all of one attempt."""
-        patience_s = self._options.get("rendezvous_timeout_s", MEETING_S)
+        patience_s = self._patience_s()
         deadline = time.monotonic() + patience_s
         attempts: dict[str, dict[int, _EngineMember]] = {}
         try:

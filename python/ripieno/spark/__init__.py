@@ -13,22 +13,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ripieno.spark.archive import ship
     from ripieno.spark.batches import Batches
-    from ripieno.spark.run import run
-    from ripieno.spark.ship import ship
+    from ripieno.spark.programs import run
 
 __all__ = ["Batches", "run", "ship"]
 
 # These bring pyspark.sql and PyArrow with them, which take a while to import and which ranks without data do without.
-_LATE = {"Batches": "batches", "run": "run", "ship": "ship"}
+_LATE = {"Batches": "batches", "run": "programs", "ship": "archive"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATE:
-        found = getattr(import_module(f"ripieno.spark.{_LATE[name]}"), name)
-        # Importing a module makes it an attribute of this package, perhaps under the same name.
-        globals()[name] = found
-        return found
+        return getattr(import_module(f"ripieno.spark.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from ripieno.errors import InputError
 from ripieno.launch.hub import Invitation
 from ripieno.spark import task
+from ripieno.spark.archive import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +25,8 @@ _RANK = "ripieno_rank"
 def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: StructType) -> DataFrame:
     """What the ranks return that have the rows of `frame`; whoever evaluates it runs them."""
     rows = frame if partition_count(frame) == workers else frame.repartition(workers)
-    function = task.with_rows(invitation, arrow_schema(frame.schema, frame.sparkSession))
+    archive = shipped(frame.sparkSession.sparkContext)
+    function = task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
     return in_session(rows, _tuned(frame.sparkSession)).mapInArrow(function, output, barrier=True)
 
 
@@ -49,10 +51,13 @@ def partition_count(frame: DataFrame) -> int | None:
     plan = execution.executedPlan()
     if not plan.nodeName().startswith("AdaptiveSparkPlan"):
         return execution.toRdd().getNumPartitions()
-    # The number that a user has asked for stays as it is; others are changed to suit the amount of data.
     node = plan.initialPlan()
     while node.nodeName() != "Exchange" and node.children().size() == 1:
         node = node.children().head()
+    if node.nodeName().startswith("InMemoryTableScan"):
+        # What is cached, now if not yet, is settled.
+        return execution.toRdd().getNumPartitions()
+    # The number that a user has asked for stays as it is; others are changed to suit the amount of data.
     if node.nodeName() == "Exchange" and str(node.shuffleOrigin()) == "REPARTITION_BY_NUM":
         return node.outputPartitioning().numPartitions()
     return None

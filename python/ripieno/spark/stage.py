@@ -24,6 +24,7 @@ LEAVE_S = 1.0
 CANCEL_S = 5.0
 
 _FAILED_TASK = re.compile(r"(?:ResultTask|ShuffleMapTask)\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", re.DOTALL)
+_JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
 _numbers = itertools.count()
 
 
@@ -97,7 +98,11 @@ class StageRun(Run):
 
     def finish(self) -> Any:
         """Wait, for as long as it takes, until Spark has taken what the ranks return; the result of the action."""
-        self._over.wait()
+        try:
+            self._over.wait()
+        finally:
+            self._is_kept = False
+            self.end()
         if self.error is not None:
             raise EngineError(f"spark has not taken what the ranks returned: {account(self.error)[1]}") from self.error
         return self.result
@@ -132,7 +137,7 @@ def _cause(text: str) -> str:
     if any("Traceback (most recent call last)" in line for line in lines):
         ends = [line for line in lines if not line.startswith((" ", "\t", "Driver stacktrace", "Caused by"))]
         return ends[-1].strip()
-    return lines[0].strip() if lines else "no cause is known"
+    return _JAVA_CLASS.sub("", lines[0].strip()).partition(" Consider setting")[0] if lines else "no cause is known"
 
 
 def slots(context: Any) -> tuple[int, int]:
@@ -151,9 +156,14 @@ def await_slots(context: Any, workers: int, timeout_s: float) -> None:
         if free >= workers:
             return
         # The slots of a local master do not change.
-        if time.monotonic() > deadline or (total < workers and context.master.startswith("local[")):
+        if time.monotonic() > deadline or (total < workers and is_local(context.master)):
             raise too_few(workers, free, total)
         time.sleep(ASK_S)
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver itself."""
+    return master == "local" or master.startswith("local[")
 
 
 def too_few(workers: int, free: int, total: int) -> TooFewSlots:

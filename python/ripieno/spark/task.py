@@ -15,36 +15,33 @@ from ripieno.launch.hub import Invitation
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Archives that `ripieno.spark.ship` has added are unpacked in folders with names like this, among Spark's files.
-ARCHIVE_PREFIX = "ripieno-shipped-"
-
 # The rows of a rank, and what it returns to Spark, among what its programs find there.
 ROWS, OUTPUT = "spark rows", "spark output"
 
 
-def plain(invitation: Invitation) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """The task of a rank without data."""
+def plain(invitation: Invitation, archive: str | None) -> Callable[[Iterable[Any]], Iterable[Any]]:
+    """The task of a rank without data; `archive` is the one that was shipped."""
     pickled = pickle.dumps(invitation)
-    prefix = ARCHIVE_PREFIX
 
     def be_rank(_: Iterable[Any]) -> Iterable[Any]:
-        find_ripieno(prefix)
+        find_ripieno()
         from ripieno.spark import task
 
         task.serve(pickle.loads(pickled), {})
         return ()
 
-    find_ripieno = _finder()
+    find_ripieno = _finder(archive)
     return be_rank
 
 
-def with_rows(invitation: Invitation, schema: pa.Schema) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def with_rows(
+    invitation: Invitation, archive: str | None, schema: pa.Schema
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """The task of a rank that has rows of a DataFrame of `schema`, and may return others."""
     pickled, serialized = pickle.dumps(invitation), schema.serialize().to_pybytes()
-    prefix = ARCHIVE_PREFIX
 
     def be_rank(rows: Iterable[Any]) -> Iterator[Any]:
-        find_ripieno(prefix)
+        find_ripieno()
         import pyarrow
 
         from ripieno.spark import Batches, task
@@ -55,7 +52,7 @@ def with_rows(invitation: Invitation, schema: pa.Schema) -> Callable[[Iterable[A
         task.serve(pickle.loads(pickled), {task.ROWS: Batches(batches, schema), task.OUTPUT: output})
         yield from output
 
-    find_ripieno = _finder()
+    find_ripieno = _finder(archive)
     return be_rank
 
 
@@ -71,23 +68,22 @@ def serve(invitation: Invitation, local: dict[str, Any]) -> None:
     member.serve(invitation, rank, exchange=context.allGather, bind_host=address, local=local)
 
 
-def _finder() -> Callable[[str], None]:
-    def find_ripieno(prefix: str) -> None:
+def _finder(archive: str | None) -> Callable[[], None]:
+    def find_ripieno() -> None:
         """Make ``import ripieno`` possible: it is installed here, or was shipped."""
         import sys
         from importlib.util import find_spec
-        from pathlib import Path
 
         from pyspark import SparkFiles
 
         if find_spec("ripieno") is not None:
             return
-        sys.path += [str(folder) for folder in Path(SparkFiles.getRootDirectory()).glob(f"{prefix}*")]
-        if find_spec("ripieno") is None:
+        if archive is None:
             raise ModuleNotFoundError(
                 f"ripieno is not installed for {sys.executable}, which Spark runs on this executor: install it there, "
                 "name another Python by PYSPARK_PYTHON, start Spark with an archive of the environment, or give it to "
-                "all executors by ripieno.spark.ship(spark)"
+                "all executors by rp.spark.ship(spark)"
             )
+        sys.path.insert(0, SparkFiles.get(archive))
 
     return find_ripieno

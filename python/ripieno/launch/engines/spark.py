@@ -6,8 +6,7 @@ The stage runs in a thread for the life of the job. Needs ``pip install 'ripieno
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from py4j.clientserver import ClientServer
@@ -20,8 +19,11 @@ from ripieno.launch.engine import Engine, EngineJob, Handover, Run
 from ripieno.launch.here import Here
 from ripieno.launch.hub import Invitation
 from ripieno.spark import frames, task
-from ripieno.spark.stage import StageRun, await_slots, slots
+from ripieno.spark.archive import shipped
+from ripieno.spark.stage import StageRun, await_slots, is_local, slots
 
+# Ranks with rows join once Spark has computed these, from whatever they come.
+ROWS_S = 7 * 24 * 3600.0
 # Of a stage whose tasks return nothing to Spark.
 _NOTHING = StructType([StructField("nothing", BooleanType())])
 
@@ -64,7 +66,7 @@ class SparkEngine(Engine):
 
     def handover(self) -> Handover:
         """In the closures of tasks, by Spark's connections between driver and executors."""
-        if self._context.master.startswith("local["):
+        if is_local(self._context.master):
             return Handover("to the Python processes of this machine's Spark", True, True)
         conf = self._context.getConf()
         knows, tls, aes, sasl = (
@@ -85,7 +87,8 @@ class SparkEngine(Engine):
     def start(self, workers: int, invitation: Invitation) -> StageRun:
         """Start ranks without data."""
         await_slots(self._context, workers, self.slots_timeout_s)
-        tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(task.plain(invitation))
+        be_rank = task.plain(invitation, shipped(self._context))
+        tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(be_rank)
         return self._started(workers, tasks.collect)
 
     def start_on(
@@ -146,6 +149,9 @@ class SparkJob(EngineJob):
             return super()._start(invitation)
         return self.engine.start_on(self._frame, self.workers, invitation, self._output)
 
+    def _patience_s(self) -> float:
+        return super()._patience_s() if self._frame is None else ROWS_S
+
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         frame = _only_frame([*args, *kwargs.values()])
         if frame is not None and frame is not self._frame:
@@ -159,13 +165,12 @@ class SparkJob(EngineJob):
         kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}
         return super()._run(program, args, kwargs)
 
-    @contextmanager
-    def returning(self) -> Iterator[StageRun]:
-        """Close the job, so that Spark gets what the ranks return; its run, to be waited for."""
+    def returned(self) -> DataFrame:
+        """Close the job, so that the ranks return their rows; the rows of all, once Spark has them."""
         run = self._hold.run
         run.keep()
         self.close()
-        yield run
+        return run.finish()
 
 
 def _only_frame(values: list[Any]) -> DataFrame | None:
@@ -193,7 +198,7 @@ def _checked(session: SparkSession) -> SparkSession:
     context = session.sparkContext
     if context._jsc is None or context._jsc.sc().isStopped():
         raise EngineError("this SparkSession was stopped: start another one")
-    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true" and context.master[:5] != "local":
+    if context.getConf().get("spark.dynamicAllocation.enabled") == "true" and not is_local(context.master):
         raise EngineError(
             "spark.dynamicAllocation.enabled is true: executors would come and go while ranks wait for each other, so "
             "Spark refuses barrier stages; start the session with false and a number of executors"

@@ -8,11 +8,13 @@ import zipfile
 from importlib.resources import files
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ripieno import __version__
-from ripieno.spark.task import ARCHIVE_PREFIX
 
+# What Spark unpacks is a folder with a name like this, among its files.
+_PREFIX = "ripieno-shipped-"
 # What there is of a package besides its code: caches, and editors' files.
 _IGNORED = {"__pycache__"}
 # Zip archives know no earlier time; the same files make the same archive.
@@ -38,9 +40,9 @@ def ship(spark: SparkSession) -> str:
     digest = hashlib.sha256()
     for name, data in members.items():
         digest.update(f"{name} {len(data)}\n".encode() + data)
-    name = f"{ARCHIVE_PREFIX}{digest.hexdigest()[:16]}"
+    name = f"{_PREFIX}{digest.hexdigest()[:16]}"
     context = spark.sparkContext
-    if any(each.rpartition("#")[2] == name for each in context.listArchives):
+    if name in _names(context):
         return name
     # This folder ends with the session.
     archive = os.path.join(context._temp_dir, f"{name}.zip")
@@ -49,6 +51,17 @@ def ship(spark: SparkSession) -> str:
             packed.writestr(zipfile.ZipInfo(member, _WHEN), data, zipfile.ZIP_DEFLATED)
     context.addArchive(f"{archive}#{name}")
     return name
+
+
+def shipped(context: SparkContext) -> str | None:
+    """The name of the latest archive, if there is any."""
+    names = _names(context)
+    return names[-1] if names else None
+
+
+def _names(context: SparkContext) -> list[str]:
+    names = (each.rpartition("#")[2] for each in context.listArchives)
+    return [name for name in names if name.startswith(_PREFIX)]
 
 
 def _members() -> dict[str, bytes]:

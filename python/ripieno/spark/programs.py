@@ -87,8 +87,7 @@ def run(
             return job.run(program, df, *args)
         arrow = frames.arrow_schema(output, df.sparkSession)
         job.run(_returning, Here(task.OUTPUT), arrow, program, df, *args)
-        with job.returning() as stage:
-            return stage.finish()
+        return job.returned()
 
 
 def _returning(

@@ -1,0 +1,72 @@
+"""What ranks and tasks in Spark run in tests."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+# So long that whoever waits for it has lost.
+NEVER_S = 600.0
+
+
+def count(comm, first: int) -> dict[str, Any]:
+    """A sum over ranks, how often this was called on the same rank, and where it runs."""
+    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    return {
+        "sum": comm.allreduce(first + comm.rank),
+        "runs": comm.kept["runs"],
+        "pid": os.getpid(),
+        "executor": _executor(),
+    }
+
+
+def exit_hard(comm, culprit: int) -> None:
+    """One rank ends without a word while the others wait for it."""
+    if comm.rank == culprit:
+        os._exit(7)
+    comm.barrier()
+
+
+def wait(comm) -> None:
+    """All wait for rank 0, which waits for nobody."""
+    import threading
+
+    if comm.rank == 0:
+        threading.Event().wait(NEVER_S)
+    comm.barrier()
+
+
+def compute(comm) -> None:
+    """For ever, without any call that could be told of an end."""
+    comm.emit({"pid": os.getpid()})
+    while True:
+        sum(range(1000))
+
+
+def where_ripieno_is(comm) -> tuple[str, str]:
+    """The files of the package and of its native module."""
+    import ripieno
+    from ripieno import _native
+
+    return ripieno.__file__, _native.__file__
+
+
+def row_count(comm, batches) -> int:
+    return batches.row_count
+
+
+def hold_until_told(pipe: str) -> bytes:
+    """A task of Spark's own."""
+    return Path(pipe).read_bytes()
+
+
+def running(spark) -> int:
+    """Tasks that run at the executors."""
+    return sum(info.numRunningTasks() for info in spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos())
+
+
+def _executor() -> int:
+    """The JVM that this Python process belongs to: it started the daemon that forked this process."""
+    daemon = os.getppid()
+    return int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
