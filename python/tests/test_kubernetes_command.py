@@ -47,6 +47,8 @@ def test_a_script_becomes_a_gang_of_pods_that_know_where_to_meet(written):
     job, service = resources["Job"]["spec"], resources["Service"]["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"], job["backoffLimit"]) == ("Indexed", 3, 3, 0)
     assert pod(resources)["restartPolicy"] == "Never"
+    # So that SIGTERM ends a rank at once: it is not the first process of its namespace.
+    assert pod(resources)["shareProcessNamespace"] is True
     assert service["clusterIP"] == "None" and service["publishNotReadyAddresses"] is True
     assert service["selector"] == {"batch.kubernetes.io/job-name": "train-me"}
     told = variables(resources)

@@ -211,6 +211,8 @@ class Manifest:
             # A JobSet sets its own.
             **({"subdomain": self.name} if self.restarts is None else {}),
             "restartPolicy": "Never",
+            # The first process of a namespace ignores SIGTERM unless it has a handler, and a script should not need one.
+            "shareProcessNamespace": True,
             # Nothing in the pod talks to Kubernetes, and variables of Services are not for ranks.
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
