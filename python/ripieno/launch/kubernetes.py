@@ -211,7 +211,7 @@ class Manifest:
             # A JobSet sets its own.
             **({"subdomain": self.name} if self.restarts is None else {}),
             "restartPolicy": "Never",
-            # The first process of a namespace ignores SIGTERM unless it has a handler, and a script should not need one.
+            # So that a script needs no handler of SIGTERM, which the first process of a namespace otherwise ignores.
             "shareProcessNamespace": True,
             # Nothing in the pod talks to Kubernetes, and variables of Services are not for ranks.
             "automountServiceAccountToken": False,
