@@ -111,6 +111,12 @@ def first_host(nodelist: str) -> str:
     return re.sub(r"\[([^\],-]+)[^\]]*\]", r"\1", first[0]) if first else ""
 
 
+def counts_of_nodes(text: str) -> list[int]:
+    """What Slurm tells of each node, tasks or CPUs, in a text such as ``2(x3),1``."""
+    groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    return [int(count) for count, times in groups for _ in range(int(times or 1))]
+
+
 def number(variables: Mapping[str, str], name: str, default: int | None = None) -> int:
     """The number that a variable holds, or `default` if it is not set."""
     text = variables.get(name) or default
@@ -179,7 +185,7 @@ def _pmi(variables: Mapping[str, str]) -> Place | None:
 
 
 def _slurm(variables: Mapping[str, str]) -> Place | None:
-    tasks, node = _tasks_of_nodes(variables["SLURM_STEP_TASKS_PER_NODE"]), number(variables, "SLURM_NODEID")
+    tasks, node = counts_of_nodes(variables["SLURM_STEP_TASKS_PER_NODE"]), number(variables, "SLURM_NODEID")
     here = variables["SLURM_GTIDS"].count(",") + 1
     # A batch script that was submitted in a step inherits the variables of that one, but has tasks of its own.
     is_inherited = node >= len(tasks) or here != tasks[node]
@@ -196,12 +202,6 @@ def _slurm(variables: Mapping[str, str]) -> Place | None:
         first_host(variables.get("SLURM_STEP_NODELIST", "")) or None,
         _optional(variables, "SLURM_CPUS_ON_NODE"),
     )
-
-
-def _tasks_of_nodes(text: str) -> list[int]:
-    """Tasks of each node, of a text such as ``2(x3),1``."""
-    groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
-    return [int(count) for count, times in groups for _ in range(int(times or 1))]
 
 
 def _kubernetes(variables: Mapping[str, str]) -> Place:

@@ -35,7 +35,7 @@ def start(
     with _interrupt_held_back():
         return subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments],
-            env={**os.environ, **_package_path(), **environment},
+            env={**os.environ, **package_path(), **environment},
             pass_fds=pass_fds,
             **options,
         )
@@ -124,7 +124,7 @@ def _interrupt_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _package_path() -> dict[str, str]:
+def package_path() -> dict[str, str]:
     """PYTHONPATH with the folder of this package, unless Python looks there anyway."""
     folder = str(Path(__file__).resolve().parents[2])
     if folder in (*site.getsitepackages(), site.getusersitepackages()):

@@ -23,6 +23,8 @@ ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "spark_local": lambda spark: {"engine": "spark", "spark": spark},
     "spark_cluster": lambda spark: {"engine": "spark", "spark": spark},
     "spark_standalone": lambda spark: {"engine": "spark", "spark": spark},
+    "slurm": lambda _: {"engine": "slurm"},
+    "open_mpi": lambda command: {"engine": "mpirun", "command": command, "slots": SLOTS},
 }
 # Slots of every engine here.
 SLOTS = 4
@@ -49,8 +51,8 @@ class Standing:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the engine has slots; this machine starts as many processes as are asked for."""
-        return self.name != "local"
+        """Whether the engine has slots; this machine and mpirun start as many processes as are asked for."""
+        return self.name not in ("local", "open_mpi")
 
     def launch(self, workers: int, **options: Any) -> rp.Job:
         """Another job, for the caller to close."""

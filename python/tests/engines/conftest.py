@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
+import launched
 import pytest
 import ray_network
 import slurm_cluster
@@ -91,5 +93,18 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cl
     reason = slurm_cluster.missing()
     if reason is not None:
         pytest.skip(reason)
-    with slurm_cluster.started(tmp_path_factory.mktemp("slurm")) as cluster:
+    with slurm_cluster.started(tmp_path_factory.mktemp("slurm")) as cluster, pytest.MonkeyPatch.context() as patch:
+        for name, value in cluster.variables.items():
+            patch.setenv(name, value)
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def open_mpi() -> Iterator[str]:
+    """Open MPI's launcher, which may run here, on loopback."""
+    if shutil.which("mpirun.openmpi") is None:
+        pytest.skip("mpirun.openmpi not installed: apt-get install openmpi-bin")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in launched.OPEN_MPI.items():
+            patch.setenv(name, value)
+        yield "mpirun.openmpi"

@@ -13,6 +13,13 @@ SCRIPTS = Path(sys.executable).parent
 #: Ripieno's commands, and this Python, are found on the path; nothing of another launcher is in the environment.
 VARIABLES = {"PATH": os.pathsep.join((str(SCRIPTS), os.environ["PATH"])), "PYTHONUNBUFFERED": "1"}
 
+#: Open MPI's launcher wants to be told that it may, where tests run as root, or on fewer cores than ranks.
+OPEN_MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_oob_tcp_if_include": "lo",
+}
 #: Rank 1 fails as the first argument says; with "early" before the ranks have met.
 SCRIPT = """
 import os, signal, sys, time
@@ -88,8 +95,9 @@ def failed_at(errors: str) -> float:
 
 
 def prepare(folder: Path, page: str) -> None:
-    """The files that commands on a page name: its program and its batch script, and a graph."""
-    (folder / "train.py").write_text(blocks(page, "python")[0])
+    """The files that commands on a page name: its programs and its batch script, and a graph."""
+    for program in blocks(page, "python"):
+        (folder / program.split()[1]).write_text(program)
     for script in blocks(page, "bash"):
         (folder / "job.sh").write_text(script)
     (folder / "edges.txt").write_text("".join(f"{vertex} {(vertex * 7 + 1) % 50}\n" for vertex in range(50)))

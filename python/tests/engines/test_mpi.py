@@ -9,17 +9,12 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import conformance_programs as programs
 import launched
 import pytest
+import ripieno as rp
 
 FAILURE_S = 10.0
-# Open MPI's wants to be told that it may, where tests run as root, or on fewer cores than ranks.
-OPEN_MPI = {
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-    "OMPI_MCA_rmaps_base_oversubscribe": "1",
-    "OMPI_MCA_oob_tcp_if_include": "lo",
-}
 # A command of each, as the page has it, and the package that brings the program.
 LAUNCHERS = {"mpirun": ("mpirun.openmpi", "openmpi-bin"), "mpiexec.hydra": ("mpiexec.hydra", "mpich")}
 # The torchrun of Debian 12 fails on the default of these, with its own Python.
@@ -35,7 +30,9 @@ def folder(tmp_path, monkeypatch) -> Path:
     if shutil.which("mpirun.openmpi"):
         (tmp_path / "bin" / "mpirun").symlink_to(shutil.which("mpirun.openmpi"))
     path = os.pathsep.join((str(tmp_path / "bin"), launched.VARIABLES["PATH"]))
-    variables = launched.VARIABLES | OPEN_MPI | {"PATH": path, "HOME": f"{tmp_path}/home", "TMPDIR": f"{tmp_path}/tmp"}
+    variables = (
+        launched.VARIABLES | launched.OPEN_MPI | {"PATH": path, "HOME": f"{tmp_path}/home", "TMPDIR": f"{tmp_path}/tmp"}
+    )
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("RIPIENO_TOKEN", raising=False)
@@ -130,6 +127,33 @@ def test_ranks_of_torchrun_meet_beside_its_store(folder):
 
     said = [line.partition(":")[2] for line in done.stdout.splitlines()]
     assert sorted(said) == launched.expected(2), done.stderr
+
+
+def test_hydra_is_an_engine_too(folder):
+    need("mpiexec.hydra")
+    with rp.launch(engine="mpirun", command="mpiexec.hydra", workers=2, slots=2) as job:
+        assert job.run(programs.summed, 1000) == [(0, 2, True), (1, 2, True)]
+        with pytest.raises(rp.RankFailed, match=r"rank 1 on .* failed: "):
+            job.run(programs.fail, 1, "kill", "in a collective")
+
+
+def test_what_is_no_mpi_launcher_is_refused(folder):
+    with pytest.raises(rp.EngineError, match=r"neither Open MPI's launcher nor hydra"):
+        rp.launch(engine="mpirun", command="true")
+    with pytest.raises(rp.EngineError, match="needs no-such-launcher, which is not on the path"):
+        rp.launch(engine="mpirun", command="no-such-launcher")
+    with pytest.raises(rp.TooFewSlots, match="for 3 ranks: 2 free, 2 in all"):
+        rp.launch(engine="mpirun", command=next(filter(shutil.which, LAUNCHERS)), workers=3, slots=2)
+
+
+def test_a_program_of_the_page_runs(folder):
+    for name in LAUNCHERS:
+        need(name)
+    launched.prepare(folder, "engines/mpi.md")
+
+    done = run("python driver.py")
+
+    assert (done.returncode, done.stdout.split()) == (0, ["[499500.0,", "499500.0]"] * 2), done.stderr
 
 
 @pytest.mark.parametrize("number", range(len(list(launched.commands("engines/mpi.md")))))

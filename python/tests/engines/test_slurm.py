@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import launched
 import pytest
+import ripieno as rp
+import slurm_cluster
 from slurm_cluster import Cluster, Ended
 
 # What a user waits for the end of a job, after a rank has failed: 2 s for the others to know, 1 s for Slurm to end
@@ -119,6 +122,27 @@ def test_nothing_listens_beyond_loopback(slurm, folder):
     done = run(slurm, "srun -N 1 -n 2 -K ripieno run listen.py")
 
     assert done.out.split() == ["127.0.0.1"] * 2, done.err
+
+
+def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
+    with rp.launch(engine="slurm") as job:
+        assert job.workers == len(slurm_cluster.NODES) * slurm_cluster.CPUS
+        started = time.monotonic()
+        with pytest.raises(rp.TooFewSlots, match=r"slurm has too few free slots for 1 ranks: 0 free, 4 in all; .*srun"):
+            rp.launch(engine="slurm", workers=1, immediate_s=1)
+        assert time.monotonic() - started < FAILURE_S
+
+
+def test_what_srun_refuses_is_told(slurm):
+    with pytest.raises(rp.EngineError, match="invalid partition specified: nowhere"):
+        rp.launch(engine="slurm", workers=2, arguments=["--nodelist=n2", "--partition=nowhere"])
+
+
+def test_a_rank_has_the_cpus_that_were_asked_for(slurm):
+    with rp.launch(engine="slurm", workers=2, cpus_per_worker=2) as job:
+        found = job.run(lambda comm: (comm.threads, os.environ["SLURMD_NODENAME"], "RIPIENO_INVITATION" in os.environ))
+
+    assert sorted(found) == [(2, node, False) for node in slurm_cluster.NODES]
 
 
 @pytest.mark.parametrize("number", range(len(list(launched.commands("engines/slurm.md")))))

@@ -12,11 +12,13 @@ from ripieno.errors import EngineError
 if TYPE_CHECKING:
     from ripieno.launch.engine import Engine
 
-# The class of each, and the package that it needs; the extra of that name installs it.
+# The class of each, and the package that it needs, if any; the extra of that name installs it.
 _CLASSES = {
     "spark": ("ripieno.launch.engines.spark:SparkEngine", "pyspark"),
     "dask": ("ripieno.launch.engines.dask:DaskEngine", "distributed"),
     "ray": ("ripieno.launch.engines.ray:RayEngine", "ray"),
+    "slurm": ("ripieno.launch.engines.slurm:SlurmEngine", None),
+    "mpirun": ("ripieno.launch.engines.mpirun:MpirunEngine", None),
 }
 
 ENGINES = ("local", *_CLASSES)
@@ -40,5 +42,5 @@ def engine_of(name: str, options: Mapping[str, Any]) -> tuple[Engine, dict[str, 
 def check_installed(name: str) -> None:
     """Raise `EngineError` if the package that an engine needs is not there."""
     _, package = _CLASSES[name]
-    if find_spec(package) is None:
+    if package is not None and find_spec(package) is None:
         raise EngineError(f"engine={name!r} needs {package}, which is not installed: pip install 'ripieno[{name}]'")

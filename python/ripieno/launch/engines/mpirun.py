@@ -1,0 +1,97 @@
+"""MPI launchers: the processes of one `mpirun` or `mpiexec`, without MPI.
+
+The launcher brings the invitation in the environment of its processes, and ends all when one has failed; ranks meet by
+way of the hub.
+Needs Open MPI's mpirun or MPICH's mpiexec.hydra, and the same Python and ripieno, at the same place, on all hosts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ripieno.errors import EngineError, TooFewSlots
+from ripieno.launch.engine import Engine, Handover, Run
+from ripieno.launch.engines import started
+from ripieno.launch.hub import Invitation
+from ripieno.launch.machine import usable_cores
+
+# How long a launcher takes to say which one it is.
+ANSWER_S = 20.0
+_FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"
+
+
+class MpirunEngine(Engine):
+    """Ranks as processes of an MPI launcher.
+
+    Parameters
+    ----------
+    command : str
+        The launcher.
+    arguments : sequence of str
+        More options of it: ``["--hostfile", "hosts"]``.
+    host : str
+        The address of this process that the hosts reach; the default is for this host alone.
+    slots : int, optional
+        How many ranks there is room for; by default one per core of this host.
+
+    Raises
+    ------
+    EngineError
+        If there is no such launcher, or it is neither Open MPI's nor hydra.
+    """
+
+    NAME: ClassVar[str] = "mpirun"
+    OPTIONS: ClassVar[frozenset[str]] = frozenset({"command", "arguments", "host", "slots"})
+
+    def __init__(
+        self,
+        *,
+        command: str = "mpirun",
+        arguments: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        slots: int | None = None,
+    ) -> None:
+        self._command = started.program(command, self.NAME)
+        self._arguments = list(arguments)
+        self._host = host
+        self._slots = usable_cores() if slots is None else slots
+        self._options = _options_of(self._command)
+
+    def slots(self) -> int:
+        """As told, or the cores of this host."""
+        return self._slots
+
+    def host(self) -> str:
+        """As told, or loopback."""
+        return self._host
+
+    def handover(self) -> Handover:
+        """By the launcher, which reaches other hosts by ssh first and by connections of its own then."""
+        advice = "MPI launchers do not encrypt: keep the hosts in a network that you trust"
+        return Handover("in the environment of the launcher's processes", False, False, advice)
+
+    def start(self, workers: int, invitation: Invitation) -> Run:
+        """Processes of one launcher.
+
+        Raises
+        ------
+        TooFewSlots
+            If more workers are asked for than there are slots. What else runs there a launcher does not know.
+        """
+        if workers > self._slots:
+            advice = "launch fewer workers, or say how many there is room for: slots=…"
+            raise TooFewSlots(self.NAME, workers, self._slots, self._slots, advice)
+        command = [self._command, *self._options, "-n", str(workers), *self._arguments]
+        return started.StartedRun(command, invitation, started.matching(_FAILURE))
+
+
+def _options_of(command: str) -> list[str]:
+    """What the launcher has to be told so that all ranks get the invitation, and may outnumber its cores."""
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=ANSWER_S).stdout
+    if "Open MPI" in version or "OpenRTE" in version:
+        return ["-x", started.VARIABLE, "--oversubscribe"]
+    if "HYDRA" in version:
+        return []
+    raise EngineError(f"{command} is neither Open MPI's launcher nor hydra, by its --version")

@@ -1,0 +1,156 @@
+"""Slurm: the tasks of one `srun`, in the allocation that this process is in, or in one of their own.
+
+srun brings the invitation in the environment of its tasks and says which task has failed; ranks meet by way of the hub.
+Needs srun, sinfo and scontrol, and the same Python and ripieno, at the same place, on all nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from ripieno._checks import check_count
+from ripieno.errors import EngineError, TooFewSlots
+from ripieno.launch import launchers
+from ripieno.launch.engine import Engine, Handover, Run
+from ripieno.launch.engines import started
+from ripieno.launch.hub import Invitation
+
+# Slurm's own commands answer within this.
+ANSWER_S = 20.0
+# Nobody tells when Slurm has CPUs free again: the pause between two questions.
+_PAUSE_S = 0.1
+_FAILURE = r"^srun: error: (?:(?!\S+: tasks? )|\S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): )(?P<cause>.*)"
+
+
+class SlurmEngine(Engine):
+    """Ranks as tasks of a step.
+
+    Parameters
+    ----------
+    cpus_per_worker : int
+        CPUs of each task, which computes with as many threads.
+    arguments : sequence of str
+        More options of srun: ``["--partition=short", "--time=10"]``.
+    immediate_s : int
+        How long to wait until Slurm has room for all tasks.
+    host : str, optional
+        The address of this process that nodes reach; by default the one that it reaches Slurm's controller from.
+
+    Raises
+    ------
+    EngineError
+        If there is no Slurm.
+    """
+
+    NAME: ClassVar[str] = "slurm"
+    OPTIONS: ClassVar[frozenset[str]] = frozenset({"cpus_per_worker", "arguments", "immediate_s", "host"})
+
+    def __init__(
+        self, *, cpus_per_worker: int = 1, arguments: Sequence[str] = (), immediate_s: int = 5, host: str | None = None
+    ) -> None:
+        check_count("cpus_per_worker", cpus_per_worker)
+        check_count("immediate_s", immediate_s)
+        self.threads = cpus_per_worker
+        self._arguments = list(arguments)
+        self._immediate_s = immediate_s
+        self._host = host
+        self._srun = started.program("srun", self.NAME)
+
+    def slots(self) -> int:
+        """CPUs of the allocation, or of all nodes that are up, divided by those of a worker."""
+        return self._cpus()[1] // self.threads
+
+    def host(self) -> str:
+        """The address of this process that leads to Slurm's controller, unless told otherwise."""
+        return self._host or _address_towards(_controller())
+
+    def handover(self) -> Handover:
+        """By srun, to tasks of this user that Slurm's credentials vouch for."""
+        advice = "Slurm does not encrypt: keep its nodes in a network that you trust"
+        return Handover("in the environment of srun's tasks", True, False, advice)
+
+    def start(self, workers: int, invitation: Invitation) -> Run:
+        """A step of `workers` tasks, which Slurm starts within `immediate_s` or not at all.
+
+        Raises
+        ------
+        TooFewSlots
+            If there are fewer CPUs free than the tasks take.
+        """
+        deadline = time.monotonic() + self._immediate_s
+        while (free := self._cpus()[0] // self.threads) < workers:
+            total = self.slots()
+            if total < workers or time.monotonic() > deadline:
+                raise TooFewSlots(self.NAME, workers, free, total, self._advice())
+            time.sleep(_PAUSE_S)
+        # Steps share the CPUs of an allocation only if each says what it takes.
+        own = ["--exact"] if _in_allocation() else []
+        options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
+        size = [f"--ntasks={workers}", f"--cpus-per-task={self.threads}"]
+        return started.StartedRun(
+            [self._srun, *options, *size, *own, *self._arguments], invitation, started.matching(_FAILURE)
+        )
+
+    def _cpus(self) -> tuple[int, int]:
+        """CPUs that are free, as far as Slurm tells, and in all."""
+        if _in_allocation():
+            total = sum(launchers.counts_of_nodes(os.environ["SLURM_JOB_CPUS_PER_NODE"]))
+            return total, total
+        partitions = [each for each in self._arguments if each.startswith(("-p", "--partition"))]
+        allocated_idle_other_total = _answer(["sinfo", "--noheader", "--format=%C", *partitions]).split("/")
+        return int(allocated_idle_other_total[1]), int(allocated_idle_other_total[3])
+
+    def _advice(self) -> str:
+        where = "the allocation of this job" if _in_allocation() else "Slurm (sinfo -o %C)"
+        return (
+            f"each takes {self.threads} CPUs of {where}: launch fewer workers, take a larger allocation, or wait for "
+            "other jobs to end (immediate_s=…)"
+        )
+
+
+def _in_allocation() -> bool:
+    return bool(os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_JOB_CPUS_PER_NODE"))
+
+
+def _controller() -> str:
+    """The address of Slurm's controller."""
+    line = re.search(
+        r"^SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?", _answer(["scontrol", "show", "config"]), re.M
+    )
+    if line is None:
+        raise EngineError(
+            "scontrol show config names no SlurmctldHost: say which address of this process nodes reach, host=…"
+        )
+    return line[2] or line[1]
+
+
+def _address_towards(host: str) -> str:
+    """The address of this machine from which packets go to `host`; nothing is sent."""
+    try:
+        family, kind, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            return probe.getsockname()[0]
+    except OSError as error:
+        raise EngineError(f"Slurm's controller {host}: {error}; say which address nodes reach, host=…") from None
+
+
+def _answer(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            [started.program(command[0], SlurmEngine.NAME), *command[1:]],
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise EngineError(f"{command[0]} has not answered for {ANSWER_S:g} s: is Slurm's controller up?") from None
+    if done.returncode:
+        raise EngineError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout

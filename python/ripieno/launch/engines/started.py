@@ -1,0 +1,133 @@
+"""Ranks that a launcher's program starts: `srun` or `mpirun` as an engine's hand.
+
+The program runs ``python -m ripieno.launch.engines.started`` once per rank, and passes its environment on to all of
+them, the invitation in it, which a rank takes out first of all. The program's end is the end of all; what it says of a
+rank that has failed is on its standard error.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from ripieno.errors import EngineError, RendezvousError
+from ripieno.launch import environment, launchers, process
+from ripieno.launch.engine import Run
+from ripieno.launch.hub import Invitation
+from ripieno.launch.member import serve
+
+#: The invitation, pickled, in base64.
+VARIABLE = "RIPIENO_INVITATION"
+# Ranks that were told to leave have this long to do so, and then the launcher to end them.
+LEAVE_S = 2.0
+END_S = 5.0
+
+#: Rank and cause in a line of a launcher's, or None if it tells of nothing.
+Account = Callable[[str], tuple[int | None, str] | None]
+
+
+def program(name: str, engine: str) -> str:
+    """The path of a launcher's program."""
+    found = shutil.which(name)
+    if found is None:
+        raise EngineError(f"engine={engine!r} needs {name}, which is not on the path of this process")
+    return found
+
+
+class StartedRun(Run):
+    """A launcher's process, and the ranks that it has started.
+
+    Parameters
+    ----------
+    command : sequence of str
+        The launcher with its options, to which the command of a rank is added.
+    invitation : Invitation
+    account_of : callable
+        What a line on the launcher's standard error says of a rank that has failed.
+    """
+
+    def __init__(self, command: Sequence[str], invitation: Invitation, account_of: Account) -> None:
+        super().__init__()
+        self._name = os.path.basename(command[0])
+        self._account_of = account_of
+        text = base64.b64encode(pickle.dumps(invitation)).decode()
+        variables = {**os.environ, **process.package_path(), VARIABLE: text}
+        for name in environment.VARIABLES:
+            # Of the job that this process may be a rank of itself.
+            variables.pop(name, None)
+        rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
+        self._process = subprocess.Popen(
+            [*command, *rank],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=variables,
+            # Ctrl-C is for this process, which ends the launcher.
+            start_new_session=True,
+        )
+        self._watch = threading.Thread(target=self._listen, name=f"ripieno-{self._name}", daemon=True)
+        self._watch.start()
+
+    def end(self) -> None:
+        """Wait for the launcher; one that does not end is told to end its ranks, and then killed."""
+        for ask, patience_s in (None, LEAVE_S), (self._process.terminate, END_S), (self._process.kill, END_S):
+            if ask is not None:
+                ask()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+                break
+        self._watch.join(END_S)
+
+    def _listen(self) -> None:
+        last = ""
+        assert self._process.stderr is not None, "it is a pipe"
+        with self._process.stderr as pipe:
+            for line in pipe:
+                text = line.decode(errors="replace")
+                account = self._account_of(text)
+                if account is not None:
+                    self.failed(*account)
+                last = text.strip() or last
+                sys.stderr.write(text)
+        status = self._process.wait()
+        if status:
+            self.failed(None, f"{self._name}: {process.ending(status)}: {last}")
+
+
+def matching(pattern: str) -> Account:
+    """An account by a regular expression with the groups ``rank`` and ``cause``."""
+
+    def account_of(line: str) -> tuple[int | None, str] | None:
+        found = re.search(pattern, line)
+        if found is None:
+            return None
+        return None if found["rank"] is None else int(found["rank"]), found["cause"].strip()
+
+    return account_of
+
+
+def main() -> None:
+    """Be a rank of the job that the invitation in the environment is to."""
+    place = launchers.detect(os.environ)
+    text = os.environ.pop(VARIABLE, None)
+    if place is None or text is None:
+        sys.exit(f"ripieno: no launcher has started this process as a rank, or it has not passed {VARIABLE} on")
+    invitation = pickle.loads(base64.b64decode(text))
+    try:
+        serve(invitation, place.rank, attempt=place.job or "")
+    except RendezvousError as error:
+        sys.exit(f"ripieno: {error}")
+    except EngineError:
+        # The caller of the job knows.
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
