@@ -35,8 +35,10 @@ class SlurmEngine(Engine):
     ----------
     cpus_per_worker : int
         CPUs of each task, which computes with as many threads.
+    partition : str, optional
+        Where, if not in Slurm's default.
     arguments : sequence of str
-        More options of srun: ``["--partition=short", "--time=10"]``.
+        More options of srun: ``["--time=10", "--mem-per-cpu=2G"]``.
     immediate_s : int
         How long to wait until Slurm has room for all tasks.
     host : str, optional
@@ -49,14 +51,21 @@ class SlurmEngine(Engine):
     """
 
     NAME: ClassVar[str] = "slurm"
-    OPTIONS: ClassVar[frozenset[str]] = frozenset({"cpus_per_worker", "arguments", "immediate_s", "host"})
+    OPTIONS: ClassVar[frozenset[str]] = frozenset({"cpus_per_worker", "partition", "arguments", "immediate_s", "host"})
 
     def __init__(
-        self, *, cpus_per_worker: int = 1, arguments: Sequence[str] = (), immediate_s: int = 5, host: str | None = None
+        self,
+        *,
+        cpus_per_worker: int = 1,
+        partition: str | None = None,
+        arguments: Sequence[str] = (),
+        immediate_s: int = 5,
+        host: str | None = None,
     ) -> None:
         check_count("cpus_per_worker", cpus_per_worker)
         check_count("immediate_s", immediate_s)
         self.threads = cpus_per_worker
+        self._partition = [] if partition is None else [f"--partition={partition}"]
         self._arguments = list(arguments)
         self._immediate_s = immediate_s
         self._host = host
@@ -94,7 +103,9 @@ class SlurmEngine(Engine):
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
         size = [f"--ntasks={workers}", f"--cpus-per-task={self.threads}"]
         return started.StartedRun(
-            [self._srun, *options, *size, *own, *self._arguments], invitation, started.matching(_FAILURE)
+            [self._srun, *options, *size, *own, *self._partition, *self._arguments],
+            invitation,
+            started.matching(_FAILURE),
         )
 
     def _cpus(self) -> tuple[int, int]:
@@ -102,9 +113,11 @@ class SlurmEngine(Engine):
         if _in_allocation():
             total = sum(launchers.counts_of_nodes(os.environ["SLURM_JOB_CPUS_PER_NODE"]))
             return total, total
-        partitions = [each for each in self._arguments if each.startswith(("-p", "--partition"))]
-        allocated_idle_other_total = _answer(["sinfo", "--noheader", "--format=%C", *partitions]).split("/")
-        return int(allocated_idle_other_total[1]), int(allocated_idle_other_total[3])
+        counts = _answer(["sinfo", "--noheader", "--format=%C", *self._partition]).strip()
+        if not counts:
+            raise EngineError(f"Slurm has no nodes: sinfo {' '.join(self._partition)}")
+        # Allocated, idle, other, total.
+        return int(counts.split("/")[1]), int(counts.split("/")[3])
 
     def _advice(self) -> str:
         where = "the allocation of this job" if _in_allocation() else "Slurm (sinfo -o %C)"
