@@ -38,7 +38,7 @@ def launch(
     workers : int, optional
         How many; by default one per usable core, or per slot of an engine. A single local one runs in this process and
         starts nothing.
-    engine : {"local", "spark", "dask", "ray"} or Engine
+    engine : {"local", "spark", "dask", "ray", "slurm", "mpirun"} or Engine
         Where they run: "local" are processes of this machine, others are tasks of an engine that runs already, see
         docs/engines, which also tells how to write one.
     threads : int, optional
