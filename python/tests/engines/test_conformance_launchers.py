@@ -1,0 +1,71 @@
+"""What every launcher promises of the ranks that it starts: they compute what local workers do, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import conformance_programs as programs
+import launched
+import numpy as np
+import pytest
+import ripieno as rp
+from test_mpi import OPEN_MPI
+
+RANKS = 4
+CLUSTERS = 7
+# How each starts the ranks, and what to install if its program is not there.
+LAUNCHERS = {
+    "ripieno": (f"ripieno run --no-prefix -n {RANKS} --threads 1", "ripieno"),
+    "openmpi": (f"mpirun.openmpi -n {RANKS} ripieno run --threads 1", "openmpi-bin"),
+    "hydra": (f"mpiexec.hydra -n {RANKS} ripieno run --threads 1", "mpich"),
+    "slurm": (f"srun -N 2 -n {RANKS} -K ripieno run --threads 1", "slurm-client"),
+}
+
+SCRIPT = f"""
+import sys
+sys.path.insert(0, {str(Path(programs.__file__).parent)!r})
+import conformance_programs as programs
+import numpy as np
+import ripieno as rp
+
+comm = rp.init()
+assert programs.summed(comm, 1_250_000) == (comm.rank, {RANKS}, True)
+assert [programs.counted(comm) for _ in range(3)] == [1, 2, 3]
+assert programs.many_sums(comm, 2, 10) == [{RANKS} * (1000.0**2 + round) for round in range(10)]
+assert programs.print_much(comm, 500) == {RANKS}
+digest, _ = programs.told_and_returned(comm, comm.broadcast(np.arange(6_250_000.0)))
+assert len(set(comm.allgather(digest))) == 1
+centroids, labels, inertia = programs.clustered(comm, np.load("rows.npy"), {CLUSTERS})
+if comm.rank == 0:
+    np.savez("found.npz", centroids=centroids, labels=np.concatenate(labels), inertia=inertia)
+"""
+
+PRINTED = "".join(f"line {line} of rank {rank}" for rank in range(RANKS) for line in range(500))
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_ranks_compute_what_local_workers_do(launcher: str, tmp_path: Path, request: pytest.FixtureRequest):
+    start, package = LAUNCHERS[launcher]
+    variables = {**os.environ, **launched.VARIABLES, **OPEN_MPI, "HOME": str(tmp_path)}
+    if launcher == "slurm":
+        variables |= request.getfixturevalue("slurm").variables
+    if shutil.which(start.split()[0], path=variables["PATH"]) is None:
+        pytest.skip(f"{start.split()[0]} not installed: apt-get install {package}")
+    rows = np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32)
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "script.py").write_text(SCRIPT)
+    expected = rp.KMeans(CLUSTERS, init=rows[:CLUSTERS], max_iter=5, tol=0, workers=RANKS, threads=1).fit(rows)
+
+    command = [*start.split(), "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr[-4000:]
+    # Launchers may cut lines of several ranks into each other, but nothing is lost.
+    assert [done.stdout.count(str(digit)) for digit in range(10)] == [PRINTED.count(str(digit)) for digit in range(10)]
+    with np.load(tmp_path / "found.npz") as found:
+        assert found["centroids"].tobytes() == expected.cluster_centers_.tobytes()
+        assert found["labels"].tobytes() == expected.labels_.tobytes()
+        assert found["inertia"] == expected.inertia_
