@@ -77,7 +77,7 @@ def dask_client():
     distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
     import dask
 
-    options = {"n_workers": 4, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": None}
+    options = {"n_workers": 4, "threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
     with (
         # Tests kill workers; forks of a process that has imported Dask are there again sooner.
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),

@@ -8,6 +8,7 @@ tasks, it holds a lock of the cluster: two jobs never take the same worker.
 from __future__ import annotations
 
 import pydoc
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from distributed.utils import get_ip
 from ripieno import __version__
 from ripieno.errors import EngineError, InputError, TooFewSlots
 from ripieno.launch.engine import Engine, Handover
+from ripieno.launch.engines.dask_job import DaskJob
 from ripieno.launch.engines.dask_run import DaskRun
 from ripieno.launch.hub import Invitation
 
@@ -39,7 +41,7 @@ class DaskEngine(Engine):
     Parameters
     ----------
     address : str, optional
-        Of the scheduler: ``"tcp://10.0.0.1:8786"``. The job makes a client and closes it.
+        Of the scheduler: ``"tcp://10.0.0.1:8786"``. A client is made, and closed when no job runs.
     client : distributed.Client, optional
         By default the current one.
 
@@ -57,8 +59,10 @@ class DaskEngine(Engine):
     def __init__(self, address: str | None = None, client: Client | None = None) -> None:
         if address is not None and client is not None:
             raise InputError("address= and client= were given: expected one of them")
-        self._owns_client = address is not None
-        self._client = _current(client) if address is None else connected(address)
+        self._address = address
+        self._found = _current(client) if address is None else connected(address)
+        self._job_count = 0
+        self._lock = threading.Lock()
         self.threads = min((worker["nthreads"] for worker in self._workers().values()), default=1)
 
     def slots(self) -> int:
@@ -80,7 +84,9 @@ class DaskEngine(Engine):
         return Handover(f"with tasks by Dask's scheduler at {address}", is_safe, is_safe, advice)
 
     def start(self, workers: int, invitation: Invitation) -> DaskRun:
-        run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", owns_client=self._owns_client)
+        with self._lock:
+            self._job_count += 1
+        run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", self._ended)
         try:
             with self._choosing():
                 run.begin(self._places(workers), invitation)
@@ -88,6 +94,24 @@ class DaskEngine(Engine):
             run.close()
             raise
         return run
+
+    def job(self, workers: int, **options: Any) -> DaskJob:
+        """The job of so many ranks here; Dask's data among the arguments of its programs come from its workers."""
+        return DaskJob(self, workers, self._client, **options)
+
+    @property
+    def _client(self) -> Client:
+        """The caller's, or one of its own."""
+        if self._address is not None and self._found.status == "closed":
+            self._found = connected(self._address)
+        return self._found
+
+    def _ended(self) -> None:
+        """One of the jobs has given its workers back."""
+        with self._lock:
+            self._job_count -= 1
+            if self._job_count == 0 and self._address is not None:
+                self._found.close()
 
     def _workers(self) -> dict[str, dict[str, Any]]:
         """What the scheduler knows of those that take tasks, by address."""
@@ -141,7 +165,9 @@ class DaskEngine(Engine):
         # A task of ours would end a worker that cannot unpickle it, so what every Python has asks first.
         for worker, version in self._asked(pydoc.locate, workers, "ripieno.__version__").items():
             if version != __version__:
-                has = "has no ripieno" if version is None else f"has ripieno {version}"
+                is_broken = isinstance(version, Exception)
+                has = f"cannot import ripieno: {version}" if is_broken else f"has ripieno {version}"
+                has = "has no ripieno" if version is None else has
                 raise EngineError(
                     f"the Dask worker {worker} {has}, the process that launches the job has ripieno {__version__}: "
                     "install the same there"

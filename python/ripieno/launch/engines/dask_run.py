@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -32,13 +33,14 @@ logger = logging.getLogger("ripieno.dask")
 
 
 class DaskRun(Run):
-    """A task per rank, each pinned to its worker, under the keys ``name-rank``."""
+    """A task per rank, each pinned to its worker, under the keys ``name-rank``; `ended` is called when all is over."""
 
-    def __init__(self, client: Client, name: str, *, owns_client: bool) -> None:
+    def __init__(self, client: Client, name: str, ended: Callable[[], None]) -> None:
         super().__init__()
         self.places: list[str] = []
         self._client = client
-        self._owns_client = owns_client
+        self._on_end = ended
+        self._is_over = False
         self._name = name
         self._futures: list[Future] = []
         self._staying: set[int] = set()
@@ -70,15 +72,17 @@ class DaskRun(Run):
     def end(self) -> None:
         with self._change:
             self._change.wait_for(lambda: not self._staying, END_S)
+        if self._is_over:
+            return
+        self._is_over = True
         futures, self._futures = self._futures, []
         # A client that was closed has let go of all this.
         with suppress(Exception):
             for worker in self.places:
                 self._client.unsubscribe_topic(worker)
             self._client.cancel(futures, force=True)
-        if self._owns_client:
-            with suppress(Exception):
-                self._client.close()
+        with suppress(Exception):
+            self._on_end()
 
     def _key(self, rank: int) -> str:
         return f"{self._name}-{rank}"
