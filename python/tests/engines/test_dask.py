@@ -164,13 +164,28 @@ def test_the_end_of_a_worker_is_told_with_what_dask_says(client):
         assert places[1] not in job.run(place)
 
 
-def test_a_worker_that_is_retired_ends_the_job():
+stuck = threading.Event()
 
-    def program(comm):
-        if comm.rank == 0:
-            comm.emit({"event": "begun"})
-        comm.recv((comm.rank + 1) % 2)
 
+def stays(comm, error: Exception | None = None) -> None:
+    """Rank 0 fails, or waits for the other, which waits for the test, whose process they are in."""
+    if comm.rank == 0:
+        comm.emit({"event": "begun"})
+        if error is not None:
+            raise error
+        comm.recv(1)
+    stuck.wait()
+
+
+@pytest.fixture
+def sticking() -> Iterator[None]:
+    """Ranks are stuck until the end of the test."""
+    stuck.clear()
+    yield
+    stuck.set()
+
+
+def test_a_worker_that_is_retired_ends_the_job(sticking):
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, **INSIDE) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
@@ -181,7 +196,7 @@ def test_a_worker_that_is_retired_ends_the_job():
             job.telling(lambda event: client.retire_workers([places[1]])),
             pytest.raises(rp.RankFailed, match=r"has left the cluster \(closed or retired on purpose\)"),
         ):
-            job.run(program)
+            job.run(stays)
 
 
 def test_a_rank_that_is_run_again_ends_at_once(client):
@@ -203,7 +218,9 @@ def test_a_task_that_somebody_cancels_ends_the_job(client):
     def program(comm):
         if comm.rank == 0:
             comm.emit({"event": "begun"})
-        comm.recv((comm.rank + 1) % 2)
+            comm.recv(1)
+        while True:
+            pass
 
     def cancel(event):
         (key,) = (key for keys in client.processing().values() for key in keys if key.endswith("-1"))
@@ -218,24 +235,12 @@ def test_a_task_that_somebody_cancels_ends_the_job(client):
     assert comes_true(lambda: not ranks_left(client), PROMPT_S)
 
 
-stuck = threading.Event()
-
-
-def stays(comm) -> None:
-    """Rank 0 fails, the others wait for the test, whose process they are in."""
-    if comm.rank == 0:
-        raise KeyError("mine")
-    stuck.wait()
-
-
-def test_without_a_nanny_a_rank_that_does_not_leave_keeps_its_worker(threads):
-    try:
-        with launch(threads) as job, pytest.raises(KeyError, match="mine"):
-            job.run(stays)
-        with pytest.raises(errors.TooFewSlots, match="1 free, 2 in all"):
-            launch(threads)
-    finally:
-        stuck.set()
+def test_without_a_nanny_a_rank_that_does_not_leave_keeps_its_worker(threads, sticking):
+    with launch(threads) as job, pytest.raises(KeyError, match="mine"):
+        job.run(stays, KeyError("mine"))
+    with pytest.raises(errors.TooFewSlots, match="1 free, 2 in all"):
+        launch(threads)
+    stuck.set()
     assert comes_true(lambda: not ranks_left(threads), PROMPT_S)
     with launch(threads) as job:
         assert len(job.run(place)) == 2
