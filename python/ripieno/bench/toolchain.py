@@ -7,6 +7,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -109,6 +110,27 @@ def _has_gloo(python: str) -> bool:
 def shared_object(source: Path) -> Path:
     """One of our C files for LD_PRELOAD, compiled; where it lies."""
     return _compiled("cc", source, ["-O2", "-shared", "-fPIC"])
+
+
+def java_archive(source: Path, libraries: Path) -> Path:
+    """A Java file compiled against the jars of a folder, for Java 17 and later, as a jar; where it lies.
+
+    Raises
+    ------
+    Skipped
+        If there is no compiler.
+    """
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise Skipped("no Java compiler: apt-get install openjdk-17-jdk-headless")
+    key = hashlib.sha256("\0".join((compiler, str(libraries), source.read_text())).encode()).hexdigest()[:16]
+    archive = _cache_folder() / f"{source.stem}-{key}.jar"
+    if not archive.exists():
+        with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
+            words = [compiler, "--release", "17", "-cp", f"{libraries}/*", "-d", f"{folder}/classes", source]
+            run(words, timeout_s=QUESTION_TIMEOUT_S)
+            Path(shutil.make_archive(f"{folder}/made", "zip", f"{folder}/classes")).rename(archive)
+    return archive
 
 
 def _find(version: str, *pairs: tuple[str, str]) -> Mpi | None:

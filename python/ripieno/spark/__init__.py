@@ -5,6 +5,7 @@
 | `run` | a program on the rows of a DataFrame |
 | `Batches` | the rows that a rank has, as Arrow batches and as arrays |
 | `ship` | give this package to the executors |
+| `KMeans`, `KMeansModel` | K-means as a stage of Spark ML |
 """
 
 from __future__ import annotations
@@ -15,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ripieno.spark.archive import ship
     from ripieno.spark.batches import Batches
+    from ripieno.spark.kmeans import KMeans
+    from ripieno.spark.kmeans_model import KMeansModel
     from ripieno.spark.programs import run
 
-__all__ = ["Batches", "run", "ship"]
+__all__ = ["Batches", "KMeans", "KMeansModel", "run", "ship"]
 
 # These bring pyspark.sql and PyArrow with them, which take a while to import and which ranks without data do without.
-_LATE = {"Batches": "batches", "run": "programs", "ship": "archive"}
+_LATE = {
+    "Batches": "batches",
+    "KMeans": "kmeans",
+    "KMeansModel": "kmeans_model",
+    "run": "programs",
+    "ship": "archive",
+}
 
 
 def __getattr__(name: str) -> Any:

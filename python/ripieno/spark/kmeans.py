@@ -1,0 +1,166 @@
+"""K-means as a Spark ML estimator: rows stay in the executors, where ranks run the same program as `ripieno.KMeans`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pyspark.ml import Estimator
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
+from pyspark.sql import DataFrame
+from sklearn.utils import check_random_state
+
+from ripieno._checks import check_count
+from ripieno.algorithms import kmeans_program as program
+from ripieno.algorithms.kmeans import INITS
+from ripieno.algorithms.kmeans_program import FitOptions
+from ripieno.algorithms.worker_estimator import SEED_LIMIT
+from ripieno.errors import InputError
+from ripieno.spark.kmeans_model import KMeansModel, KMeansSummary
+from ripieno.spark.kmeans_params import KMeansParams, sets_parameters, snake_case, with_accessors
+from ripieno.spark.kmeans_rows import fit_rows, selected
+
+LARGEST_SEED = 2**32 - 1
+
+
+@with_accessors
+class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadable):
+    """K-means by Lloyd's iteration, on the rows of a DataFrame.
+
+    A fit needs a free slot for every rank at once. It gives the bits that :class:`ripieno.KMeans` gives for the same
+    rows in the same order, if a rank has as many of them as a worker has there; otherwise sums are rounded differently.
+
+    Parameters
+    ----------
+    k : int, default=2
+        How many clusters.
+    max_iter : int, default=20
+        Iterations, at most.
+    tol : float, default=1e-4
+        The fit ends when the squared Frobenius norm of the centres' shift is at most `tol` times the mean variance of
+        the columns, or earlier, when no row changes its cluster. Spark's own K-means compares each centre's shift with
+        `tol` itself.
+    seed : int, default=0
+        Source of the first centres; the same one gives the same centres.
+    init_mode : {"k-means||", "k-means++", "random"}, default="k-means||"
+        How these are chosen.
+    initial_centers : array-like of shape (k, n), optional
+        The first centres; `init_mode` and `seed` do not count then.
+    features_col : str, default="features"
+        The column of the points: dense Spark ML vectors, or arrays of numbers, of one length. Distances of arrays of
+        float are computed in float32, all others in float64.
+    prediction_col : str, default="prediction"
+        The column that the model adds: the number of the nearest centre, an int.
+    weight_col : str, optional
+        A column of weights, numbers >= 0; by default each row has weight 1.
+    workers : int, optional
+        Ranks; by default one for each slot of the executors.
+    threads : int, optional
+        Threads that each rank computes with; by default as many as Spark gives cores to a task.
+
+    Spark's names of them, ``maxIter=20``, are taken, too; so are its calls ``setMaxIter`` and ``getMaxIter``.
+
+    Examples
+    --------
+    >>> import ripieno as rp
+    >>> model = rp.spark.KMeans(k=1000, workers=4, features_col="vector").fit(df)  # doctest: +SKIP
+    >>> model.transform(df).groupBy("prediction").count()  # doctest: +SKIP
+    """
+
+    initialCenters: Param[list[list[float]]] = Param(
+        Params._dummy(), "initialCenters", "the centres to start from, k of them.", TypeConverters.toListListFloat
+    )
+
+    @sets_parameters
+    def __init__(
+        self,
+        *,
+        k: int = 2,
+        max_iter: int = 20,
+        tol: float = 1e-4,
+        seed: int = 0,
+        init_mode: str = "k-means||",
+        initial_centers: ArrayLike | None = None,
+        features_col: str = "features",
+        prediction_col: str = "prediction",
+        weight_col: str | None = None,
+        workers: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        super().__init__()
+
+    @sets_parameters
+    def setParams(
+        self,
+        *,
+        k: int | None = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        seed: int | None = None,
+        init_mode: str | None = None,
+        initial_centers: ArrayLike | None = None,
+        features_col: str | None = None,
+        prediction_col: str | None = None,
+        weight_col: str | None = None,
+        workers: int | None = None,
+        threads: int | None = None,
+    ) -> KMeans:
+        """Set the parameters that are given."""
+        return self
+
+    def _fit(self, dataset: DataFrame) -> KMeansModel:
+        """What `fit` does with the parameters settled.
+
+        Raises
+        ------
+        InputError
+            A parameter or a column is wrong, a row has a null, another length or a value that is not finite, or there
+            are fewer rows than clusters; a ValueError that says which.
+        EngineError
+            There are fewer free slots than workers.
+        RankFailed
+            An executor was lost.
+        """
+        # Imported late, as by other estimators: algorithms and launchers know of each other only here.
+        from ripieno.launch import launch
+
+        begin = time.perf_counter()
+        options = self._options()
+        rows = selected(dataset, self.getFeaturesCol(), self._given("weightCol"))
+        with launch(self._given("workers"), "spark", self._given("threads"), frame=rows) as job:
+            parts = job.run(fit_rows, rows, options)
+        centers = parts[0].clustering.centroids
+        report = program.report(parts, centers.shape[1], time.perf_counter() - begin)
+        summary = KMeansSummary(len(centers), parts[0].clustering.inertia, report)
+        return self._copyValues(KMeansModel(centers, summary))
+
+    def _options(self) -> FitOptions:
+        for name in ("k", "maxIter", "workers", "threads"):
+            if self.isDefined(name):
+                check_count(snake_case(name), self.getOrDefault(name))
+        k, tol, seed, init = (self.getOrDefault(name) for name in ("k", "tol", "seed", "initMode"))
+        if not tol >= 0:
+            raise InputError(f"tol={tol!r}: expected a number >= 0")
+        if init not in INITS:
+            raise InputError(f"init_mode={init!r}: expected one of {', '.join(INITS)}")
+        if not 0 <= seed <= LARGEST_SEED:
+            raise InputError(f"seed={seed}: expected a whole number from 0 to {LARGEST_SEED}")
+        start: int | NDArray[Any] = int(check_random_state(seed).randint(SEED_LIMIT))
+        if self.isDefined("initialCenters"):
+            start, init = self._initial_centers(k), "array"
+        return FitOptions(k, init, [start], self.getMaxIter(), tol)
+
+    def _initial_centers(self, k: int) -> NDArray[np.float64]:
+        rows = self.getOrDefault("initialCenters")
+        if len(rows) != k or len({len(row) for row in rows}) != 1:
+            raise InputError(f"initial_centers: expected k={k} rows of one length, there are {len(rows)}")
+        centers = np.array(rows)
+        if not np.isfinite(centers).all():
+            raise InputError("initial_centers: NaN or infinity where a finite number is expected")
+        return centers
+
+    def _given(self, name: str) -> Any:
+        return self.getOrDefault(name) if self.isDefined(name) else None

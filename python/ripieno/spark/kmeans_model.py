@@ -1,0 +1,196 @@
+"""`KMeansModel`: centres that assign the rows of DataFrames, saved and loaded as Spark ML does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from pyspark.ml import Model
+from pyspark.ml.linalg import Vector
+from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
+from pyspark.sql import DataFrame
+from pyspark.sql.types import IntegerType, StructField, StructType
+
+from ripieno import kernels
+from ripieno.algorithms.clock import FitReport, Iteration
+from ripieno.algorithms.kmeans_program import matched
+from ripieno.errors import InputError
+from ripieno.spark.batches import Batches
+from ripieno.spark.kmeans_params import KMeansParams, with_accessors
+from ripieno.spark.kmeans_rows import check_features, points_of
+
+# Below the folder of a saved model.
+CENTERS = "centers"
+
+
+@dataclass(frozen=True)
+class KMeansSummary:
+    """What a fit has found, under the names that Spark has for it.
+
+    Parameters
+    ----------
+    k
+        How many clusters.
+    trainingCost
+        Weighted sum of the squared distances of the rows to their centres.
+    report
+        Seconds of reading, of choosing the first centres and of everything, and what ranks did where.
+    """
+
+    k: int
+    trainingCost: float
+    report: FitReport
+
+    @property
+    def numIter(self) -> int:
+        """How many iterations there were."""
+        return len(self.report.iterations)
+
+    @property
+    def clusterSizes(self) -> list[int]:
+        """Rows of each cluster."""
+        return self.report.cluster_sizes.tolist()
+
+    @property
+    def iterations(self) -> Sequence[Iteration]:
+        """Seconds of computation and of communication of each rank, cost and shift, for each iteration."""
+        return self.report.iterations
+
+
+@with_accessors
+class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
+    """The centres that a fit has found.
+
+    Parameters
+    ----------
+    centers : ndarray of shape (k, n), float32 or float64
+    summary : KMeansSummary, optional
+        What the fit has to tell.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (k, n), float32 or float64
+    """
+
+    def __init__(
+        self, centers: NDArray[np.float32] | NDArray[np.float64], summary: KMeansSummary | None = None
+    ) -> None:
+        super().__init__()
+        self.centers = centers
+        self._summary = summary
+
+    def clusterCenters(self) -> list[NDArray[np.float32]] | list[NDArray[np.float64]]:
+        """The centres, (n,) each."""
+        return list(self.centers)
+
+    @property
+    def numFeatures(self) -> int:
+        """Values per row."""
+        return self.centers.shape[1]
+
+    @property
+    def hasSummary(self) -> bool:
+        """Whether this model comes from a fit, not from a file."""
+        return self._summary is not None
+
+    @property
+    def summary(self) -> KMeansSummary:
+        """What the fit has to tell.
+
+        Raises
+        ------
+        InputError
+            The model was loaded.
+        """
+        if self._summary is None:
+            raise InputError(f"{self.uid} was loaded, and a summary is not saved: see hasSummary")
+        return self._summary
+
+    def predict(self, value: Vector | ArrayLike) -> int:
+        """The number of the centre that is nearest to one point, a vector or (n,) numbers."""
+        numbers = value.toArray() if isinstance(value, Vector) else value
+        point = np.array(numbers, np.float64, ndmin=1)
+        if point.ndim != 1 or not np.isfinite(point).all():
+            raise InputError("value: expected one point of finite numbers")
+        return int(_labels(point[None].astype(self.centers.dtype), self.centers)[0])
+
+    def _transform(self, dataset: DataFrame) -> DataFrame:
+        """What `transform` does: the rows with the number of the nearest centre.
+
+        Raises
+        ------
+        InputError
+            There is no such column of points, or one of the name of the prediction already.
+        """
+        names, centers = dataset.schema.names, self.centers
+        features, prediction = self.getFeaturesCol(), self.getPredictionCol()
+        check_features(dataset.schema, features)
+        if prediction in names:
+            raise InputError(f"prediction_col={prediction!r}: there is such a column already")
+        place = names.index(features)
+
+        def assigned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                column = pa.record_batch([batch.column(place)], names=[features])
+                points = points_of(Batches([column], column.schema), features)
+                labels = _labels(points.reshape(batch.num_rows, -1), centers)
+                yield pa.record_batch([*batch.columns, pa.array(labels)], names=numbers)
+
+        # Spark's mapInArrow takes no names with dots, and no two of the same.
+        numbers = [f"c{number}" for number in range(len(names) + 1)]
+        added = StructField(prediction, IntegerType(), False)
+        fields = [
+            StructField(number, field.dataType, field.nullable, field.metadata)
+            for number, field in zip(numbers, [*dataset.schema.fields, added], strict=True)
+        ]
+        rows = dataset.toDF(*numbers[:-1]).mapInArrow(assigned, StructType(fields))
+        return rows.toDF(*names, prediction)
+
+    def write(self) -> MLWriter:
+        """What saves this model."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader[KMeansModel]:
+        """What loads a model."""
+        return _Reader()
+
+
+def _labels(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The nearest centre of each point, (n,)."""
+    if len(points) and points.shape[1] != centers.shape[1]:
+        raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
+    labels = np.empty(len(points), np.int32)
+    if len(points):
+        kernels.assign(*matched(np.require(points, requirements=["C", "ALIGNED"]), centers), labels)
+    return labels
+
+
+class _Writer(MLWriter):
+    """Parameters as JSON and centres as Parquet, in a folder of any file system that Spark writes to."""
+
+    def __init__(self, model: KMeansModel) -> None:
+        super().__init__()
+        self._model = model
+
+    def saveImpl(self, path: str) -> None:
+        """Write both into a new folder."""
+        DefaultParamsWriter.saveMetadata(self._model, path, self.sparkSession)
+        centers = self._model.centers
+        values = pa.FixedSizeListArray.from_arrays(pa.array(centers.ravel()), centers.shape[1])
+        rows = pa.table({"cluster": np.arange(len(centers)), "center": values.cast(pa.list_(values.type.value_type))})
+        self.sparkSession.createDataFrame(rows).coalesce(1).write.parquet(f"{path}/{CENTERS}")
+
+
+class _Reader(MLReader[KMeansModel]):
+    def load(self, path: str) -> KMeansModel:
+        """Read what `_Writer` has written."""
+        metadata = DefaultParamsReader.loadMetadata(path, self.sparkSession, f"{__name__}.{KMeansModel.__name__}")
+        rows = self.sparkSession.read.parquet(f"{path}/{CENTERS}").orderBy("cluster").toArrow()
+        model = KMeansModel(Batches(rows.to_batches(), rows.schema).to_numpy("center"))
+        model._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(model, metadata)
+        return model

@@ -1,0 +1,85 @@
+"""Parameters of `KMeans` and its model, as Spark ML has them, under both their names: ``maxIter`` and ``max_iter``."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import (
+    HasFeaturesCol,
+    HasMaxIter,
+    HasPredictionCol,
+    HasSeed,
+    HasTol,
+    HasWeightCol,
+)
+
+Owner = TypeVar("Owner", bound=type)
+
+
+def snake_case(name: str) -> str:
+    """Spark's name of a parameter as ours: ``maxIter`` as ``max_iter``."""
+    return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+def sets_parameters(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a method set the parameters that its caller names, in snake_case or as Spark does; None sets none."""
+
+    @functools.wraps(method)
+    def wrapped(self: Params, **given: Any) -> Any:
+        keywords = {snake_case(name): value for name, value in given.items()}
+        if len(keywords) < len(given):
+            raise TypeError(f"{type(self).__name__}: a parameter is given by both of its names: {', '.join(given)}")
+        result = method(self, **keywords)
+        values = {snake_case(param.name): param.name for param in self.params}
+        self._set(**{values[name]: value for name, value in keywords.items() if value is not None})
+        return result
+
+    return wrapped
+
+
+def with_accessors(owner: Owner) -> Owner:
+    """Give a class Spark's ``getK`` and ``setK`` for each of its parameters."""
+    for name in dir(owner):
+        if isinstance(getattr(owner, name), Param):
+            _add_accessors(owner, name, getattr(owner, name).doc)
+    return owner
+
+
+def _add_accessors(owner: type, name: str, doc: str) -> None:
+    def get(self: Params) -> Any:
+        return self.getOrDefault(name)
+
+    def set_to(self: Params, value: Any) -> Params:
+        return self._set(**{name: value})
+
+    for prefix, method in (("get", get), ("set", set_to)):
+        method.__name__ = prefix + name[0].upper() + name[1:]
+        method.__qualname__ = f"{owner.__qualname__}.{method.__name__}"
+        method.__doc__ = f"{'The value' if prefix == 'get' else 'Set the value'} of `{name}`: {doc}"
+        setattr(owner, method.__name__, method)
+
+
+class KMeansParams(HasFeaturesCol, HasPredictionCol, HasWeightCol, HasMaxIter, HasTol, HasSeed):
+    """What an estimator and its model share; defaults are those of `pyspark.ml.clustering.KMeans`, but for `seed`."""
+
+    k: Param[int] = Param(Params._dummy(), "k", "how many clusters, at least 1.", TypeConverters.toInt)
+    initMode: Param[str] = Param(
+        Params._dummy(),
+        "initMode",
+        "where to start: 'k-means||', 'k-means++' or 'random' rows.",
+        TypeConverters.toString,
+    )
+    workers: Param[int] = Param(
+        Params._dummy(), "workers", "ranks, a slot of the executors each; unset: all slots.", TypeConverters.toInt
+    )
+    threads: Param[int] = Param(
+        Params._dummy(), "threads", "threads of each rank; unset: spark.task.cpus.", TypeConverters.toInt
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(k=2, maxIter=20, tol=1e-4, seed=0, initMode="k-means||")
