@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import ray
@@ -60,9 +61,11 @@ class RayRun(Run):
         ]
         super().__init__()
         said = pickle.dumps(invitation)
-        self._serving = [actor.serve.remote(rank, said, ripieno.__version__) for rank, actor in enumerate(self.actors)]
-        self._watch = threading.Thread(target=self._listen, name="ripieno-ray", daemon=True)
-        self._watch.start()
+        calls = [actor.serve.remote(rank, said, ripieno.__version__) for rank, actor in enumerate(self.actors)]
+        # Who waits by Ray's own means waits for ever once this process has left Ray.
+        self._serving = [call.future() for call in calls]
+        for rank, serving in enumerate(self._serving):
+            serving.add_done_callback(partial(self._served, rank))
 
     def end(self) -> None:
         if self._ended:
@@ -72,48 +75,36 @@ class RayRun(Run):
         if ray.is_initialized():
             with suppress(RayError):
                 self._dismiss()
-        self._watch.join(LEAVE_S)
         self._leave()
 
     def _dismiss(self) -> None:
         """Let actors leave that have served, kill the others, and wait until their bundles are free."""
         try:
-            served, _ = ray.wait(self._serving, num_returns=len(self._serving), timeout=LEAVE_S)
+            served = wait(self._serving, LEAVE_S).done
             # An actor's process that is not killed ends as Python does, and runs what is registered for that.
             leaving = [
-                actor.__ray_terminate__.remote()
-                for actor, call in zip(self.actors, self._serving, strict=True)
-                if call in served
+                actor.__ray_terminate__.remote().future()
+                for actor, serving in zip(self.actors, self._serving, strict=True)
+                if serving in served
             ]
-            if leaving:
-                ray.wait(leaving, num_returns=len(leaving), timeout=LEAVE_S)
+            wait(leaving, LEAVE_S)
         finally:
             for actor in self.actors:
                 ray.kill(actor)
             remove_placement_group(self._group)
+        wait(self._serving, LEAVE_S)
         # Ray tells nobody when a node has taken a bundle back, and a job that asks before waits a second for it.
         deadline = time.monotonic() + LEAVE_S
         while any(self._group.id.hex() in name for name in ray.cluster_resources()) and time.monotonic() < deadline:
             time.sleep(0.01)
 
-    def _listen(self) -> None:
-        """Tell of every actor that has failed, until none serves any more."""
-        ranks = {call: rank for rank, call in enumerate(self._serving)}
-        waiting = self._serving
-        while waiting:
-            try:
-                ended, waiting = ray.wait(waiting)
-            except Exception as error:
-                self.failed(None, f"Ray is gone: {one_line(error)}")
-                return
-            for call in ended:
-                try:
-                    ray.get(call)
-                except Exception as error:
-                    self.failed(ranks[call], _account(error))
+    def _served(self, rank: int, serving: Future[None]) -> None:
+        error = serving.exception()
+        if error is not None:
+            self.failed(rank, _account(error))
 
 
-def _account(error: Exception) -> str:
+def _account(error: BaseException) -> str:
     """What has become of an actor, in one line."""
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {one_line(error.cause)}"
