@@ -290,13 +290,9 @@ def test_a_ray_that_was_started_for_a_job_is_stopped_with_the_last(ray_nodes):
 
 
 SENT = """
-import sys
-import ray
 import ripieno as rp
-ray.init(runtime_env={"py_modules": [rp]}, num_cpus=1, log_to_driver=False)
-with rp.launch(engine="ray") as job:
+with rp.launch(1, engine="ray", runtime_env={"py_modules": [rp]}) as job:
     print(*job.run(lambda comm: rp.__file__))
-ray.shutdown()
 """
 
 
