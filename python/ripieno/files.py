@@ -12,7 +12,7 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -98,7 +98,7 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         with blamed_on(path):
             if is_url(path):
-                system, name = fsspec.url_to_fs(path)
+                system, name = file_system(path)
                 # Files of fsspec do not stop in the middle of a line when they are told to.
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
             else:
@@ -106,6 +106,42 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
             if compression is not None:
                 file = stack.enter_context(compr[compression](file, mode="rb"))
         yield file
+
+
+def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """The file system of a URL, and what it calls that which the URL stands for.
+
+    Raises
+    ------
+    InputError
+        There is no such kind of URL, or no library for it.
+    """
+    try:
+        system, name = fsspec.url_to_fs(url)
+    except ValueError as error:
+        raise InputError(f"{url}: {error}") from error
+    except OSError as error:
+        if "libjvm" not in str(error) and "libhdfs" not in str(error):
+            raise
+        raise InputError(
+            f"{url}: hdfs:// needs Hadoop's native library, libhdfs, which cannot be loaded here: expected "
+            "webhdfs://NAMENODE:9870/…, which needs none"
+        ) from error
+    protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
+    if "webhdfs" in protocols and "get" not in vars(system.session):
+        system.session.get = _checking(system.session.get)
+    return system, name
+
+
+def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
+    """Read from data nodes as `get` does, but not an error as if it were bytes of the file, as fsspec does."""
+
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        response = get(*args, **kwargs)
+        response.raise_for_status()
+        return response
+
+    return checked
 
 
 @contextmanager
@@ -164,7 +200,7 @@ def size_bytes(path: str) -> int:
     """
     with blamed_on(path):
         if is_url(path):
-            return _known_size(path, fsspec.url_to_fs(path)[0].info(path))
+            return _known_size(path, file_system(path)[0].info(path))
         return _size_bytes(path)
 
 
@@ -190,10 +226,7 @@ def _size_bytes(path: str) -> int:
 
 def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
     with blamed_on(url):
-        try:
-            system, name = fsspec.url_to_fs(url)
-        except ValueError as error:
-            raise InputError(f"{url}: {error}") from error
+        system, name = file_system(url)
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
             return _local(name)
         entries = _entries(system, url, name, kinds)

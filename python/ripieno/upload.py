@@ -17,6 +17,7 @@ from typing import Any
 import fsspec
 
 from ripieno.errors import InputError
+from ripieno.files import file_system
 
 #: Bytes that are sent in one request, where the file system sends files in parts.
 REQUEST_BYTES = 32 << 20
@@ -40,7 +41,7 @@ def sent_folder(url: str) -> Iterator[Path]:
 def check_sent_file(url: str) -> None:
     """Raise InputError, before any work is done, if the file system cannot be reached or has a folder of that name."""
     with _blamed_on(url):
-        system, name = fsspec.url_to_fs(url)
+        system, name = file_system(url)
         if _kind(system, name) == "directory":
             raise InputError(f"{url} is a folder")
 
@@ -54,7 +55,7 @@ def listed(url: str) -> list[str]:
         It is no folder, or the file system cannot be reached.
     """
     with _blamed_on(url):
-        system, name = fsspec.url_to_fs(url)
+        system, name = file_system(url)
         kind = _kind(system, name)
         if kind == "file":
             raise InputError(f"{url} is not a folder")
@@ -68,7 +69,7 @@ def _made(url: str) -> Iterator[Path]:
         part = Path(folder) / PurePosixPath(url).name
         yield part
         with _blamed_on(url):
-            system, name = fsspec.url_to_fs(url)
+            system, name = file_system(url)
             _send(part, system, PurePosixPath(name))
 
 

@@ -95,7 +95,7 @@ def test_what_cannot_be_renamed_is_an_error_and_leaves_nothing(memory):
         (ROOT, (), "memory://results exists and is not empty"),
         (ROOT, ("labels.npy",), "memory://results holds 'other.txt', which is no part of a result"),
         (f"{ROOT}/other.txt", (), "memory://results/other.txt is not a folder"),
-        ("nosuch://results", (), "nosuch://results cannot be written"),
+        ("nosuch://results", (), "nosuch://results: Protocol not known: nosuch"),
     ],
 )
 def test_a_folder_that_cannot_be_written_is_refused_before_any_work(url, replaceable, message):

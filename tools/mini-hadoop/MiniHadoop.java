@@ -65,6 +65,8 @@ public final class MiniHadoop {
             export("WEBHDFS", "webhdfs://" + hdfsWeb);
             export("HDFS_WEB", "http://" + hdfsWeb);
             export("YARN_WEB", "http://" + configuration.get(YarnConfiguration.RM_WEBAPP_ADDRESS));
+            // Spark's driver, too, stays on loopback.
+            export("SPARK_LOCAL_IP", LOOPBACK);
             System.out.println("ready");
             ended.await();
         } finally {
@@ -133,6 +135,10 @@ public final class MiniHadoop {
         configuration.setBoolean("yarn.nodemanager.pmem-check-enabled", false);
         // A disk that is nearly full is still a disk.
         configuration.set("yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage", "100");
+        // Node managers do not end while logs of applications wait for their time; so it comes at once, but they stay.
+        configuration.setInt("yarn.nodemanager.log.retain-seconds", 0);
+        configuration.setInt("yarn.nodemanager.delete.debug-delay-sec", 24 * 3600);
+        configuration.setInt("yarn.nodemanager.process-kill-wait.ms", 500);
         // Containers get the class path of the application, not that of this process.
         configuration.set("yarn.application.classpath", "");
         return configuration;

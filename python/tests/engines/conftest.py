@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
+import hadoop
 import launched
 import pytest
 import ray_network
@@ -52,6 +53,31 @@ def spark_cluster(spark_sessions_of: Sessions):
 def spark_standalone(spark_sessions_of: Sessions, standalone_master: str):
     """A SparkSession with 2 executors of 2 slots at a standalone master."""
     return spark_sessions_of.of(standalone_master)
+
+
+@pytest.fixture(scope="session")
+def mini_hadoop() -> Iterator[hadoop.Hadoop]:
+    """HDFS, and YARN with two nodes."""
+    reason = hadoop.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with hadoop.started() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def yarn_sessions(mini_hadoop: hadoop.Hadoop, spark_sessions_of: Sessions) -> Iterator[Sessions]:
+    """Starts sessions on YARN; they end before it does."""
+    yield spark_sessions_of
+    spark_sessions_of.close()
+
+
+@pytest.fixture
+def spark_yarn(yarn_sessions: Sessions, mini_hadoop: hadoop.Hadoop, monkeypatch: pytest.MonkeyPatch):
+    """A SparkSession with 2 executors of 2 slots, each in a container of YARN."""
+    # Spark's JVM takes it over when it starts, and sessions of other masters must not have it.
+    monkeypatch.setenv("HADOOP_CONF_DIR", mini_hadoop.variables["HADOOP_CONF_DIR"])
+    return yarn_sessions.of("yarn", **hadoop.spark_configuration())
 
 
 @pytest.fixture(scope="session")

@@ -65,11 +65,12 @@ class Sessions:
         self._session: SparkSession | None = None
 
     def of(self, master: str, **configuration: str) -> SparkSession:
-        """A session there; `configuration` adds to `CONFIGURATION`, with ``_`` for the dots of a name."""
+        """A session there; `configuration` adds to `CONFIGURATION`, with ``_`` for the dots of a name without any."""
         if self._session is None or self._master != master or not _alive(self._session):
             self.close()
             self._master = master
-            self._session = _start(master, {name.replace("_", "."): value for name, value in configuration.items()})
+            names = {name: name if "." in name else name.replace("_", ".") for name in configuration}
+            self._session = _start(master, {names[name]: value for name, value in configuration.items()})
         return self._session
 
     def close(self) -> None:

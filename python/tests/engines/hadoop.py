@@ -1,0 +1,92 @@
+"""Hadoop for tests: HDFS and YARN in one process, which is started as users start it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import fsspec
+import spark_sessions
+
+ROOT = Path(__file__).resolve().parents[3]
+JARS = ROOT / "target" / "hadoop"
+START = ROOT / "tools" / "mini-hadoop" / "start"
+# Services that were told to end have this long.
+END_S = 30.0
+
+
+@dataclass(frozen=True)
+class Hadoop:
+    """What runs, by the variables that it says are to be exported."""
+
+    variables: dict[str, str]
+
+    @property
+    def files(self) -> fsspec.AbstractFileSystem:
+        """HDFS, as fsspec sees it."""
+        return fsspec.url_to_fs(self.variables["WEBHDFS"] + "/")[0]
+
+    @property
+    def logs(self) -> Path:
+        """The folder with all that it writes, node by node."""
+        return Path(self.variables["HADOOP_CONF_DIR"]).parent
+
+
+def missing() -> str | None:
+    """Why Hadoop cannot start here, or None."""
+    if shutil.which("javac") is None:
+        return "no Java compiler: install a JDK 17 or 21"
+    if not (JARS / ".fetched").exists():
+        return f"no jars of Hadoop in {JARS}: run 'make engines', which needs Maven"
+    try:
+        import requests  # noqa: F401
+    except ImportError:
+        return "no requests: pip install 'ripieno[hdfs]'"
+    return None
+
+
+@contextmanager
+def started() -> Iterator[Hadoop]:
+    """Start it; it ends when its standard input does."""
+    process = subprocess.Popen([START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        variables = {}
+        for line in process.stdout:
+            if line == "ready\n":
+                break
+            name, _, value = line.removeprefix("export ").strip().partition("=")
+            variables[name] = value
+        else:
+            raise RuntimeError(f"{START} ended before it was ready, with {process.wait()}")
+        yield Hadoop(variables)
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def spark_configuration() -> dict[str, str]:
+    """What Spark is told to run on it: 2 executors of 2 cores, found soon."""
+    import pyspark
+
+    return {
+        # Or else all jars are copied to HDFS for each application.
+        "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
+        "spark.executor.instances": "2",
+        "spark.executor.cores": "2",
+        "spark.yarn.am.memory": "384m",
+        "spark.yarn.am.extraJavaOptions": spark_sessions.SMALL_JVM,
+        "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+        "spark.yarn.report.interval": "200ms",
+        "spark.yarn.scheduler.heartbeat.interval-ms": "200",
+        "spark.yarn.scheduler.initial-allocation.interval": "100ms",
+        # On a busy machine containers are a while in coming.
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
+    }
