@@ -192,6 +192,21 @@ def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
         assert stale != token == taken
 
 
+def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path):
+    dead, living, other = (tmp_path / name for name in ("job-1", "job-2", "other"))
+    for path in (dead, living, other):
+        path.mkdir(mode=0o700)
+        (path / "token").touch(0o600)
+        (path / "rank-0").touch()
+    with open(living / "token") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        (living / "token").write_text("t")
+        (tmp_path / "job-3").mkdir()
+        handover.sweep(tmp_path, "job-")
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job-2", "job-3", "other"]
+
+
 def test_two_jobs_do_not_meet_by_one_file(tmp_path):
     path = tmp_path / "token"
     with handover.token_through(path, 0, 1.0) as token:
@@ -222,11 +237,20 @@ def test_a_directory_that_is_not_the_users_alone_is_refused(tmp_path, kind):
         path.symlink_to(tmp_path)
     else:
         path.touch()
-    with (
-        pytest.raises(rp.RendezvousError, match="not a directory of this user alone"),
-        handover.private_directory(path),
-    ):
+    with pytest.raises(rp.RendezvousError, match="not a directory of this"), handover.directory_of_job(path):
         pass
-    with handover.private_directory(tmp_path / "new") as made:
-        assert made.stat().st_mode & 0o777 == 0o700
-    assert not made.exists()
+
+
+def test_the_directory_of_a_job_whose_rank_0_lives_is_left_alone(tmp_path):
+    with handover.directory_of_job(tmp_path / "own"), handover.token_through(tmp_path / "own/token-1", 0, 1.0):
+        with pytest.raises(rp.RendezvousError, match="another job meets here"):
+            handover.directory_of_job(tmp_path / "own").__enter__()
+        assert (tmp_path / "own/token-1").exists()
+
+
+def test_the_directory_of_a_job_is_the_users_alone_and_removed_with_all_in_it(tmp_path):
+    path = tmp_path / "new"
+    with handover.directory_of_job(path):
+        assert path.stat().st_mode & 0o777 == 0o700
+        (path / "file").touch()
+    assert not path.exists()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import shutil
 import socket
 import stat
 import time
@@ -26,24 +27,40 @@ _PRIVATE = 0o077
 
 
 @contextmanager
-def private_directory(path: Path) -> Iterator[Path]:
-    """A directory that only this user can look into; made if missing, removed in the end by whoever leaves it last.
+def directory_of_job(path: Path) -> Iterator[None]:
+    """Rank 0's part: a directory that only this user can look into, removed in the end with all that is in it.
 
     Raises
     ------
     RendezvousError
-        If it is another user's, or open to others.
+        If it is there already, and another user's, open to others, or of a rank 0 that lives.
     """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
+    check_private(path)
+    for token in path.glob("token*"):
+        _check_unused(token)
+    try:
+        yield
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def check_private(path: Path) -> None:
+    """Raise `RendezvousError` unless `path` is a directory that only this user can look into."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
         raise RendezvousError(f"{path}: not a directory of this user alone; remove it, or set RIPIENO_DIRECTORY")
-    try:
-        yield path
-    finally:
-        with suppress(OSError):
-            path.rmdir()
+
+
+def sweep(parent: Path, prefix: str) -> None:
+    """Remove what jobs of this user have left in `parent` whose ranks were killed while they met."""
+    for path in parent.glob(f"{prefix}*"):
+        with suppress(OSError, RendezvousError):
+            tokens = [each for each in path.iterdir() if each.name.startswith("token")]
+            check_private(path)
+            if tokens and not any(map(_token_in, tokens)):
+                shutil.rmtree(path)
 
 
 @contextmanager
@@ -84,20 +101,23 @@ def _handed_over(path: Path) -> Iterator[str]:
 
 def _show(hidden: Path, path: Path) -> None:
     if path.exists():
-        if _token_in(path) is not None:
-            raise RendezvousError(
-                f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
-            )
+        _check_unused(path)
         path.unlink()
     path.hardlink_to(hidden)
+
+
+def _check_unused(path: Path) -> None:
+    if _token_in(path) is not None:
+        raise RendezvousError(
+            f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
+        )
 
 
 def _awaited(path: Path, rank: int, timeout_s: float) -> str:
     deadline = time.monotonic() + timeout_s
     pause_s = _FIRST_PAUSE_S
     while True:
-        # By way of a list of its directory, which a network file system looks at afresh.
-        token = _token_in(path) if path.name in os.listdir(path.parent) else None
+        token = _token_in(path) if _is_listed(path.parent) and _is_listed(path) else None
         if token is not None:
             return token
         if time.monotonic() > deadline:
@@ -108,6 +128,14 @@ def _awaited(path: Path, rank: int, timeout_s: float) -> str:
             )
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _is_listed(path: Path) -> bool:
+    # A network file system looks at lists afresh, and takes for absent what it did not find a moment ago.
+    try:
+        return path.name in os.listdir(path.parent)
+    except FileNotFoundError:
+        return False
 
 
 def _token_in(path: Path) -> str | None:

@@ -4,8 +4,8 @@
 |---|---|---|
 | RIPIENO_DIRECTORY | in that directory | RIPIENO_TOKEN, or by a file in it |
 | RIPIENO_TOKEN, and the host of rank 0 | at rank 0's port | RIPIENO_TOKEN |
-| all ranks are on one host | in a directory of their own under TMPDIR | by a file in it |
-| an identity of the job | in a directory of their own in the user's home, which hosts share | by a file in it |
+| all ranks are on one host | in a directory of their own under TMPDIR | by a file in it, always |
+| an identity of the job | in a directory of their own in the user's home, which hosts share | by a file in it, always |
 
 The host of rank 0 is MASTER_ADDR, or what the launcher says; its port is MASTER_PORT, or made of the job's identity.
 """
@@ -15,6 +15,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import RendezvousError
-from ripieno.launch import handover, launchers
+from ripieno.launch import handover, launchers, process
 from ripieno.launch.launchers import Place
 
 # Below the ports that systems give to outgoing connections, above those of most services.
@@ -58,10 +60,8 @@ def choose(place: Place, variables: Mapping[str, str], job: str | None) -> Meeti
         return Meeting(store=(host, _port(place, variables, job)))
     if job is None:
         raise RendezvousError(_what_is_missing(place, variables))
-    name = f"ripieno-{os.geteuid()}-{_digest(place, job).hex()[:16]}"
-    if place.on_one_host:
-        return Meeting(Path(tempfile.gettempdir()) / name, own=True)
-    return Meeting(Path.home() / f".{name}", own=True)
+    name = f"{_prefix(place)}{_digest(place, job).hex()[:16]}"
+    return Meeting(Path(tempfile.gettempdir() if place.on_one_host else Path.home()) / name, own=True)
 
 
 @contextmanager
@@ -80,9 +80,11 @@ def arranged(place: Place, variables: Mapping[str, str], timeout_s: float) -> It
                 raise
             return
         try:
-            if meeting.own:
-                stack.enter_context(handover.private_directory(meeting.directory))
-            if not token:
+            stack.enter_context(_leaving_on_sigterm())
+            if meeting.own and place.rank == 0:
+                handover.sweep(meeting.directory.parent, _prefix(place))
+                stack.enter_context(handover.directory_of_job(meeting.directory))
+            if meeting.own or not token:
                 path = meeting.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
                 token = stack.enter_context(handover.token_through(path, place.rank, timeout_s))
         except OSError as error:
@@ -98,6 +100,24 @@ def _port(place: Place, variables: Mapping[str, str], job: str | None) -> int:
     return _FIRST_PORT + int.from_bytes(_digest(place, job)[:4]) % _PORT_COUNT
 
 
+@contextmanager
+def _leaving_on_sigterm() -> Iterator[None]:
+    """Let a launcher's SIGTERM end this process as an exception does, so that no file of the meeting is left."""
+    if not process.on_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _prefix(place: Place) -> str:
+    """What the names of directories of one job alone begin with."""
+    return f"{'' if place.on_one_host else '.'}ripieno-{os.geteuid()}-"
+
+
 def _digest(place: Place, job: str) -> bytes:
     return hashlib.sha256(f"{place.launcher} {job}".encode()).digest()
 
@@ -111,12 +131,15 @@ def _what_is_missing(place: Place, variables: Mapping[str, str]) -> str:
     return f"{who}{said}{token}; or set RIPIENO_DIRECTORY to a new directory that all hosts share"
 
 
-def _ancestor() -> str:
-    """A launcher without an identity of jobs: its process, the nearest ancestor that is no rank itself."""
+def _ancestor() -> str | None:
+    """A launcher without an identity of jobs: its process, the nearest ancestor that is no rank itself, if it shows."""
     pid = os.getppid()
-    while _is_rank(pid):
-        pid = _fields(pid)[1]
-    return f"{pid} since {_fields(pid)[19]}"
+    try:
+        while _is_rank(pid):
+            pid = _fields(pid)[1]
+        return f"{pid} since {_fields(pid)[19]}"
+    except FileNotFoundError:
+        return None
 
 
 def _is_rank(pid: int) -> bool:

@@ -101,11 +101,13 @@ def test_a_rank_that_fails_ends_all_and_its_error_is_printed_once(launcher, fold
     assert left(folder) == []
 
 
-def test_a_rank_that_is_killed_before_they_meet_ends_all(launcher):
+def test_a_rank_that_is_killed_before_they_meet_ends_all_and_the_next_job_finds_nothing_of_it(launcher, folder):
     done = run(f"{launcher} -n 3 ripieno run train.py kill early")
 
     assert time.time() - launched.failed_at(done.stderr) < FAILURE_S
     assert done.returncode != 0
+    assert run(f"{launcher} -n 2 ripieno run train.py").returncode == 0
+    assert left(folder) == []
 
 
 def test_another_number_of_workers_than_the_launcher_has_started_is_refused_once(launcher):

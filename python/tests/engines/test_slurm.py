@@ -99,6 +99,7 @@ def test_a_rank_that_is_killed_before_they_meet_ends_all(slurm, folder):
     assert time.time() - launched.failed_at(done.err) < FAILURE_S
     # The highest code of all tasks: killed, or ended by Slurm.
     assert done.code in (137, 143) and "task 1: Killed" in done.err
+    assert left(folder) == []
 
 
 def test_another_number_of_workers_than_srun_has_started_is_refused_once(slurm, folder):
