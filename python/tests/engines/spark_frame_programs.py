@@ -1,0 +1,114 @@
+"""What ranks do with rows of DataFrames in tests, and tasks of Spark's own with theirs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+
+def note(file: str | Path, text: str) -> None:
+    """Append a few bytes, whole."""
+    with open(file, "ab", buffering=0) as out:
+        out.write(text.encode())
+
+
+def noting_in(file: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def noting(batches):
+        note(file, "x")
+        yield from batches
+
+    return noting
+
+
+def failing_once(flag: Path) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows of partition 1 cannot be had before `flag` exists."""
+
+    def failing(batches):
+        from pyspark import TaskContext
+
+        if TaskContext.get().partitionId() == 1 and not flag.exists():
+            flag.touch()
+            raise OSError("not yet")
+        yield from batches
+
+    return failing
+
+
+def ids(comm, batches) -> list[int]:
+    return sorted(batches.to_numpy("id").tolist()) if count_runs(comm) else []
+
+
+def count_runs(comm) -> int:
+    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    return comm.kept["runs"]
+
+
+def size(comm, batches) -> int:
+    comm.barrier()
+    return batches.row_count
+
+
+def keys(comm, batches) -> set[int]:
+    return set((batches.to_numpy("id") % 4).tolist())
+
+
+def features(comm, batches) -> np.ndarray:
+    return batches.to_numpy("features")
+
+
+def doubled(comm, batches, ran: str) -> Iterator[pa.RecordBatch]:
+    note(ran, "x")
+    for batch in batches:
+        doubled = pa.array(batch.column("id").to_numpy() * 2)
+        yield pa.record_batch({"rank": pa.array(np.full(len(doubled), comm.rank, np.int32)), "doubled": doubled})
+
+
+def ranks_seen(rows) -> Iterator[list[int]]:
+    yield sorted({row.rank for row in rows})
+
+
+def look(comm, batches) -> dict[str, Any]:
+    x, v = batches.to_numpy("x"), batches.to_numpy("v")
+    values = batches[0].column("v").flatten()
+    return {
+        "batches": len(batches),
+        "rows": batches.row_count,
+        "x is a view": x.ctypes.data == batches[0].column("x").buffers()[1].address,
+        "v is a view": v.ctypes.data == values.buffers()[1].address and v.shape == (len(x), 2),
+        "sum": x.sum(),
+    }
+
+
+def describe(comm, batches) -> tuple[int, str, tuple[int, ...]]:
+    return batches.row_count, str(batches.schema), batches.to_numpy("f").shape
+
+
+def divide(comm, batches, culprit: int) -> None:
+    if comm.rank == culprit:
+        raise ZeroDivisionError("on purpose")
+    comm.barrier()
+
+
+def exit_after_noting(comm, batches, ran: str, culprit: int) -> None:
+    note(ran, str(comm.rank))
+    comm.barrier()
+    if comm.rank == culprit:
+        os._exit(3)
+    comm.barrier()
+
+
+def everybody(comm, batches) -> pa.Table:
+    """The task of every rank, as every rank knows them."""
+    from pyspark import TaskContext
+
+    tasks = comm.allgather(TaskContext.get().taskAttemptId())
+    return pa.table({"pid": [os.getpid()], "tasks": [sorted(tasks)]})
+
+
+def returning(comm, batches, returned: Any) -> Any:
+    return returned if comm.rank == 0 else None

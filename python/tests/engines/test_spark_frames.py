@@ -1,0 +1,195 @@
+"""DataFrames for ranks: who has which rows, how often Spark reads them, and what the ranks return."""
+
+from __future__ import annotations
+
+from collections import Counter
+from importlib import import_module
+from pathlib import Path
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+import pytest
+import ripieno as rp
+import spark_frame_programs as programs
+from ripieno.errors import InputError
+
+pyspark = pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
+
+cloudpickle.register_pickle_by_value(programs)
+
+ON_ALL = pytest.mark.parametrize("spark", ["spark_local", "spark_cluster"], indirect=True)
+
+
+@pytest.fixture
+def spark(request: pytest.FixtureRequest):
+    return request.getfixturevalue(request.param)
+
+
+@ON_ALL
+def test_every_rank_has_its_partition_for_as_long_as_the_frame_is_the_same(spark, tmp_path):
+    read = tmp_path / "read"
+    frame = spark.range(0, 1000, 1, 4).mapInArrow(programs.noting_in(read), "id long")
+    other = spark.range(0, 10, 1, 4)
+    with rp.launch(engine="spark", workers=4) as job:
+        first = job.run(programs.ids, frame)
+        again = job.run(programs.ids, batches=frame)
+        kept = job.run(programs.count_runs)
+        others = job.run(programs.ids, other)
+        anew = job.run(programs.count_runs)
+
+    assert first == again == [list(range(250 * rank, 250 * (rank + 1))) for rank in range(4)]
+    assert len(read.read_text()) == 4, "each partition was read once"
+    assert others == [[0, 1], [2, 3, 4], [5, 6], [7, 8, 9]]
+    assert (kept, anew) == ([3] * 4, [2] * 4)
+
+
+@ON_ALL
+def test_the_rows_that_ranks_return_are_a_frame_of_which_no_use_runs_them_again(spark, tmp_path):
+    ran = tmp_path / "ran"
+    frame = spark.range(0, 1000, 1, 3)
+
+    result = rp.spark.run(frame, programs.doubled, str(ran), workers=4, schema="rank int, doubled long")
+
+    assert result.first().asDict() == {"rank": 0, "doubled": result.filter("rank = 0").first().doubled}
+    assert result.count() == 1000 and result.rdd.getNumPartitions() == 4
+    assert sorted(row.doubled for row in result.select("doubled").collect()) == list(range(0, 2000, 2))
+    assert result.limit(3).count() == 3 and result.coalesce(1).rdd.getNumPartitions() == 1
+    assert result.groupBy("rank").count().count() == 4
+    assert result.join(result.select("doubled"), "doubled").count() == 1000
+    assert "doubled" in result._show_string(5)
+    by_partition = result.rdd.mapPartitions(programs.ranks_seen).collect()
+    assert by_partition == [[0], [1], [2], [3]]
+    assert len(ran.read_text()) == 4, "each rank ran once"
+    assert result.sparkSession is spark
+    assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
+
+
+def test_the_rows_of_a_rank_are_one_batch_and_numpy_sees_them_where_arrow_has_them(spark_local):
+    frame = spark_local.range(0, 400_000, 1, 4).selectExpr("cast(id as double) as x", "array(1.0d, id) as v")
+
+    rows = rp.spark.run(frame, programs.look)
+
+    assert [row["batches"] for row in rows] == [1] * 4
+    assert [row["rows"] for row in rows] == [100_000] * 4
+    assert all(row["x is a view"] and row["v is a view"] for row in rows)
+    assert sum(row["sum"] for row in rows) == sum(range(400_000))
+
+
+def test_the_number_of_partitions_is_changed_only_if_it_is_another(spark_local):
+    numbers = spark_local.range(0, 1000, 1, 7)
+    by_key = numbers.repartition(4, (numbers.id % 4).alias("key"))
+    cached = by_key.cache()
+    try:
+        for frame in (by_key, by_key.selectExpr("id + 4 as id"), cached):
+            keys = rp.spark.run(frame, programs.keys)
+            assert sum(map(len, keys)) == 4, "rows of a key stay together"
+        sizes = rp.spark.run(numbers, programs.size)
+        assert sum(sizes) == 1000 and max(sizes) - min(sizes) <= 7
+        aggregated = numbers.groupBy((numbers.id % 10).alias("id")).count()
+        assert sum(rp.spark.run(aggregated, programs.size)) == 10
+    finally:
+        cached.unpersist()
+
+
+def test_a_rank_without_rows_knows_the_columns(spark_local):
+    linalg = import_module("pyspark.ml.linalg")
+    columns = "id int, t timestamp, v array<float>, m map<string, int>, s struct<a: int, b: array<double>>"
+    schema = pyspark.sql.types.StructType.fromDDL(columns).add("f", linalg.VectorUDT())
+    row = (1, None, [1.0], {"a": 1}, (1, [2.0]), linalg.Vectors.dense([1.0, 2.0]))
+    frame = spark_local.createDataFrame([row], schema).repartition(4)
+
+    rows = rp.spark.run(frame, programs.describe)
+
+    assert sorted(size for size, _, _ in rows) == [0, 0, 0, 1]
+    assert len({columns for _, columns, _ in rows}) == 1
+    assert {shape for size, _, shape in rows if size} == {(1, 2)}
+
+
+def test_vectors_of_spark_ml_are_arrays(spark_local):
+    vectors = import_module("pyspark.ml.linalg").Vectors
+    frame = spark_local.createDataFrame([(vectors.dense([float(i), 2.0 * i]),) for i in range(8)], ["features"])
+
+    rows = np.concatenate(rp.spark.run(frame, programs.features, workers=2))
+
+    assert np.array_equal(rows[rows[:, 0].argsort()], [[i, 2 * i] for i in range(8)])
+
+
+def test_what_the_program_raises_is_what_the_caller_gets(spark_local):
+    frame = spark_local.range(0, 100, 1, 4)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        rp.spark.run(frame, programs.divide, 2, schema="id long")
+
+    assert caught.value.__cause__.rank == 2
+    assert rp.spark.run(frame, programs.size) == [25] * 4
+
+
+def test_a_failure_is_not_tried_again(spark_local, tmp_path):
+    """Spark would run a stage that a shuffle follows up to four times."""
+    ran = tmp_path / "ran"
+    with pytest.raises(rp.RankFailed):
+        rp.spark.run(spark_local.range(0, 4, 1, 4), programs.exit_after_noting, str(ran), 1, schema="id long")
+
+    assert rp.spark.run(spark_local.range(0, 4, 1, 4), programs.size) == [1] * 4
+    assert Counter(ran.read_text()) == Counter("0123")
+
+
+def test_ranks_of_a_stage_that_spark_starts_again_do_not_meet_those_of_before(spark_local, tmp_path):
+    """Partition 1 cannot be read the first time, when other ranks wait for it already."""
+    failing = spark_local.range(0, 4, 1, 4).mapInArrow(programs.failing_once(tmp_path / "failed"), "id long")
+
+    result = rp.spark.run(failing, programs.everybody, schema="pid long, tasks array<long>")
+
+    rows = result.collect()
+    assert Path(tmp_path / "failed").exists()
+    assert len({row.pid for row in rows}) == 4
+    assert {tuple(row.tasks) for row in rows} == {tuple(rows[0].tasks)}
+    assert max(rows[0].tasks) - min(rows[0].tasks) == 3, "tasks of one attempt"
+
+
+WRONG = {
+    "another type": (pa.table({"id": ["a"]}), "not of schema="),
+    "other columns": (pa.table({"x": [1]}), "the columns x: schema= has id"),
+    "no Arrow": (7, "has returned a int: expected Arrow batches"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_rows_that_are_not_of_the_schema_are_refused(spark_local, case):
+    returned, message = WRONG[case]
+
+    with pytest.raises(InputError, match=message):
+        rp.spark.run(spark_local.range(4), programs.returning, returned, schema="id long")
+
+
+def test_what_can_be_cast_to_the_schema_is(spark_local):
+    returned = [pa.record_batch({"b": [1.0], "a": pa.array([2], pa.int8())}), None, pa.table({"a": [3], "b": [4]})]
+
+    result = rp.spark.run(spark_local.range(4), programs.returning, returned, workers=1, schema="a long, b double")
+
+    assert [tuple(row) for row in result.collect()] == [(2, 1.0), (3, 4.0)]
+
+
+def test_two_frames_are_one_too_many(spark_local):
+    with rp.launch(engine="spark", workers=2) as job:
+        with pytest.raises(InputError, match="2 DataFrames among the arguments: expected one"):
+            job.run(programs.ids, spark_local.range(4), spark_local.range(5))
+
+        assert sum(job.run(programs.size, spark_local.range(4))) == 4
+
+
+def test_a_stream_is_refused(spark_local):
+    stream = spark_local.readStream.format("rate").load()
+
+    with pytest.raises(InputError, match="a streaming DataFrame has no end"):
+        rp.spark.run(stream, programs.size)
+
+
+def test_a_frame_that_spark_cannot_compute_is_said_with_the_reason(spark_local):
+    frame = spark_local.range(0, 4, 1, 4).selectExpr("raise_error('no such row') as id")
+
+    with pytest.raises(rp.RipienoError, match="no such row"):
+        rp.spark.run(frame, programs.size)
+
+    assert rp.spark.run(spark_local.range(0, 4, 1, 4), programs.size) == [1] * 4
