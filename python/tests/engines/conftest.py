@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 
+import dask_cases
 import hadoop
 import launched
 import pytest
@@ -98,7 +99,7 @@ def ray_nodes(ray_started: ray_network.Nodes) -> Iterator[ray_network.Nodes]:
 
 
 @pytest.fixture(scope="session")
-def dask_client():
+def dask_started():
     """A client of a Dask cluster with 4 workers of one thread, each a process with a nanny."""
     distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
     import dask
@@ -108,6 +109,24 @@ def dask_client():
         # Tests kill workers; forks of a process that has imported Dask are there again sooner.
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
         distributed.LocalCluster(**options, memory_limit="1GB") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def dask_client(dask_started):
+    """The same with all its workers, whatever an earlier test has done to them."""
+    dask_started.wait_for_workers(4, timeout=60)
+    return dask_started
+
+
+@pytest.fixture(scope="session")
+def dask_threads():
+    """A client of a Dask cluster whose 2 workers are in this process, without nannies, with 2 threads each."""
+    distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=2, **dask_cases.INSIDE) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
         yield client

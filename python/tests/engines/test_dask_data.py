@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import ripieno as rp
+from dask_cases import RESTART_S, launch
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
@@ -17,15 +18,13 @@ import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
 from ripieno.launch.engines.dask_job import shares  # noqa: E402
 
-# Until workers that another test has ended are there again, on a busy machine.
-RESTART_S = 60.0
 RANKS = 3
 
 
 @pytest.fixture(scope="module")
-def job(dask_client):
-    dask_client.wait_for_workers(RANKS, timeout=RESTART_S)
-    with rp.launch(RANKS, engine="dask", client=dask_client) as job:
+def job(dask_started):
+    dask_started.wait_for_workers(4, timeout=RESTART_S)
+    with launch(dask_started, RANKS) as job:
         yield job
 
 

@@ -1,8 +1,8 @@
 """Dask: a rank is a task on a worker of its own, in a cluster that runs already.
 
 A task is pinned to its worker, so that Dask never runs it elsewhere, and secedes from the worker's threads, so that
-Dask can compute there what the next program wants. While a job chooses workers and until the scheduler knows of its
-tasks, it holds a lock of the cluster: two jobs never take the same worker.
+Dask can compute there what the next program wants. While a job chooses workers and until its tasks have begun there,
+it holds a lock of the cluster: two jobs never take the same worker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ripieno.launch.hub import Invitation
 # A scheduler answers within this time, or is not there.
 CONNECT_S = 10.0
 # Others may be choosing workers for this long.
-CHOOSING_S = 10.0
+CHOOSING_S = 30.0
 # A worker that a nanny starts again is back after this long.
 RESTART_S = 10.0
 
@@ -88,10 +88,13 @@ class DaskEngine(Engine):
             self._job_count += 1
         run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", self._ended)
         try:
+            self._await_workers(workers)
             with self._choosing():
-                run.begin(self._places(workers), invitation)
+                waiting = run.begin(self._places(workers), invitation)
+            if waiting:
+                raise TooFewSlots(self.NAME, workers, workers - waiting, len(self._workers()), _ADVICE)
         except BaseException:
-            run.close()
+            run.abandon()
             raise
         return run
 
@@ -138,17 +141,18 @@ class DaskEngine(Engine):
                 self._client.loop.add_callback(refresh.stop)
 
     def _places(self, needed: int) -> list[str]:
-        """Addresses of workers with a free thread and no rank, those with the fewest tasks, host by host."""
-        self._await_workers(needed)
+        """Addresses of workers without a rank, those with the fewest tasks, host by host.
+
+        Where all threads are busy the rank begins with the next that is free.
+        """
         workers = self._workers()
         processing = {worker: set(map(str, keys)) for worker, keys in self._client.processing().items()}
         candidates = [each for each in workers if not _ranks(processing.get(each, ()))]
         self._check_versions(candidates)
         load = {}
         for worker, (executing, seceded) in self._asked(_tasks, candidates).items():
-            tasks = (processing.get(worker, set()) - seceded) | executing
-            if not _ranks(executing | seceded) and len(tasks) < workers[worker]["nthreads"]:
-                load[worker] = len(tasks)
+            if not _ranks(executing | seceded):
+                load[worker] = len((processing.get(worker, set()) - seceded) | executing) / workers[worker]["nthreads"]
         if len(load) < needed:
             raise TooFewSlots(self.NAME, needed, len(load), len(workers), _ADVICE)
         return sorted(sorted(load, key=load.__getitem__)[:needed], key=lambda each: workers[each]["host"])
@@ -163,13 +167,17 @@ class DaskEngine(Engine):
 
     def _check_versions(self, workers: list[str]) -> None:
         # A task of ours would end a worker that cannot unpickle it, so what every Python has asks first.
-        for worker, version in self._asked(pydoc.locate, workers, "ripieno.__version__").items():
+        versions = self._asked(pydoc.locate, workers, "ripieno.__version__")
+        found = {f"worker {worker}": version for worker, version in versions.items()}
+        # The scheduler unpickles tasks, too.
+        found["scheduler"] = self._client.run_on_scheduler(pydoc.locate, "ripieno.__version__")
+        for who, version in found.items():
             if version != __version__:
                 is_broken = isinstance(version, Exception)
                 has = f"cannot import ripieno: {version}" if is_broken else f"has ripieno {version}"
                 has = "has no ripieno" if version is None else has
                 raise EngineError(
-                    f"the Dask worker {worker} {has}, the process that launches the job has ripieno {__version__}: "
+                    f"the Dask {who} {has}, the process that launches the job has ripieno {__version__}: "
                     "install the same there"
                 )
 

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,19 +14,20 @@ from typing import Any
 
 from distributed import Client, Future, get_worker, secede
 
-from ripieno.errors import EngineError
 from ripieno.launch.engine import Run
 from ripieno.launch.hub import Invitation
 from ripieno.launch.member import serve
 
-# A scheduler has taken tasks over after this long.
-SUBMIT_S = 10.0
+# Tasks that have not begun after this long wait for a thread that others keep.
+BEGIN_S = 10.0
 # Ranks get this long to leave by themselves, and as long again to leave when they are interrupted.
 LEAVE_S = 1.0
 # Then their workers are ended, and this is how long the launcher waits for all that.
 END_S = 3.0
 # Before all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000
+# What a task of ours says first, for those who listen to its worker.
+BEGUN = "ripieno-rank-begun"
 
 logger = logging.getLogger("ripieno.dask")
 
@@ -43,15 +43,17 @@ class DaskRun(Run):
         self._is_over = False
         self._name = name
         self._futures: list[Future] = []
+        self._waiting: set[int] = set()
         self._staying: set[int] = set()
         self._change = threading.Condition()
 
-    def begin(self, places: list[str], invitation: Invitation) -> None:
-        """Start rank i on the worker ``places[i]``; returns once the scheduler counts the tasks as its own."""
+    def begin(self, places: list[str], invitation: Invitation) -> int:
+        """Start rank i on the worker ``places[i]``; how many wait for a thread still when others should have begun."""
         self.places = places
+        self._waiting = set(range(len(places)))
         self._staying = set(range(len(places)))
         for rank, worker in enumerate(places):
-            # The scheduler tells who listens for a worker's address that it has lost the worker.
+            # What the scheduler knows of a worker, and what the worker's tasks say, go under its address.
             self._client.subscribe_topic(worker, partial(self._heard_of, rank))
         for rank, worker in enumerate(places):
             future = self._client.submit(
@@ -67,7 +69,15 @@ class DaskRun(Run):
             )
             self._futures.append(future)
             future.add_done_callback(partial(self._ended, rank))
-        self._await_scheduler()
+        with self._change:
+            self._change.wait_for(lambda: not self._waiting, BEGIN_S)
+            return len(self._waiting)
+
+    def abandon(self) -> None:
+        """End the tasks before there is a job, whose hub those that have begun are waiting for."""
+        with self._change:
+            self._staying.clear()
+        self.close()
 
     def end(self) -> None:
         with self._change:
@@ -87,28 +97,18 @@ class DaskRun(Run):
     def _key(self, rank: int) -> str:
         return f"{self._name}-{rank}"
 
-    def _await_scheduler(self) -> None:
-        """Ask until every worker has its task: nobody tells, and it takes milliseconds."""
-        deadline = time.monotonic() + SUBMIT_S
-        missing = set(enumerate(self.places))
-        while missing and self.failure is None:
-            processing = self._client.processing()
-            missing = {(rank, worker) for rank, worker in missing if self._key(rank) not in processing.get(worker, ())}
-            lost = [rank for rank, worker in missing if worker not in processing]
-            if lost:
-                self._lost(lost[0], "before its rank began")
-            if time.monotonic() > deadline:
-                raise EngineError(f"the Dask scheduler has not taken over {len(missing)} tasks within {SUBMIT_S:g} s")
-
     def _heard_of(self, rank: int, event: tuple[float, Any]) -> None:
         what = event[1]
-        if isinstance(what, dict) and what.get("action") == "remove-worker":
-            on_purpose = "closed or retired on purpose"
-            self._lost(rank, on_purpose if what["expected"] else "its process ended; its nanny may have ended it, too")
-
-    def _lost(self, rank: int, why: str) -> None:
-        self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
-        self._left(rank)
+        if what == {"action": BEGUN, "key": self._key(rank)}:
+            self._has_begun(rank)
+        elif isinstance(what, dict) and what.get("action") == "remove-worker":
+            on_purpose, by_itself = (
+                "closed or retired on purpose",
+                "its process ended, or its nanny has ended it",
+            )
+            why = on_purpose if what["expected"] else by_itself
+            self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
+            self._left(rank)
 
     def _ended(self, rank: int, future: Future) -> None:
         if future.status == "error":
@@ -118,15 +118,24 @@ class DaskRun(Run):
             self.failed(rank, f"its task is {future.status}: somebody has cancelled it, or the scheduler is gone")
         self._left(rank)
 
+    def _has_begun(self, rank: int) -> None:
+        with self._change:
+            self._waiting.discard(rank)
+            self._change.notify_all()
+
     def _left(self, rank: int) -> None:
         with self._change:
             self._staying.discard(rank)
+            # A job of which one rank has left need not wait for others to begin.
+            self._waiting.clear()
             self._change.notify_all()
 
 
 def _rank(invitation: Invitation, rank: int) -> None:
     """The task: a rank, on a thread of its own."""
-    stay = _Stay(rank, has_nanny=get_worker().nanny is not None)
+    worker = get_worker()
+    worker.log_event(worker.address, {"action": BEGUN, "key": worker.get_current_task()})
+    stay = _Stay(rank, has_nanny=worker.nanny is not None)
     secede()
     try:
         serve(invitation, rank, local={"rank": rank}, hung_up=stay.end)

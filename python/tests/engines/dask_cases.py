@@ -1,0 +1,35 @@
+"""What tests on Dask share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ripieno as rp
+
+#: Of a cluster whose workers are in this process, and listen nowhere else.
+INSIDE = {"processes": False, "dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+# From the end of a worker to the error that the caller gets, and to the moment when no rank runs any more.
+PROMPT_S = 5.0
+# Until a nanny has started a worker again, on a busy machine.
+RESTART_S = 60.0
+
+
+def launch(client: Any, workers: int | None = None, **options: Any) -> rp.Job:
+    """A job in the cluster of `client`."""
+    return rp.launch(workers, engine="dask", client=client, **options)
+
+
+def place(comm: Any) -> str:
+    """The address of the worker that this rank is on."""
+    from distributed import get_worker
+
+    assert comm.allreduce(1) == comm.world_size
+    return get_worker().address
+
+
+def ranks_left(client: Any) -> list[str]:
+    """Tasks of ranks that run on workers, whether the scheduler knows of them or not."""
+    from ripieno.launch.engines import dask
+
+    found = client.run(dask._tasks, on_error="return")
+    return [key for seen in found.values() if isinstance(seen, tuple) for keys in seen for key in dask._ranks(keys)]

@@ -1,0 +1,202 @@
+"""Ranks on the workers of a Dask cluster: failures, and what they leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import ripieno as rp
+from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
+from ripieno import errors
+from watching import comes_true
+
+distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
+
+from ripieno.launch.engines import dask, dask_run  # noqa: E402
+
+WORKERS = 4
+
+
+def test_the_end_of_a_worker_is_told_with_what_dask_says(dask_client):
+    def program(comm):
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+
+    with launch(dask_client) as job:
+        places = job.run(place)
+        started = time.monotonic()
+        with pytest.raises(rp.RankFailed) as caught:
+            job.run(program)
+    assert time.monotonic() - started <= PROMPT_S
+    assert caught.value.rank == 1 and caught.value.host
+    assert f"dask says: the worker {places[1]} has left the cluster (its process ended" in caught.value.cause
+    # Dask would run the lone rank again, and again.
+    assert not any(map(dask._ranks, dask_client.processing().values()))
+    dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
+    with launch(dask_client) as job:
+        assert places[1] not in job.run(place)
+
+
+stuck = threading.Event()
+
+
+def stays(comm, error: Exception | None = None) -> None:
+    """Rank 0 fails, or waits for the other, which waits for the test, whose process they are in."""
+    if comm.rank == 0:
+        comm.emit({"event": "begun"})
+        if error is not None:
+            raise error
+        comm.recv(1)
+    stuck.wait()
+
+
+@pytest.fixture
+def sticking() -> Iterator[None]:
+    """Ranks are stuck until the end of the test."""
+    stuck.clear()
+    yield
+    stuck.set()
+
+
+def test_a_worker_that_is_retired_ends_the_job(sticking):
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, **INSIDE) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        launch(client) as job,
+    ):
+        places = job.run(place)
+        with (
+            job.telling(lambda event: client.retire_workers([places[1]])),
+            pytest.raises(rp.RankFailed, match=r"has left the cluster \(closed or retired on purpose\)"),
+        ):
+            job.run(stays)
+
+
+def test_a_rank_that_is_run_again_ends_at_once(dask_client):
+    """As when a worker comes back under its old address before the scheduler knows that the job is over."""
+
+    class Noting(dask.DaskEngine):
+        def start(self, workers, invitation):
+            self.invitation = invitation
+            return super().start(workers, invitation)
+
+    engine = Noting(client=dask_client)
+    with rp.launch(2, engine=engine):
+        again = dask_client.submit(dask_run._rank, engine.invitation, 0, pure=False)
+        with pytest.raises(rp.RendezvousError, match="has begun without this attempt of the task"):
+            again.result(timeout=PROMPT_S)
+
+
+def test_a_task_that_somebody_cancels_ends_the_job(dask_client):
+    def program(comm):
+        if comm.rank == 0:
+            comm.emit({"event": "begun"})
+            comm.recv(1)
+        while True:
+            pass
+
+    def cancel(event):
+        (key,) = (key for keys in dask_client.processing().values() for key in keys if key.endswith("-1"))
+        dask_client.cancel(distributed.Future(key, dask_client))
+
+    with (
+        launch(dask_client, 2) as job,
+        job.telling(cancel),
+        pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask says: its task is cancelled"),
+    ):
+        job.run(program)
+    assert comes_true(lambda: not ranks_left(dask_client), PROMPT_S)
+
+
+def test_without_a_nanny_a_rank_that_does_not_leave_keeps_its_worker(dask_threads, sticking):
+    with launch(dask_threads) as job, pytest.raises(KeyError, match="mine"):
+        job.run(stays, KeyError("mine"))
+    with pytest.raises(errors.TooFewSlots, match="1 free, 2 in all"):
+        launch(dask_threads)
+    stuck.set()
+    assert comes_true(lambda: not ranks_left(dask_threads), PROMPT_S)
+    with launch(dask_threads) as job:
+        assert len(job.run(place)) == 2
+
+
+def test_ranks_may_be_threads_of_the_launching_process(dask_threads):
+    with launch(dask_threads) as job:
+        assert job.run(lambda comm: (os.getpid(), comm.allgather(comm.rank))) == [(os.getpid(), [0, 1])] * 2
+
+
+def test_workers_keep_no_descriptor_and_no_thread_of_25_jobs(dask_client):
+    def held():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    def one(fails: bool) -> None:
+        with launch(dask_client) as job:
+            if fails:
+                with pytest.raises(ZeroDivisionError):
+                    job.run(lambda comm: comm.barrier() or 1 // comm.rank)
+            else:
+                job.run(place)
+
+    one(fails=True)
+    before = dask_client.run(held)
+    for number in range(25):
+        one(fails=number % 5 == 4)
+
+    def no_more() -> bool:
+        now = dask_client.run(held)
+        return now.keys() == before.keys() and all(now[each] <= before[each] for each in now)
+
+    assert comes_true(no_more, PROMPT_S), (before, dask_client.run(held))
+
+
+# The launching process
+
+
+SCRIPT = """
+import os, sys, threading
+import ripieno as rp
+
+def program(comm):
+    comm.emit({"pid": os.getpid()})
+    if comm.rank == 0:
+        comm.recv(1)
+    if comm.rank == 1:
+        while True:
+            pass
+    threading.Event().wait()
+
+def say(event):
+    print(event["rank"], event["pid"], flush=True)
+
+try:
+    with rp.launch(3, engine="dask", address=sys.argv[1], on_event=say) as job:
+        job.run(program)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_leave_when_the_launching_process_ends(dask_client, number):
+    """The one that communicates, the one that computes, and, with its worker, the one that nothing interrupts."""
+    command = [sys.executable, "-c", SCRIPT, dask_client.scheduler.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        try:
+            pids = dict(tuple(map(int, launcher.stdout.readline().split())) for _ in range(3))
+            launcher.send_signal(number)
+            assert comes_true(lambda: not ranks_left(dask_client), PROMPT_S), ranks_left(dask_client)
+            assert launcher.wait(PROMPT_S * 2) == (0 if number == signal.SIGINT else -number)
+            assert ("interrupted" in launcher.stdout.read()) == (number == signal.SIGINT)
+        finally:
+            launcher.kill()
+    living = set(dask_client.run(os.getpid).values())
+    assert {pids[0], pids[1]} <= living and pids[2] not in living
+    dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
+    with launch(dask_client) as job:
+        assert len(job.run(place)) == WORKERS
