@@ -1,0 +1,93 @@
+"""Ripieno inside Spark beside Spark itself, in the same session and on the same executors, turn by turn.
+
+benches/spark.py [kmeans|broadcast|sum|start]… [--master MASTER] [--conf NAME=VALUE]… [--repetitions N] [--quick]
+                 [--json FILE] [--page FILE]
+
+K-means beside MLlib, broadcasts beside `sc.broadcast`, the sum of long vectors beside `treeAggregate`, and what running
+in Spark costs beside local workers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from blas import free_blas
+
+# Before anything imports NumPy.
+free_blas()
+
+import click  # noqa: E402
+import command  # noqa: E402
+import spark_collectives  # noqa: E402
+import spark_kmeans  # noqa: E402
+import spark_page  # noqa: E402
+import spark_programs  # noqa: E402
+import spark_start  # noqa: E402
+from effort import Effort  # noqa: E402
+from ripieno.bench.figures import Report  # noqa: E402
+from ripieno.bench.toolchain import Skipped  # noqa: E402
+from spark_session import MASTER, session, slot_count  # noqa: E402
+
+NAMES = ("kmeans", "broadcast", "sum", "start")
+
+
+def measured(
+    report: Report,
+    effort: Effort,
+    *,
+    names: Sequence[str] = NAMES,
+    master: str = MASTER,
+    configuration: Mapping[str, str] | None = None,
+) -> None:
+    """All of it, or what is named, in one session."""
+    configuration = dict(configuration or {})
+    try:
+        configuration.setdefault("spark.jars", str(spark_collectives.java_archive()))
+    except Skipped as skipped:
+        report.remark(f"treeAggregate without Python takes no part: {skipped}")
+    with session(master, configuration) as spark, tempfile.TemporaryDirectory() as folder:
+        spark.sparkContext.addPyFile(spark_programs.__file__)
+        slots = slot_count(spark)
+        measures = {
+            "kmeans": lambda: spark_kmeans.measured(spark, slots, Path(folder), report, effort),
+            "broadcast": lambda: spark_collectives.broadcasts(spark, slots, report, effort),
+            "sum": lambda: spark_collectives.sums(spark, slots, report, effort),
+            "start": lambda: spark_start.measured(report, effort),
+        }
+        for name in names:
+            measures[name]()
+        report.remark(f"Spark {spark.version}, {master}, {slots} slots")
+
+
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(NAMES))
+@click.option("--master", default=MASTER, show_default=True, help="Where Spark runs.")
+@click.option("--conf", "settings", multiple=True, metavar="NAME=VALUE", help="More of Spark's configuration.")
+@command.repetitions_option
+@command.quick_option
+@command.json_option
+@click.option(
+    "--page",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A page of Markdown to write the figures into; a chart and the figures as JSON go beside it.",
+)
+def main(
+    names: Sequence[str], master: str, settings: Sequence[str], repetitions: int | None, quick: bool,
+    target: Path | None, page: Path | None,
+) -> None:  # fmt: skip
+    """Measure inside Spark."""
+    report = Report("spark")
+    configuration = dict(each.split("=", 1) for each in settings)
+    try:
+        measured(report, Effort(quick, repetitions), names=names or NAMES, master=master, configuration=configuration)
+    except Skipped as skipped:
+        raise click.ClickException(str(skipped)) from skipped
+    command.show(report, target, quick=quick)
+    if page is not None:
+        spark_page.fill(page, report)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Inside one Spark session: a broadcast and the sum of a long vector, by Spark and between ranks in the same executors.
+
+Ranks take up the slots as long as their job lasts, so jobs come and go between Spark's own, which is not counted.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from effort import Effort
+from ripieno.bench import toolchain
+from ripieno.bench.figures import Figure, Report, Samples, size_text
+from spark_programs import added, checksum, fresh_bytes, given_by_rank_0, part, received, summed
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from ripieno import Job
+
+SIZES_MB, QUICK_SIZES_MB = (64, 128, 256), (1,)
+LENGTH, QUICK_LENGTH = 10_000_000, 100_000
+RUN_COUNT = 3
+#: Of Spark's time.
+BROADCAST_TARGETS, SUM_TARGETS = {256: {"peer": 1 / 3}}, {"peer": 1 / 10}
+
+
+def broadcasts(spark: SparkSession, slots: int, report: Report, effort: Effort) -> None:
+    """From the launching process to every slot, and, beside that, from rank 0 to all ranks."""
+    for size_mb in QUICK_SIZES_MB if effort.quick else SIZES_MB:
+        by_job, by_rank, by_spark = [], [], []
+        for _ in range(effort.runs(RUN_COUNT)):
+            with _ranks(slots) as job:
+                by_job.append(_job_broadcast(job, slots, size_mb * 10**6))
+                by_rank.append(_rank_broadcast(job, size_mb * 10**6))
+            by_spark.append(_spark_broadcast(spark.sparkContext, slots, size_mb * 10**6))
+        for case, seconds, targets in (
+            ("broadcast from the driver to all tasks", by_job, BROADCAST_TARGETS.get(size_mb, {})),
+            ("broadcast from rank 0 to all ranks", by_rank, {}),
+        ):
+            report.figures.append(
+                _figure(case, size_text(size_mb * 10**6), seconds, {"sc.broadcast": by_spark}, size_mb / 1e3, targets)
+            )
+
+
+def java_archive() -> Path:
+    """What `sums` needs in the session's spark.jars for the JVM's own treeAggregate; raises Skipped without javac."""
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    return toolchain.java_archive(Path(__file__).with_name("VectorSum.java"), home / "jars")
+
+
+def sums(spark: SparkSession, slots: int, report: Report, effort: Effort) -> None:
+    """Of a vector of each slot: `comm.allreduce`, after which every rank has it, and `treeAggregate`, to the driver."""
+    length = QUICK_LENGTH if effort.quick else LENGTH
+    contenders = {"treeAggregate, NumPy": _tree_aggregate}
+    if spark.conf.get("spark.jars", ""):
+        contenders["treeAggregate, Java"] = _java_tree_aggregate
+    ours, theirs = [], {name: [] for name in contenders}
+    for _ in range(effort.runs(RUN_COUNT)):
+        with _ranks(slots) as job:
+            job.run(summed, length)
+            found = job.run(summed, length)
+        _expect("allreduce", {total for _, total in found}, {float(slots * (slots + 1) / 2)})
+        ours.append(max(seconds for seconds, _ in found))
+        for name, aggregated in contenders.items():
+            theirs[name].append(aggregated(spark.sparkContext, slots, length))
+    report.figures.append(
+        _figure(
+            f"sum of {slots} vectors",
+            f"{length:,} float64".replace(",", " "),
+            ours,
+            theirs,
+            length * 8 / 1e9,
+            SUM_TARGETS,
+        )
+    )
+
+
+def _ranks(slots: int) -> Job:
+    from ripieno import launch
+
+    return launch(slots, "spark", 1)
+
+
+def _job_broadcast(job: Job, slots: int, size_bytes: int) -> float:
+    data = fresh_bytes(size_bytes, secrets.randbits(64))
+    begin = time.perf_counter()
+    with job.broadcast(data) as shared:
+        found = job.run(received, shared)
+        seconds = time.perf_counter() - begin
+    _expect("job.broadcast", set(found), {checksum(data)})
+    return seconds
+
+
+def _rank_broadcast(job: Job, size_bytes: int) -> float:
+    found = job.run(given_by_rank_0, size_bytes, secrets.randbits(64))
+    _expect("comm.broadcast", {sum_ for _, sum_ in found}, {found[0][1]})
+    return max(seconds for seconds, _ in found)
+
+
+def _spark_broadcast(context: SparkContext, slots: int, size_bytes: int) -> float:
+    """Until every slot has had the value in hand."""
+    data = fresh_bytes(size_bytes, secrets.randbits(64))
+    tasks = context.parallelize(range(slots), slots)
+    tasks.count()
+    begin = time.perf_counter()
+    shared = context.broadcast(data)
+    found = tasks.map(lambda _: checksum(shared.value)).collect()
+    seconds = time.perf_counter() - begin
+    shared.destroy()
+    _expect("sc.broadcast", set(found), {checksum(data)})
+    return seconds
+
+
+def _tree_aggregate(context: SparkContext, slots: int, length: int) -> float:
+    """Of an RDD of NumPy vectors; the zero is None, so that no vector of zeros travels with the tasks."""
+    vectors = context.parallelize(range(slots), slots).map(lambda number: part(number, length))
+    begin = time.perf_counter()
+    total = vectors.treeAggregate(None, added, added)
+    seconds = time.perf_counter() - begin
+    _expect("treeAggregate", {float(total[-1])}, {float(slots * (slots + 1) / 2)})
+    return seconds
+
+
+def _java_tree_aggregate(context: SparkContext, slots: int, length: int) -> float:
+    """The same of arrays of Java, without Python."""
+    java = context._jvm.VectorSum
+    numbers = context._jvm.java.util.ArrayList()
+    for number in range(slots):
+        numbers.add(number)
+    vectors = context._jsc.parallelize(numbers, slots).map(java.Part(length))
+    begin = time.perf_counter()
+    total = vectors.treeAggregate(None, java.Add(), java.Add())
+    seconds = time.perf_counter() - begin
+    _expect("treeAggregate in Java", {total[length - 1]}, {float(slots * (slots + 1) / 2)})
+    return seconds
+
+
+def _expect(what: str, found: set[Any], expected: set[Any]) -> None:
+    if found != expected:
+        raise RuntimeError(f"{what} gave {found}, expected {expected}")
+
+
+def _figure(
+    case: str, row: str, ours: list[float], peers: dict[str, list[float]], work: float, targets: dict[str, float]
+) -> Figure:
+    beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
+    return Figure(case, row, Samples(tuple(ours)), beside, None, "none is known", work, "GB/s", targets)

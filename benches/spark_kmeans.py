@@ -1,0 +1,201 @@
+"""K-means inside one Spark session: MLlib, by both its solvers, and `rp.spark.KMeans`, from the same centres.
+
+Both read the same cached DataFrame and run the same number of iterations. They start where a fit of MLlib without an
+iteration ends. A figure stands only if both end at centres of the same inertia, to 1e-5. MLlib does not tell what an
+iteration takes: it is what its fit takes, less what a fit without iterations does, by their number. Computing is the
+mean of all slots: of MLlib the executorRunTime of its tasks in Spark's status store, likewise less that without
+iterations.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as parquet
+from effort import Effort
+from numpy.typing import NDArray
+from ripieno import kernels
+from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.launch.machine import usable_cores
+from spark_session import task_seconds
+
+if TYPE_CHECKING:
+    from pyspark.ml import Estimator
+    from pyspark.sql import DataFrame, SparkSession
+
+SEED = 1
+SOLVERS = ("row", "block")
+INERTIA_TOLERANCE = 1e-5
+#: Of the faster of MLlib's solvers.
+TARGETS = {"peer": 1 / 5}
+
+Points = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is clustered, how often, and how many runs of each there are.
+
+    Parameters
+    ----------
+    n, d, k
+        Rows, values per row, clusters.
+    iteration_count, run_count
+        Of each fit, and fits of each kind.
+    solvers
+        MLlib's that take part.
+    """
+
+    n: int
+    d: int
+    k: int
+    iteration_count: int
+    run_count: int
+    solvers: tuple[str, ...] = SOLVERS
+
+    def points(self) -> Points:
+        """Blobs that overlap."""
+        random = np.random.default_rng(0)
+        centers = random.random((max(2, self.k // 10), self.d))
+        noise = random.standard_normal((self.n, self.d))
+        return centers[random.integers(len(centers), size=self.n)] + 0.1 * noise
+
+    def __str__(self) -> str:
+        return "K-means, " + f"{self.n:,} × {self.d} into {self.k:,}".replace(",", " ")
+
+
+PROBLEMS = (
+    Problem(1_000_000, 2, 1_000, 3, 3),
+    Problem(1_000_000, 2, 10_000, 2, 1, ("block",)),
+    Problem(50_000, 512, 100, 3, 3),
+    Problem(50_000, 512, 1_000, 2, 2),
+)
+QUICK_PROBLEMS = (Problem(4_000, 2, 20, 2, 1),)
+#: Spark tells whole milliseconds; between two fits of little work nothing else may be left.
+RESOLUTION_S = 1e-3
+
+
+@dataclass
+class Fits:
+    """Seconds of whole fits, of their iterations, and of computing in these, the mean of all slots."""
+
+    whole_s: list[float] = field(default_factory=list)
+    iteration_s: list[float] = field(default_factory=list)
+    computing_s: list[float] = field(default_factory=list)
+    centers: Points | None = None
+
+
+def measured(spark: SparkSession, slots: int, folder: Path, report: Report, effort: Effort) -> None:
+    """Three figures for each problem: an iteration, the computing in it, a whole fit."""
+    # The first ones of a session compile, import and start what later ones find.
+    for problem in QUICK_PROBLEMS if effort.quick else (*QUICK_PROBLEMS, *PROBLEMS):
+        points = problem.points()
+        rows = _cached(spark, points, slots, folder)
+        kept = Report("warm-up") if problem in QUICK_PROBLEMS and not effort.quick else report
+        try:
+            _compare(problem, points, rows, slots, kept, effort)
+        finally:
+            rows.unpersist()
+
+
+def _cached(spark: SparkSession, points: Points, slots: int, folder: Path) -> DataFrame:
+    """A partition of vectors for each slot, in the executors' memory."""
+    from pyspark.ml.functions import array_to_vector
+
+    values = pa.FixedSizeListArray.from_arrays(pa.array(points.ravel()), points.shape[1])
+    parquet.write_table(pa.table({"point": values.cast(pa.list_(pa.float64()))}), folder / "points.parquet")
+    read = spark.read.parquet(f"file://{folder}/points.parquet").select(array_to_vector("point").alias("vector"))
+    rows = read.repartition(slots).cache()
+    rows.count()
+    return rows
+
+
+def _compare(problem: Problem, points: Points, rows: DataFrame, slots: int, report: Report, effort: Effort) -> None:
+    start = np.array(_mllib(problem, problem.solvers[0], 0).fit(rows).clusterCenters())
+    ours, theirs = Fits(), {solver: Fits() for solver in problem.solvers}
+    for _ in range(effort.runs(problem.run_count)):
+        _fit_ours(problem, start, rows, slots, ours)
+        for solver, fits in theirs.items():
+            _fit_mllib(problem, solver, rows, slots, fits)
+    _check(problem, points, {"Ripieno": ours, **theirs}, report)
+    for row, of in (("an iteration", "iteration_s"), ("computing in it", "computing_s"), ("the whole fit", "whole_s")):
+        report.figures.append(
+            Figure(
+                case=str(problem),
+                row=row,
+                ours=Samples(tuple(getattr(ours, of))),
+                peers={f"MLlib, {solver}": Samples(tuple(getattr(fits, of))) for solver, fits in theirs.items()},
+                limit_s=None,
+                limit="none is known",
+                work=2.0 * problem.n * problem.d * problem.k / 1e9 if of != "whole_s" else 0.0,
+                rate_unit="GFLOP/s",
+                targets=TARGETS if of == "iteration_s" else {},
+            )
+        )
+
+
+def _fit_ours(problem: Problem, start: Points, rows: DataFrame, slots: int, fits: Fits) -> None:
+    from ripieno.spark import KMeans
+
+    estimator = KMeans(
+        k=problem.k, initial_centers=start, max_iter=problem.iteration_count, tol=0.0, features_col="vector",
+        workers=slots,
+    )  # fmt: skip
+    begin = time.perf_counter()
+    model = estimator.fit(rows)
+    fits.whole_s.append(time.perf_counter() - begin)
+    iterations = model.summary.iterations
+    if len(iterations) != problem.iteration_count:
+        raise RuntimeError(f"{problem}: ended after {len(iterations)} iterations")
+    fits.iteration_s.append(float(np.mean([each.seconds for each in iterations])))
+    fits.computing_s.append(float(np.mean([each.compute_s for each in iterations])))
+    fits.centers = model.centers
+
+
+def _mllib(problem: Problem, solver: str, iteration_count: int) -> Estimator:
+    from pyspark.ml.clustering import KMeans
+
+    return KMeans(
+        k=problem.k, initMode="random", seed=SEED, maxIter=iteration_count, tol=0.0, solver=solver,
+        featuresCol="vector",
+    )  # fmt: skip
+
+
+def _fit_mllib(problem: Problem, solver: str, rows: DataFrame, slots: int, fits: Fits) -> None:
+    spark, seconds, work, model = rows.sparkSession, [], [], None
+    for iteration_count in (0, problem.iteration_count):
+        before, begin = task_seconds(spark), time.perf_counter()
+        model = _mllib(problem, solver, iteration_count).fit(rows)
+        seconds.append(time.perf_counter() - begin)
+        work.append(task_seconds(spark) - before)
+    if model.summary.numIter != problem.iteration_count:
+        raise RuntimeError(f"{problem}: MLlib ended after {model.summary.numIter} iterations")
+    fits.whole_s.append(seconds[1])
+    fits.iteration_s.append(max(seconds[1] - seconds[0], RESOLUTION_S) / problem.iteration_count)
+    fits.computing_s.append(max(work[1] - work[0], RESOLUTION_S) / slots / problem.iteration_count)
+    fits.centers = np.array(model.clusterCenters())
+
+
+def _check(problem: Problem, points: Points, found: dict[str, Fits], report: Report) -> None:
+    """All ended equally well, by one measure."""
+    inertias = {name: _inertia(points, fits.centers) for name, fits in found.items()}
+    least, most = min(inertias.values()), max(inertias.values())
+    report.counts.append(
+        Count(str(problem), "inertias differ by, relatively", (most - least) / least, "", INERTIA_TOLERANCE)
+    )
+    if most - least > INERTIA_TOLERANCE * least:
+        raise RuntimeError(f"{problem}: inertias differ, so no figure stands: {inertias}")
+    ours, others = found["Ripieno"].centers, [fits.centers for name, fits in found.items() if name != "Ripieno"]
+    farthest = max(float(np.abs(ours - each).max()) for each in others)
+    report.remark(f"{problem}: no coordinate of a centre differs by more than {farthest:.1g} from MLlib's")
+
+
+def _inertia(points: Points, centers: Points) -> float:
+    labels, squared_distances = np.empty(len(points), np.int32), np.empty(len(points))
+    kernels.assign(points, np.ascontiguousarray(centers), labels, squared_distances, threads=usable_cores())
+    return float(squared_distances.sum())

@@ -1,0 +1,56 @@
+"""Fill the page of figures: a table between two marks, the chart, and the figures as JSON, beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import command
+from ripieno.bench.figures import Count, Figure, Report, Samples, duration_text, machine
+from ripieno.report.spark import spark_chart
+
+BEGIN, END = "<!-- figures: filled by benches/spark.py --page -->", "<!-- end of figures -->"
+
+
+def fill(page: Path, report: Report) -> None:
+    """Write the table into `page`, PAGE.svg and PAGE.json.
+
+    Raises
+    ------
+    ValueError
+        The page has not the two marks.
+    """
+    text = page.read_text()
+    head, found, rest = text.partition(BEGIN)
+    _, ended, tail = rest.partition(END)
+    if not (found and ended):
+        raise ValueError(f"{page}: expected the lines {BEGIN!r} and {END!r}")
+    page.with_suffix(".svg").write_text(spark_chart(report.figures))
+    command.write(page.with_suffix(".json"), {"reports": [report.as_json()]}, quick=False)
+    page.write_text(f"{head}{BEGIN}\n\n{_filled(page, report)}\n{END}{tail}")
+
+
+def _filled(page: Path, report: Report) -> str:
+    about = ", ".join(f"{name} {value}" for name, value in machine().items())
+    lines = [_table(report.figures), _counts(report.counts), f"![Seconds of each]({page.stem}.svg)\n"]
+    return "\n".join([*lines, *(f"- {remark}" for remark in (*report.remarks, about))]) + "\n"
+
+
+def _table(figures: Sequence[Figure]) -> str:
+    lines = ["| | | Ripieno | Spark | times as fast | target |", "|---|---|---|---|---|---|"]
+    for figure in figures:
+        theirs = "; ".join(f"{name}: {_told(samples)}" for name, samples in figure.peers.items())
+        times = f"{1 / figure.to_peer:.3g}" if figure.to_peer else ""
+        target = f"≥ {1 / figure.targets['peer']:.3g}" if "peer" in figure.targets else ""
+        lines.append(f"| {figure.case} | {figure.row} | {_told(figure.ours)} | {theirs} | {times} | {target} |")
+    return "\n".join(lines) + "\n"
+
+
+def _counts(counts: Sequence[Count]) -> str:
+    lines = [f"- {each.case}, {each.row} {each.value:.3g} {each.unit} (target ≤ {each.target:.3g})" for each in counts]
+    return "\n".join(lines) + "\n"
+
+
+def _told(samples: Samples) -> str:
+    ends = f" ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})" if len(samples.seconds) > 1 else ""
+    return duration_text(samples.median_s) + ends

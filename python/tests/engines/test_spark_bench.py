@@ -1,0 +1,47 @@
+"""The benchmark beside Spark runs, small, so that it cannot rot; what it measures here says nothing about speed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import spark_sessions
+
+ROOT = Path(__file__).resolve().parents[3]
+CONFIGURATION = {**spark_sessions.CONFIGURATION, "spark.driver.memory": "1g"}
+
+
+# It starts a Spark of its own.
+@pytest.mark.timeout(400)
+@pytest.mark.skipif(spark_sessions.missing() is not None, reason=spark_sessions.missing() or "")
+def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_path):
+    page = tmp_path / "spark-figures.md"
+    shutil.copy(ROOT / "docs" / "engines" / page.name, page)
+    words = [sys.executable, ROOT / "benches" / "spark.py", "--quick", "--master", "local[2]", "--page", page]
+    for name, value in CONFIGURATION.items():
+        words += ["--conf", f"{name}={value}"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=390, check=False)
+    assert done.returncode == 0, done.stderr
+
+    (report,) = json.loads(page.with_suffix(".json").read_text())["reports"]
+    figures = {(figure["case"], figure["row"]): figure for figure in report["figures"]}
+    beside = {case.partition(",")[0]: set(figure["peers"]) for (case, _), figure in figures.items()}
+    treeaggregates = {"treeAggregate, NumPy"} | ({"treeAggregate, Java"} if shutil.which("javac") else set())
+    assert beside == {
+        "K-means": {"MLlib, row", "MLlib, block"},
+        "broadcast from the driver to all tasks": {"sc.broadcast"},
+        "broadcast from rank 0 to all ranks": {"sc.broadcast"},
+        "sum of 2 vectors": treeaggregates,
+        "2 ranks in Spark beside 2 local ones": {"local"},
+    }
+    assert all(min(figure["ours"]["seconds"]) > 0 for figure in figures.values())
+    inertias, _ = report["counts"]
+    assert inertias["row"].startswith("inertias differ") and inertias["reached"]
+    text = page.read_text()
+    assert text.count("\n| ") == len(figures) + 1, "a row for each figure, below the head"
+    assert all(case in text for case, _ in figures)
+    assert "treeAggregate, NumPy" in page.with_suffix(".svg").read_text()
