@@ -487,3 +487,37 @@ def test_signals_that_raise_nothing_are_passed_on_and_leave_the_wait_to_its_call
         signal.signal(signal.SIGUSR1, handler)
         os.close(heard)
         os.close(written)
+
+
+def returning_early(comm, others):
+    if comm.rank != 1:
+        others(comm)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        pytest.param(lambda comm: comm.barrier(), id="one barrier"),
+        pytest.param(lambda comm: comm.allreduce(np.ones(3)), id="allreduce"),
+        pytest.param(lambda comm: comm.recv(1), id="recv"),
+    ],
+)
+def test_a_rank_that_returns_while_others_wait_for_it_is_told(others):
+    with (
+        rp.launch(workers=2) as job,
+        pytest.raises(rp.CollectiveMismatch, match="rank 1 has returned from its program"),
+    ):
+        job.run(returning_early, others)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"addres": "x"}, "addres='x': there is no such option of engine local; there are bind_host, heartbeat"),
+        ({"rendezvous_timeout_s": "1"}, "rendezvous_timeout_s='1': expected a positive number of seconds"),
+        ({"heartbeat_timeout_s": 0}, "heartbeat_timeout_s=0: expected a positive number of seconds"),
+    ],
+)
+def test_options_that_there_are_not_start_nothing(options, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.launch(workers=2, **options)

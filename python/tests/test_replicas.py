@@ -86,7 +86,7 @@ def test_a_stopped_copy_is_found_by_its_silence_and_done_without():
 def run_until_found(job):
     """Results of a run in which rank 0 is stopped; the launcher sees it live, so it is killed once the others know."""
     events = []
-    strike = job._on_event
+    (strike,) = job._listeners
 
     def listen(event):
         events.append(event)
@@ -95,7 +95,7 @@ def run_until_found(job):
         else:
             os.kill(job.pids[0], signal.SIGKILL)
 
-    job._on_event = listen
+    job._listeners[:] = [listen]
     results = job.run(stop_and_tell, (0,))
     assert [event for event in events if "lost" in event] == [{"lost": [0], "rank": 2}]
     return results

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 from ripieno._checks import check_count
@@ -18,6 +20,9 @@ from ripieno.launch.local import LocalJob
 from ripieno.launch.machine import usable_cores
 
 __all__ = ["Job", "init", "launch"]
+
+# Of the ranks, in every engine.
+_OPTIONS = ("bind_host", "heartbeat_timeout_s", "links", "ports", "racks", "rendezvous_timeout_s")
 
 
 def launch(
@@ -92,13 +97,25 @@ def launch(
             name = engine if isinstance(engine, str) else engine.NAME
             raise InputError(f"prefix_output=True: what ranks print in {name} is in the logs of its workers")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
+        _check_options(options, where.NAME, where.OPTIONS)
         workers = workers or where.slots()
         return where.job(
             workers, threads=threads or where.threads, replicas=copies.checked(replicas, workers), **common, **options
         )
+    _check_options(options, "local", frozenset())
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
     replicas = copies.checked(replicas, workers)
     if workers == 1:
         return InlineJob(threads=threads, **common, **options)
     return LocalJob(workers, threads=threads, replicas=replicas, prefix_output=prefix_output, **common, **options)
+
+
+def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str]) -> None:
+    """Raise `InputError` if there is one that ranks do not have, or a number of seconds that is none."""
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            known = ", ".join((*_OPTIONS, *sorted(own)))
+            raise InputError(f"{name}={value!r}: there is no such option of engine {engine}; there are {known}")
+        if name.endswith("_s") and not (isinstance(value, Real) and value > 0):
+            raise InputError(f"{name}={value!r}: expected a positive number of seconds")

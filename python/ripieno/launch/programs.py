@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from ripieno import flight
 from ripieno.comm import Communicator
-from ripieno.errors import SerializationError
+from ripieno.errors import CollectiveMismatch, SerializationError
 from ripieno.launch.channel import Channel, HungUp
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.report import Report
+
+# What ranks do together after a program. No program does the same, so those that still wait for one another are told.
+_END = np.zeros(11, np.uint8)
+_END_IS_CALLED = re.compile(r"called allreduce\(uint8 × 11, xor\b[^)]*\)(?: as its collective \d+)?")
 
 Exchange = Callable[[str], list[str]]
 
@@ -66,12 +73,12 @@ def serve(channel: Source, comm: Communicator, replicas: int = 1) -> None:
             program, args, kwargs = work
             result = program(comm, *args, **kwargs)
             # A rank that still waits for this one learns here that it has finished.
-            together.barrier()
+            together.allreduce(_END, op="xor")
             _send_result(channel, comm, result)
         except HungUp:
             raise
         except BaseException as error:
-            _fail(channel, comm, error)
+            _fail(channel, comm, _in_terms_of_programs(error))
         sys.stdout.flush()
         sys.stderr.flush()
 
@@ -88,6 +95,13 @@ def _send_result(channel: Channel, comm: Communicator, result: Any) -> None:
     except SerializationError as error:
         message = f"the result of rank {comm.rank}, a {type(result).__name__}, cannot be sent: {error}"
         raise SerializationError(message) from None
+
+
+def _in_terms_of_programs(error: BaseException) -> BaseException:
+    """An error that names what ranks do together after a program says instead that they have returned from it."""
+    if isinstance(error, CollectiveMismatch):
+        error.args = tuple(_END_IS_CALLED.sub("has returned from its program", str(each)) for each in error.args)
+    return error
 
 
 def _fail(channel: Channel, comm: Communicator, error: BaseException) -> None:
