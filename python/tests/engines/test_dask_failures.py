@@ -14,7 +14,7 @@ import pytest
 import ripieno as rp
 from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
 from ripieno import errors
-from watching import comes_true
+from watching import comes_true, gone_within
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
@@ -153,6 +153,34 @@ def test_workers_keep_no_descriptor_and_no_thread_of_25_jobs(dask_client):
         return now.keys() == before.keys() and all(now[each] <= before[each] for each in now)
 
     assert comes_true(no_more, PROMPT_S), (before, dask_client.run(held))
+
+
+def test_a_scheduler_that_is_lost_ends_the_job(tmp_path):
+    """Its only worker has no nanny, and ends by itself: whether that is noticed first is open."""
+    options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--scheduler-file", tmp_path / "cluster"]
+    start = [sys.executable, "-m", "dask"]
+
+    def program(comm):
+        comm.emit({"event": "begun"})
+        while True:
+            pass
+
+    with (
+        subprocess.Popen([*start, "scheduler", "--port", "0", *options]) as scheduler,
+        subprocess.Popen([*start, "worker", "--no-nanny", *options]) as worker,
+    ):
+        try:
+            with distributed.Client(scheduler_file=tmp_path / "cluster", set_as_default=False) as client:
+                client.wait_for_workers(1, timeout=RESTART_S)
+                with (
+                    launch(client, 1, on_event=lambda event: scheduler.kill()) as job,
+                    pytest.raises(rp.RipienoError, match="the scheduler is gone"),
+                ):
+                    job.run(program)
+            assert gone_within(RESTART_S, [worker.pid])
+        finally:
+            scheduler.kill()
+            worker.kill()
 
 
 # The launching process

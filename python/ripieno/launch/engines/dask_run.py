@@ -114,8 +114,10 @@ class DaskRun(Run):
         if future.status == "error":
             error = future.exception()
             self.failed(rank, f"its task has failed on {self.places[rank]}: {type(error).__name__}: {error}")
+        elif self._client.status != "running":
+            self.failed(None, "the scheduler is gone")
         elif future.status != "finished":
-            self.failed(rank, f"its task is {future.status}: somebody has cancelled it, or the scheduler is gone")
+            self.failed(rank, f"its task is {future.status}, by somebody else")
         self._left(rank)
 
     def _has_begun(self, rank: int) -> None:
