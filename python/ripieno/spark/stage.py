@@ -122,12 +122,10 @@ class StageRun(Run):
 
 def account(error: Exception) -> tuple[int | None, str]:
     """The rank that Spark blames, if it can be told, and why in one line."""
-    if not isinstance(error, Py4JJavaError):
-        return None, f"{type(error).__name__}: {error}".partition("\n")[0]
-    message = str(error.java_exception.getMessage())
+    message = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
     found = _FAILED_TASK.search(message)
     if found is None:
-        return None, message.partition("\n")[0]
+        return None, f"{type(error).__name__}: {message}".partition("\n")[0]
     return int(found[2]), _cause(found[3])
 
 

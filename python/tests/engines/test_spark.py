@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -175,12 +176,15 @@ def test_what_is_no_session_is_refused():
         rp.launch(engine="spark", workers=2, spark="local")
 
 
-def test_dynamic_allocation_is_refused(spark_cluster, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "value"), [("spark.dynamicAllocation.enabled", "true"), ("spark.ui.liveUpdate.period", "-1")]
+)
+def test_settings_under_which_ranks_cannot_run_are_named(spark_cluster, monkeypatch, name, value):
     conf = pyspark.SparkConf(loadDefaults=False).setAll(spark_cluster.sparkContext.getConf().getAll())
-    conf.set("spark.dynamicAllocation.enabled", "true")
+    conf.set(name, value)
     monkeypatch.setattr(spark_cluster.sparkContext, "getConf", lambda: conf)
 
-    with pytest.raises(EngineError, match=r"dynamicAllocation\.enabled is true"):
+    with pytest.raises(EngineError, match=re.escape(name)):
         rp.launch(engine="spark", workers=2)
 
 

@@ -125,6 +125,15 @@ def test_what_the_program_raises_is_what_the_caller_gets(spark_local):
     assert rp.spark.run(frame, programs.size) == [25] * 4
 
 
+def test_a_rank_with_rows_that_ends_its_process_is_named_with_what_spark_says(spark_local, tmp_path):
+    job = rp.launch(engine="spark", workers=4)
+
+    with pytest.raises(rp.RankFailed, match="Python worker exited unexpectedly") as caught:
+        job.run(programs.exit_after_noting, spark_local.range(0, 4, 1, 4), str(tmp_path / "ran"), 1)
+
+    assert caught.value.rank == 1
+
+
 def test_a_failure_is_not_tried_again(spark_local, tmp_path):
     """Spark would run a stage that a shuffle follows up to four times."""
     ran = tmp_path / "ran"
