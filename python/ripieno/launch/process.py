@@ -62,6 +62,20 @@ def die_with(launcher_pid: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def ended_with_this(command: Sequence[str]) -> list[str]:
+    """`command` as a command that gets SIGTERM when this process dies; as it is, if this is not its main thread.
+
+    For programs that cannot call `die_with`: the kernel keeps the wish when a process becomes another program.
+    """
+    if not on_main_thread():
+        return list(command)
+    program = (
+        f"import ctypes, os, sys; ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)}); "
+        "os.getppid() == int(sys.argv[1]) and os.execv(sys.argv[2], sys.argv[2:])"
+    )
+    return [sys.executable, "-I", "-S", "-c", program, str(os.getpid()), *command]
+
+
 def on_main_thread() -> bool:
     """Whether this is the thread whose end is the process's end."""
     return threading.current_thread() is threading.main_thread()

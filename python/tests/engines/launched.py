@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from watching import gone_within
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sys.executable).parent
@@ -53,6 +58,9 @@ sys.stdout.write(f"rank {comm.rank} of {comm.world_size} has {total.sum():.0f}\\
 LISTENERS = """
 import os, socket, struct
 from pathlib import Path
+from typing import Any
+
+from watching import gone_within
 import ripieno as rp
 
 comm = rp.init()
@@ -68,6 +76,31 @@ for family, table in ((socket.AF_INET, "tcp"), (socket.AF_INET6, "tcp6")):
 comm.barrier()
 print(*addresses)
 """
+
+#: A job of an engine whose ranks only compute, for ever.
+DRIVER = """
+import os, sys, time
+import ripieno as rp
+
+
+def program(comm):
+    sys.stderr.write(f"pid {os.getpid()}\\n")
+    time.sleep(600)
+
+
+with rp.launch(workers=2, **eval(sys.argv[1])) as job:
+    job.run(program)
+"""
+
+
+def ranks_that_outlive_their_launcher(options: dict[str, Any], how: signal.Signals, within_s: float) -> list[int]:
+    """Ranks of an engine that are still there so long after the process that launched their job got a signal."""
+    with subprocess.Popen([sys.executable, "-c", DRIVER, repr(options)], stderr=subprocess.PIPE, text=True) as driver:
+        said = (line.removeprefix("pid ") for line in driver.stderr if line.startswith("pid "))
+        pids = [int(next(said)), int(next(said))]
+        driver.send_signal(how)
+        driver.stderr.read()
+    return [pid for pid in pids if not gone_within(within_s, [pid])]
 
 
 def expected(world_size: int) -> list[str]:

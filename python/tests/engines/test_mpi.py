@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -129,6 +130,12 @@ def test_ranks_of_torchrun_meet_beside_its_store(folder):
 
     said = [line.partition(":")[2] for line in done.stdout.splitlines()]
     assert sorted(said) == launched.expected(2), done.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(launcher, how):
+    options = {"engine": "mpirun", "command": launcher, "slots": 2}
+    assert launched.ranks_that_outlive_their_launcher(options, how, FAILURE_S) == []
 
 
 def test_hydra_is_an_engine_too(folder):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 import ripieno as rp
 import slurm_cluster
 from slurm_cluster import Cluster, Ended
+from watching import comes_true
 
 # What a user waits for the end of a job, after a rank has failed: 2 s for the others to know, 1 s for Slurm to end
 # them, and the rest for a busy machine.
@@ -134,6 +136,12 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
         ):
             rp.launch(engine="slurm", workers=1, immediate_s=1)
         assert time.monotonic() - started < FAILURE_S
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(slurm, how):
+    assert launched.ranks_that_outlive_their_launcher({"engine": "slurm"}, how, FAILURE_S) == []
+    assert comes_true(slurm.is_idle, FAILURE_S)
 
 
 def test_what_srun_refuses_is_told(slurm):

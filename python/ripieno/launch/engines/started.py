@@ -65,7 +65,7 @@ class StartedRun(Run):
             variables.pop(name, None)
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
         self._process = subprocess.Popen(
-            [*command, *rank],
+            process.ended_with_this([*command, *rank]),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=variables,
@@ -94,7 +94,7 @@ class StartedRun(Run):
                 account = self._account_of(text)
                 if account is not None:
                     self.failed(*account)
-                last = text.strip() or last
+                last = text.strip(" -\n") or last
                 sys.stderr.write(text)
         status = self._process.wait()
         if status:
