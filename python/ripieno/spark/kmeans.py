@@ -21,7 +21,9 @@ from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
 from ripieno.spark.kmeans_model import KMeansModel, KMeansSummary
 from ripieno.spark.kmeans_params import KMeansParams, sets_parameters, snake_case, with_accessors
-from ripieno.spark.kmeans_rows import fit_rows, selected
+from ripieno.spark.kmeans_ranks import fit_rows
+from ripieno.spark.kmeans_rows import selected
+from ripieno.spark.programs import run
 
 LARGEST_SEED = 2**32 - 1
 
@@ -124,14 +126,10 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         RankFailed
             An executor was lost.
         """
-        # Imported late, as by other estimators: algorithms and launchers know of each other only here.
-        from ripieno.launch import launch
-
         begin = time.perf_counter()
         options = self._options()
         rows = selected(dataset, self.getFeaturesCol(), self._given("weightCol"))
-        with launch(self._given("workers"), "spark", self._given("threads"), frame=rows) as job:
-            parts = job.run(fit_rows, rows, options)
+        parts = run(rows, fit_rows, options, workers=self._given("workers"), threads=self._given("threads"))
         centers = parts[0].clustering.centroids
         report = program.report(parts, centers.shape[1], time.perf_counter() - begin)
         summary = KMeansSummary(len(centers), parts[0].clustering.inertia, report)

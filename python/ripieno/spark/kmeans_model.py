@@ -14,13 +14,12 @@ from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable
 from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from ripieno import kernels
 from ripieno.algorithms.clock import FitReport, Iteration
-from ripieno.algorithms.kmeans_program import matched
 from ripieno.errors import InputError
 from ripieno.spark.batches import Batches
 from ripieno.spark.kmeans_params import KMeansParams, with_accessors
-from ripieno.spark.kmeans_rows import check_features, points_of
+from ripieno.spark.kmeans_ranks import labels_of, points_of
+from ripieno.spark.kmeans_rows import check_features
 
 # Below the folder of a saved model.
 CENTERS = "centers"
@@ -115,7 +114,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         point = np.array(numbers, np.float64, ndmin=1)
         if point.ndim != 1 or not np.isfinite(point).all():
             raise InputError("value: expected one point of finite numbers")
-        return int(_labels(point[None].astype(self.centers.dtype), self.centers)[0])
+        return int(labels_of(point[None].astype(self.centers.dtype), self.centers)[0])
 
     def _transform(self, dataset: DataFrame) -> DataFrame:
         """What `transform` does: the rows with the number of the nearest centre.
@@ -136,7 +135,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
             for batch in batches:
                 column = pa.record_batch([batch.column(place)], names=[features])
                 points = points_of(Batches([column], column.schema), features)
-                labels = _labels(points.reshape(batch.num_rows, -1), centers)
+                labels = labels_of(points.reshape(batch.num_rows, -1), centers)
                 yield pa.record_batch([*batch.columns, pa.array(labels)], names=numbers)
 
         # Spark's mapInArrow takes no names with dots, and no two of the same.
@@ -157,16 +156,6 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
     def read(cls) -> MLReader[KMeansModel]:
         """What loads a model."""
         return _Reader()
-
-
-def _labels(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int32]:
-    """The nearest centre of each point, (n,)."""
-    if len(points) and points.shape[1] != centers.shape[1]:
-        raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
-    labels = np.empty(len(points), np.int32)
-    if len(points):
-        kernels.assign(*matched(np.require(points, requirements=["C", "ALIGNED"]), centers), labels)
-    return labels
 
 
 class _Writer(MLWriter):

@@ -1,0 +1,87 @@
+"""What executors run for K-means: ranks for a fit, tasks for a transformation.
+
+Nothing here needs pyspark.ml, which takes a while to import.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms import kmeans_program as program
+from ripieno.algorithms.kmeans_program import FitOptions, FitPart, matched
+from ripieno.data import OwnRows
+from ripieno.data.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.spark.batches import Batches
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+POINT_DTYPES = (np.float32, np.float64)
+
+
+def points_of(batches: Batches, column: str) -> NDArray[np.float32] | NDArray[np.float64]:
+    """A column as (n, d), float32 if it is that, otherwise float64.
+
+    Raises
+    ------
+    InputError
+        A row is null, sparse or of another length than the others, or has a null.
+    """
+    points = batches.to_numpy(column)
+    return points if points.dtype in POINT_DTYPES else points.astype(np.float64)
+
+
+def labels_of(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int32]:
+    """The nearest centre of each point, (n,)."""
+    if len(points) and points.shape[1] != centers.shape[1]:
+        raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
+    labels = np.empty(len(points), np.int32)
+    if len(points):
+        kernels.assign(*matched(np.require(points, requirements=["C", "ALIGNED"]), centers), labels)
+    return labels
+
+
+def fit_rows(comm: Communicator, batches: Batches, options: FitOptions) -> FitPart:
+    """What every rank runs for a fit; the first column has the points, a second one their weights.
+
+    Raises
+    ------
+    InputError
+        On every rank: a column is not what it should be, ranks have points of different lengths, or what
+        :func:`ripieno.algorithms.kmeans_program.fit` says.
+    """
+    name, *weight_names = batches.schema.names
+    with agreement(comm):
+        points = points_of(batches, name)
+        weights = batches.to_numpy(weight_names[0]) if weight_names else None
+        if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
+            raise InputError(f"weight_col={weight_names[0]!r}: expected finite numbers >= 0")
+    width = _agreed_width(comm, name, points)
+    start = options.starts[0]
+    if isinstance(start, np.ndarray) and start.shape[1] != width:
+        raise InputError(f"initial_centers have {start.shape[1]} values each, the rows of {name!r} have {width}")
+    if weights is not None and not comm.allreduce(float(weights.sum())):
+        raise InputError(f"weight_col={weight_names[0]!r}: expected numbers >= 0, not all of them 0")
+    rows = OwnRows(points.reshape(-1, width), weights, f"partition {comm.rank} of {name!r}")
+    part = program.fit(comm, rows, None, options)
+    # Labels and distances stay here, they are as many as the rows; centres are equal on all ranks.
+    clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
+    if comm.rank > 0:
+        clustering = replace(clustering, centroids=clustering.centroids[:0])
+    return replace(part, clustering=clustering)
+
+
+def _agreed_width(comm: Communicator, name: str, points: NDArray[np.float64]) -> int:
+    """Values per row; ranks without rows do not know it."""
+    widths = {width for width in comm.allgather(points.shape[1] if len(points) else None) if width is not None}
+    if not widths:
+        raise InputError(f"the DataFrame of {name!r} has no rows")
+    if len(widths) > 1:
+        raise InputError(f"features_col={name!r}: rows of different lengths, {', '.join(map(str, sorted(widths)))}")
+    return widths.pop()
