@@ -12,7 +12,6 @@ import launched
 import numpy as np
 import pytest
 import ripieno as rp
-from test_mpi import OPEN_MPI
 
 RANKS = 4
 CLUSTERS = 7
@@ -49,7 +48,7 @@ PRINTED = "".join(f"line {line} of rank {rank}" for rank in range(RANKS) for lin
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_ranks_compute_what_local_workers_do(launcher: str, tmp_path: Path, request: pytest.FixtureRequest):
     start, package = LAUNCHERS[launcher]
-    variables = {**os.environ, **launched.VARIABLES, **OPEN_MPI, "HOME": str(tmp_path)}
+    variables = {**os.environ, **launched.VARIABLES, **launched.OPEN_MPI, "HOME": str(tmp_path)}
     if launcher == "slurm":
         variables |= request.getfixturevalue("slurm").variables
     if shutil.which(start.split()[0], path=variables["PATH"]) is None:
