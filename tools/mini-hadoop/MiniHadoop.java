@@ -27,7 +27,7 @@ import sun.misc.Signal;
 public final class MiniHadoop {
     private static final String LOOPBACK = "127.0.0.1";
     private static final int NODE_MANAGERS = 2;
-    private static final int NODE_MEMORY_MB = 3072;
+    private static final int NODE_MEMORY_MB = 4096;
     private static final int NODE_CORES = 4;
 
     public static void main(String[] arguments) {
