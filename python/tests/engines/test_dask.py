@@ -95,6 +95,22 @@ def test_a_rank_takes_the_next_thread_that_is_free(dask_client, held):
     assert dask_client.gather(later) == list(range(100))
 
 
+def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client):
+    worker = next(iter(dask_client.scheduler_info()["workers"]))
+    first, second = [], []
+    ending = dask_run.Ear(dask_client, worker, first.append)
+    staying = dask_run.Ear(dask_client, worker, second.append)
+    # What is said now may come to the scheduler before it knows of the listeners.
+    assert comes_true(lambda: dask_client.log_event(worker, "both") or (first and second), PROMPT_S)
+
+    ending.close()
+    dask_client.log_event(worker, "one")
+    assert comes_true(lambda: "one" in [what for _, what in second], PROMPT_S)
+    assert "one" not in [what for _, what in first]
+    staying.close()
+    assert not dask_run.Ear._open
+
+
 def test_dask_computes_on_the_workers_of_a_job(dask_client):
     with launch(dask_client) as job:
         assert dask_client.submit(lambda: 3).result(timeout=PROMPT_S) == 3

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from distributed import Client, Future, get_worker, secede
 
@@ -43,6 +43,7 @@ class DaskRun(Run):
         self._is_over = False
         self._name = name
         self._futures: list[Future] = []
+        self._ears: list[Ear] = []
         self._waiting: set[int] = set()
         self._staying: set[int] = set()
         self._change = threading.Condition()
@@ -52,9 +53,7 @@ class DaskRun(Run):
         self.places = places
         self._waiting = set(range(len(places)))
         self._staying = set(range(len(places)))
-        for rank, worker in enumerate(places):
-            # What the scheduler knows of a worker, and what the worker's tasks say, go under its address.
-            self._client.subscribe_topic(worker, partial(self._heard_of, rank))
+        self._ears = [Ear(self._client, worker, partial(self._heard_of, rank)) for rank, worker in enumerate(places)]
         for rank, worker in enumerate(places):
             future = self._client.submit(
                 _rank,
@@ -80,16 +79,16 @@ class DaskRun(Run):
         self.close()
 
     def end(self) -> None:
-        with self._change:
-            self._change.wait_for(lambda: not self._staying, END_S)
         if self._is_over:
             return
         self._is_over = True
+        with self._change:
+            self._change.wait_for(lambda: not self._staying, END_S)
+        for ear in self._ears:
+            ear.close()
         futures, self._futures = self._futures, []
-        # A client that was closed has let go of all this.
+        # A client that was closed has let go of them.
         with suppress(Exception):
-            for worker in self.places:
-                self._client.unsubscribe_topic(worker)
             self._client.cancel(futures, force=True)
         with suppress(Exception):
             self._on_end()
@@ -102,11 +101,8 @@ class DaskRun(Run):
         if what == {"action": BEGUN, "key": self._key(rank)}:
             self._has_begun(rank)
         elif isinstance(what, dict) and what.get("action") == "remove-worker":
-            on_purpose, by_itself = (
-                "closed or retired on purpose",
-                "its process ended, or its nanny has ended it",
-            )
-            why = on_purpose if what["expected"] else by_itself
+            by_itself = "its process ended, or its nanny has ended it"
+            why = "closed or retired on purpose" if what["expected"] else by_itself
             self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
             self._left(rank)
 
@@ -131,6 +127,46 @@ class DaskRun(Run):
             # A job of which one rank has left need not wait for others to begin.
             self._waiting.clear()
             self._change.notify_all()
+
+
+class Ear:
+    """Hears what the scheduler knows of a worker, and what the worker's tasks say: both go under its address.
+
+    A client tells one listener of each address; here are all that this process has.
+    """
+
+    _open: ClassVar[dict[tuple[str, str], list[Ear]]] = {}
+    _lock = threading.Lock()
+
+    def __init__(self, client: Client, worker: str, hear: Callable[[tuple[float, Any]], None]) -> None:
+        self._client = client
+        self._worker = worker
+        self._hear = hear
+        with self._lock:
+            ears = self._open.setdefault((client.id, worker), [])
+            ears.append(self)
+            if len(ears) == 1:
+                client.subscribe_topic(worker, partial(_tell_all, ears))
+
+    def close(self) -> None:
+        """Hear no more."""
+        with self._lock:
+            ears = self._open[self._client.id, self._worker]
+            ears.remove(self)
+            if ears:
+                return
+            del self._open[self._client.id, self._worker]
+            # A client that was closed tells nobody.
+            with suppress(Exception):
+                self._client.unsubscribe_topic(self._worker)
+
+    def __call__(self, event: tuple[float, Any]) -> None:
+        self._hear(event)
+
+
+def _tell_all(ears: list[Ear], event: tuple[float, Any]) -> None:
+    for ear in list(ears):
+        ear(event)
 
 
 def _rank(invitation: Invitation, rank: int) -> None:
