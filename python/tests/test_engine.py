@@ -18,6 +18,7 @@ import pytest
 import ripieno as rp
 from conftest import PROMPT_S, SLACK_S
 from ripieno.launch import hub, member, remote
+from ripieno.launch.channel import HungUp
 from ripieno.launch.engine import EngineJob
 from ripieno.launch.here import Here
 from stand_in_engine import StandIn
@@ -125,7 +126,7 @@ def test_ranks_that_an_engine_ends_without_a_word_end_the_job():
 
 
 def test_ranks_that_never_come_are_named():
-    with pytest.raises(rp.EngineError, match="3 of 5 ranks have joined within 2 s, missing are 3, 4"):
+    with pytest.raises(rp.EngineError, match=r"[0-3] of 5 ranks have joined within 2 s, missing are .*3, 4: see"):
         StandIn(absent=2).launch(5, rendezvous_timeout_s=2)
 
 
@@ -212,6 +213,46 @@ def test_strangers_are_refused_and_hold_nobody_up(listening):
     assert (join.rank, join.host) == (0, "here")
     for each in (*silent, channel):
         each.close()
+
+
+def test_a_stranger_who_says_little_has_no_more_time_than_one_who_says_nothing(monkeypatch):
+    monkeypatch.setattr(hub, "HANDSHAKE_S", 0.5)
+    listening = hub.Hub(HOST, TOKEN)
+    with socket.create_connection((HOST, listening.port)) as stranger:
+        started = time.monotonic()
+        with pytest.raises(ConnectionError):
+            while True:
+                stranger.sendall(b"?")
+                assert time.monotonic() - started < PROMPT_S + SLACK_S
+    listening.close()
+
+
+def test_strangers_do_not_outlive_the_hub(listening):
+    with socket.create_connection((HOST, listening.port)) as stranger:
+        assert len(stranger.recv(100)) == 32
+        listening.close()
+        stranger.settimeout(PROMPT_S)
+        assert stranger.recv(100) == b""
+    assert comes_true(lambda: not any(each.name == "ripieno-hub" for each in threading.enumerate()), PROMPT_S)
+
+
+def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch):
+    monkeypatch.setattr(remote, "MESSAGE_S", 0.2)
+    mine, theirs = socket.socketpair()
+    member_end, hub_end = remote.RemoteChannel(mine, None), remote.RemoteChannel(theirs, 0.2)
+    result = np.arange(4_000_000)
+    sending = threading.Thread(target=member_end.send, args=("result", result))
+    sending.start()
+    # It has begun, and would have given up by now.
+    sending.join(0.5)
+    kind, received = hub_end.receive()
+    sending.join()
+    assert kind == "result"
+    assert np.array_equal(received, result)
+    with pytest.raises(HungUp, match=r"stood still for 0.2 s"):
+        hub_end.send("run", result)
+    member_end.close()
+    hub_end.close()
 
 
 def test_a_hub_that_does_not_know_the_token_is_found_out(listening):

@@ -83,10 +83,7 @@ class Channel:
 
     def _exactly(self, size_bytes: int) -> bytearray:
         data = bytearray(size_bytes)
-        self._fill(memoryview(data))
-        return data
-
-    def _fill(self, view: memoryview) -> None:
+        view = memoryview(data)
         while view:
             try:
                 received = self._socket.recv_into(view)
@@ -95,6 +92,7 @@ class Channel:
             if not received:
                 raise HungUp("the other process is gone")
             view = view[received:]
+        return data
 
 
 def pair(timeout_s: float) -> tuple[Channel, socket.socket]:

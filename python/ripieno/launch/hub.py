@@ -8,7 +8,6 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +18,8 @@ from ripieno.launch.remote import NotAuthentic, RemoteChannel
 
 # Who connects has this long to prove that it knows the token and to say who it is.
 HANDSHAKE_S = 10.0
-# Strangers who say nothing hold up members only if there are this many of them.
-GREETER_COUNT = 32
+# So many are heard at once; strangers who say nothing hold up members only if there are more of them.
+GREETED_COUNT = 512
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,9 @@ class Hub:
         self.port: int = self._listener.getsockname()[1]
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
-        self._greeters = ThreadPoolExecutor(GREETER_COUNT, thread_name_prefix="ripieno-hub")
+        self._places = threading.BoundedSemaphore(GREETED_COUNT)
+        # Of those who have not said yet who they are.
+        self._strangers: set[socket.socket] = set()
         threading.Thread(target=self._accept, name="ripieno-hub", daemon=True).start()
 
     def fileno(self) -> int:
@@ -114,11 +115,11 @@ class Hub:
                 return
             self._closed = True
             os.close(self._heard)
-        # Wakes the thread that accepts.
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+            for each in (self._listener, *self._strangers):
+                # Wakes the thread that waits for it.
+                with suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._greeters.shutdown(wait=False, cancel_futures=True)
         for _, channel in self._joined:
             channel.close()
 
@@ -126,19 +127,31 @@ class Hub:
         while True:
             try:
                 end, _ = self._listener.accept()
-                self._greeters.submit(self._greet, end)
-            except (OSError, RuntimeError):
-                # It was closed; a pool that was shut down raises RuntimeError.
+            except OSError:
+                # It was closed.
                 return
+            self._places.acquire()
+            threading.Thread(target=self._greet, args=(end,), name="ripieno-hub", daemon=True).start()
 
     def _greet(self, end: socket.socket) -> None:
-        # Whoever fails here is no member, and learns of it by the end of the connection.
-        with suppress(OSError, NotAuthentic, HungUp):
+        with self._lock:
+            self._strangers.add(end)
+            if self._closed:
+                end.close()
+        try:
             channel = remote.accept(end, self._token, HANDSHAKE_S)
             kind, join = channel.receive(HANDSHAKE_S)
             with self._lock:
+                self._strangers.discard(end)
                 if self._closed or kind != "join":
                     channel.close()
                     return
                 self._joined.append((join, channel))
                 os.eventfd_write(self._heard, 1)
+        except (OSError, NotAuthentic, HungUp):
+            # No member; it learns of that by the end of the connection.
+            end.close()
+        finally:
+            with self._lock:
+                self._strangers.discard(end)
+            self._places.release()
