@@ -521,3 +521,17 @@ def test_a_rank_that_returns_while_others_wait_for_it_is_told(others):
 def test_options_that_there_are_not_start_nothing(options, message):
     with pytest.raises(rp.InputError, match=message):
         rp.launch(workers=2, **options)
+
+
+def test_a_job_that_another_thread_closes_is_over_at_once():
+    job = rp.launch(workers=2, on_event=lambda _: threading.Thread(target=job.close).start())
+    with pytest.raises(rp.CommunicatorClosed, match="closed while it ran a program"):
+        job.run(lambda comm: (comm.emit({}), threading.Event().wait(1000)) if comm.rank == 0 else comm.recv(0))
+
+    assert gone_within(PROMPT_S + SLACK_S, job.pids) and job.over
+
+
+def test_a_job_may_be_closed_by_who_listens():
+    job = rp.launch(workers=2, on_event=lambda _: job.close())
+    with pytest.raises(rp.CommunicatorClosed, match="closed while it ran a program"):
+        job.run(lambda comm: comm.emit({}))

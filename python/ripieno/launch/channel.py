@@ -67,10 +67,14 @@ class Channel:
             return name, open_shared(fds[0], size_bytes)
         return name, open_inline(self._exactly(size_bytes))
 
-    def close(self) -> None:
-        """Hang up, so that the other end notices even if a forked process still holds this one."""
+    def hang_up(self) -> None:
+        """Let both ends notice the end, even if a forked process still holds this one."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hang up, and give up the descriptor."""
+        self.hang_up()
         self._socket.close()
 
     def _send(self, header: bytes, parcel: Parcel) -> None:

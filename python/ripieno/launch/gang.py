@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select
 import selectors
+import threading
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from ripieno.errors import RankFailed, SerializationError
+from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import Channel, HungUp
 from ripieno.launch.copies import copies_of
@@ -69,6 +70,8 @@ class Gang(Job):
     ) -> None:
         super().__init__(workers, threads, trace, on_event, replicas)
         self.members: list[Member] = []
+        # The thread that waits, or has waited last, for a program.
+        self._runner = 0
         # Of ranks that have failed, by rank.
         self._reports: dict[int, Report] = {}
 
@@ -81,6 +84,7 @@ class Gang(Job):
         """End all members, whatever they are at, and leave nothing behind."""
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        self._runner = threading.get_ident()
         with self._over_if_it_fails():
             try:
                 self._send(program, args, kwargs)
@@ -105,6 +109,13 @@ class Gang(Job):
                         error.add_note(line)
             self._fail(f"its program failed: {type(error).__name__}: {error}".partition("\n")[0])
             raise
+
+    def _hang_up(self) -> bool:
+        if self._runner == threading.get_ident():
+            return False
+        for member in self.members:
+            member.channel.hang_up()
+        return True
 
     def _fail(self, sentence: str) -> None:
         self._over = sentence
@@ -166,6 +177,8 @@ class Gang(Job):
                     event = conversation.hear(key.data)
                     if event is not None:
                         tell_all(self._listeners, event)
+                        if self._was_closed:
+                            raise CommunicatorClosed("who listens to the job has closed it")
                     if key.data.rank in self.lost:
                         for source in key.data.sources:
                             selector.unregister(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,8 @@ class Job(ABC):
         self._listeners = [] if on_event is None else [on_event]
         self._over: str | None = None
         self._running = False
+        self._was_closed = False
+        self._idle = threading.Event()
 
     def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
@@ -76,10 +79,16 @@ class Job(ABC):
         if self._running:
             raise InputError("this job is already running a program: a job runs one at a time")
         self._running = True
+        self._idle.clear()
         try:
             return self._run(program, args, kwargs)
+        except Exception as error:
+            if self._was_closed:
+                raise CommunicatorClosed("the job was closed while it ran a program") from error
+            raise
         finally:
             self._running = False
+            self._idle.set()
 
     def broadcast(self, value: Any) -> Broadcast:
         """Give all ranks `value`, to keep until it is released.
@@ -138,6 +147,11 @@ class Job(ABC):
     def _close_once(self, *, failed: bool) -> None:
         if self._over is None:
             self._over = "it was closed"
+            self._was_closed = True
+            if self._running and self._hang_up():
+                # Another thread is waiting for the program, and now ends the workers.
+                self._idle.wait()
+                return
             self._close()
             self._finish_trace(failed=failed)
 
@@ -160,6 +174,10 @@ class Job(ABC):
 
     @abstractmethod
     def _close(self) -> None: ...
+
+    def _hang_up(self) -> bool:
+        """Let the program that another thread waits for fail, if there is such a thread, and a way."""
+        return False
 
 
 def tell_all(listeners: list[EventListener], event: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def serve(
     attempt : str
         What distinguishes tasks that are started again, if there is no `exchange`.
     bind_host : str, optional
-        The address to listen on for the other ranks; by default those that lead to the hub.
+        The address to listen on for the other ranks, unless the job's options name one; by default all that there are.
     local : dict, optional
         What `Here` stands for.
     hung_up : callable, optional
@@ -76,7 +76,7 @@ def serve(
             sys.path.append(folder)
     options = dict(invitation.options)
     if bind_host is not None:
-        options["bind_host"] = bind_host
+        options.setdefault("bind_host", bind_host)
     if exchange is None:
         _by_hub(invitation, rank, attempt, options, local, hung_up)
     else:

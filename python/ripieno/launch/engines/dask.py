@@ -118,7 +118,10 @@ class DaskEngine(Engine):
 
     def _workers(self) -> dict[str, dict[str, Any]]:
         """What the scheduler knows of those that take tasks, by address."""
-        workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        try:
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        except OSError as error:
+            raise EngineError(f"the Dask scheduler of this client does not answer: {error}") from error
         return {address: worker for address, worker in workers.items() if worker["status"] == "running"}
 
     @contextmanager
