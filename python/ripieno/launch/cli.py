@@ -124,12 +124,9 @@ def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
     """
     from ripieno.launch import doctor, engine_doctor
 
-    if engine == "local":
-        if address is not None:
-            raise click.UsageError("--address is of an engine: say which by --engine")
-        findings = doctor.examine()
-    else:
-        findings = engine_doctor.examine(engine, address)
+    if address is not None and engine not in ("spark", "dask", "ray"):
+        raise click.UsageError("--address is of a running engine: --engine spark, dask or ray")
+    findings = doctor.examine() if engine == "local" else engine_doctor.examine(engine, address)
     if as_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:

@@ -53,6 +53,10 @@ class RemoteChannel(Channel):
         end.setblocking(False)
         self._send_s = send_s
 
+    def own_address(self) -> str:
+        """The address of this end."""
+        return self._socket.getsockname()[0]
+
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
 

@@ -67,6 +67,15 @@ def test_a_ray_of_two_nodes_is_fit(ray_nodes):
     assert "RAY_USE_TLS" in findings["token"]["advice"]
 
 
+def test_a_slurm_is_fit(slurm, monkeypatch):
+    for name, value in slurm.variables.items():
+        monkeypatch.setenv(name, value)
+
+    code, findings = examined("slurm")
+
+    assert code == 0 and is_fit(findings, "slurm"), findings
+
+
 def test_executors_of_their_own_processes_are_fit(spark_cluster):
     code, findings = examined("spark")
 
