@@ -14,7 +14,12 @@ MEMBER = "import pickle, sys; from ripieno.launch.member import serve; serve(**p
 
 
 class Processes(Run):
-    """Processes that are ranks; `logs` has what each wrote to its standard error, once it has ended."""
+    """Processes that are ranks; `logs` has what each wrote to its standard error, once it has ended.
+
+    They have `patience_s` to leave.
+    """
+
+    patience_s = 5.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,7 +38,7 @@ class Processes(Run):
         while self.processes:
             child = self.processes.pop(0)
             try:
-                child.wait(5)
+                child.wait(self.patience_s)
             except subprocess.TimeoutExpired:
                 child.kill()
             with child.stderr:

@@ -105,6 +105,73 @@ def test_what_the_engine_says_of_an_end_is_told():
         job.run(program)
 
 
+def test_whom_the_engine_names_is_blamed_before_who_has_hung_up_first():
+    engine = StandIn()
+
+    def end(event):
+        for rank in (0, 2):
+            engine.run.processes[rank].kill()
+            engine.run.processes[rank].wait()
+        engine.run.failed(2, "its node is lost")
+
+    def program(comm):
+        if comm.rank == 1:
+            comm.emit({"event": "ready"})
+            threading.Event().wait()
+        comm.recv((comm.rank + 1) % 3)
+
+    with engine.launch(3, on_event=end) as job, pytest.raises(rp.RankFailed, match="its node is lost") as caught:
+        engine.run.patience_s = 0.1
+        job.run(program)
+    assert caught.value.rank == 2
+
+
+class Still(StandIn):
+    """Rank 1 stands still as soon as it has joined."""
+
+    def start(self, workers, invitation):
+        run = super().start(workers, invitation)
+        self.still = run.processes[1]
+        return run
+
+    def job(self, *args, **options):
+        return StillJob(self, *args, **options)
+
+
+class StillJob(EngineJob):
+    def _gathered(self, *args):
+        members = super()._gathered(*args)
+        self.engine.still.send_signal(signal.SIGSTOP)
+        self.engine.run.patience_s = 0.1
+        return members
+
+
+def test_a_rank_that_stands_still_before_all_have_met_is_named():
+    # Long enough for all to join on a busy machine; the time begins anew once they have.
+    with pytest.raises(rp.RipienoError, match=r"not met the others within 8 s: .*1 on|rank 1"):
+        Still().launch(2, rendezvous_timeout_s=8)
+
+
+def test_more_tasks_than_ranks_are_told():
+    class Generous(StandIn):
+        def start(self, workers, invitation):
+            run = super().start(0, invitation)
+            run.add(invitation, workers)
+            return run
+
+    with pytest.raises(rp.EngineError, match=r"rank 2 on .* has joined a job of 2 ranks"):
+        Generous().launch(2)
+
+
+def test_an_address_of_another_machine_is_told():
+    class Elsewhere(StandIn):
+        def host(self):
+            return "192.0.2.1"
+
+    with pytest.raises(rp.EngineError, match=r"reach this process at 192.0.2.1, where it cannot listen"):
+        Elsewhere().launch(2)
+
+
 def test_ranks_that_an_engine_ends_without_a_word_end_the_job():
     engine = StandIn()
     say = [lambda event: engine.run.failed(None, "cancelled by the administrator")]
@@ -376,6 +443,21 @@ def test_a_broadcast_value_stays_until_it_is_released(world, workers):
     with pytest.raises(rp.RipienoError, match="was released"):
         job.run(lambda comm, value: value.value, value)
     value.release()
+    assert not job.kept
+
+
+def test_a_broadcast_value_of_another_job_is_told(world):
+    wrong = pytest.raises(rp.SerializationError, match="a broadcast value of another job")
+    with world(2).broadcast("mine") as value, rp.launch(workers=2, threads=1) as other, wrong:
+        other.run(lambda comm, value: value.value, value)
+
+
+def test_ranks_that_come_in_the_place_of_others_have_the_broadcast_values():
+    with StandIn().launch(2) as job, job.broadcast(np.arange(100_000)) as value, job.broadcast("other"):
+        before = job.run(lambda comm: os.getpid())
+        job._form_again()
+        assert job.run(lambda comm, kept: kept.value[7], value) == [7, 7]
+        assert not set(before) & set(job.run(lambda comm: os.getpid()))
 
 
 def test_a_broadcast_value_reaches_the_ranks_of_an_engine_once():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ripieno.errors import InputError
+from ripieno.errors import InputError, SerializationError
 from ripieno.launch.here import local
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Broadcast:
         self._job: Job | None = job
         self._value = value
         job.run(_keep, self._key, value)
+        job.kept.add(self)
 
     @property
     def value(self) -> Any:
@@ -39,8 +40,14 @@ class Broadcast:
     def release(self) -> None:
         """Let the ranks forget it. May be called again, and after the job's end."""
         job, self._job, self._value = self._job, None, None
-        if job is not None and not job.over:
-            job.run(_forget, self._key)
+        if job is not None:
+            job.kept.discard(self)
+            if not job.over:
+                job.run(_forget, self._key)
+
+    def sent_again(self) -> tuple[Any, ...]:
+        """What ranks that come in the place of others are to run, with its arguments."""
+        return _keep, (self._key, self._value), {}
 
     def __enter__(self) -> Broadcast:
         return self
@@ -62,7 +69,12 @@ class Received:
 
 
 def _received(key: str) -> Received:
-    return Received(local()[key])
+    found = local()
+    if key not in found:
+        raise SerializationError(
+            "a broadcast value of another job: a value is kept by the ranks of the job that sent it"
+        )
+    return Received(found[key])
 
 
 def _keep(comm: Communicator, key: str, value: Any) -> None:

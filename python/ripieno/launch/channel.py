@@ -67,6 +67,13 @@ class Channel:
             return name, open_shared(fds[0], size_bytes)
         return name, open_inline(self._exactly(size_bytes))
 
+    def has_message(self) -> bool:
+        """Whether something has come that was not received yet."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
+
     def hang_up(self) -> None:
         """Let both ends notice the end, even if a forked process still holds this one."""
         with suppress(OSError):

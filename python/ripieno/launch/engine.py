@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -19,9 +19,9 @@ from ripieno import _wire
 from ripieno.errors import EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import HungUp
-from ripieno.launch.gang import CULPRIT_S, Gang, Member, tell
+from ripieno.launch.gang import CULPRIT_S, MEETING_S, Gang, Member, has_hung_up, tell
 from ripieno.launch.hub import Hub, Invitation, Join, versions
-from ripieno.launch.interruption import interruptible
+from ripieno.launch.interruption import held_back, interruptible
 from ripieno.launch.job import EventListener
 from ripieno.launch.parcel import pack
 from ripieno.launch.remote import RemoteChannel
@@ -30,8 +30,6 @@ from ripieno.launch.remote import RemoteChannel
 RELAYED_FROM_BYTES = 1 << 18
 # Members of a job that has done its work get this long to leave.
 GOODBYE_S = 5.0
-# Ranks that are not there after this long will not come.
-MEETING_S = 60.0
 
 
 class Engine(ABC):
@@ -149,18 +147,6 @@ class Run(ABC):
         """
 
 
-@dataclass(eq=False)
-class _EngineMember(Member):
-    engine: str
-    run: Run
-
-    def ending(self) -> str:
-        said = self.run.wait(CULPRIT_S)
-        if said is None or said[0] not in (None, self.rank):
-            return super().ending()
-        return f"its process ended; {self.engine} says: {said[1]}"
-
-
 @dataclass
 class _Hold:
     """What must be given back, whatever becomes of the job."""
@@ -224,7 +210,13 @@ class EngineJob(Gang):
         """Start the ranks and let them meet."""
         token = secrets.token_bytes(32)
         host = self.engine.host()
-        hub = self._hold.hub = Hub(host, token)
+        try:
+            hub = self._hold.hub = Hub(host, token)
+        except OSError as error:
+            raise EngineError(
+                f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "
+                f"{error.strerror or error}; see docs/engines for how to name another address of this machine"
+            ) from None
         invitation = Invitation(host, hub.port, token, self.workers, self.threads, self._options, _own_folders())
         self._hold.run = self._start(invitation)
         self.members[:] = self._gathered(hub, self._hold.run)
@@ -232,18 +224,22 @@ class EngineJob(Gang):
         hub.close()
         for member in self.members:
             tell(member, "welcome")
-        self._replies("ready")
+        self._replies("ready", self._patience_s())
 
-    def _dissolve(self) -> None:
-        """End the ranks, but not the job: `_form` may follow."""
-        self._say_goodbye()
-        _release(self.members, self._hold)
+    def _form_again(self) -> None:
+        """End the ranks and start others, which get the values that `broadcast` gave to those before."""
+        with held_back():
+            self._say_goodbye()
+            _release(self.members, self._hold)
+        self._form()
+        for each in list(self.kept):
+            super()._run(*each.sent_again())
 
     def _gathered(self, hub: Hub, run: Run) -> list[Member]:
         """A member for every rank, all of one attempt."""
         patience_s = self._patience_s()
         deadline = time.monotonic() + patience_s
-        attempts: dict[str, dict[int, _EngineMember]] = {}
+        attempts: dict[str, dict[int, Member]] = {}
         try:
             with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
                 selector.register(hub, selectors.EVENT_READ)
@@ -255,12 +251,12 @@ class EngineJob(Gang):
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
                             raise self._alarmed()
-                    for join, channel in hub.joined():
+                    for join, channel in self._joined(hub):
                         members = attempts.setdefault(join.attempt, {})
                         earlier = members.pop(join.rank, None)
                         if earlier is not None:
                             earlier.channel.close()
-                        members[join.rank] = self._member(join, channel, run)
+                        members[join.rank] = self._member(join, channel)
                         if len(members) == self.workers:
                             del attempts[join.attempt]
                             return [members[rank] for rank in range(self.workers)]
@@ -269,15 +265,28 @@ class EngineJob(Gang):
                 for member in members.values():
                     member.channel.close()
 
-    def _member(self, join: Join, channel: RemoteChannel, run: Run) -> _EngineMember:
+    def _joined(self, hub: Hub) -> Iterator[tuple[Join, RemoteChannel]]:
+        yield from hub.joined()
+        if hub.error is not None:
+            raise EngineError(
+                f"ranks cannot join this process: {hub.error.strerror}; each needs a descriptor here: raise the limit "
+                "(ulimit -n)"
+            )
+
+    def _member(self, join: Join, channel: RemoteChannel) -> Member:
         try:
             self._check(join)
         except EngineError:
             channel.close()
             raise
-        return _EngineMember(join.rank, join.host, channel, self.engine.NAME, run)
+        return Member(join.rank, join.host, channel)
 
     def _check(self, join: Join) -> None:
+        if not 0 <= join.rank < self.workers:
+            raise EngineError(
+                f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: {self.engine.NAME} was "
+                "told to start more tasks than workers= says"
+            )
         for name, mine in versions().items():
             if join.versions.get(name) != mine:
                 raise EngineError(
@@ -285,7 +294,7 @@ class EngineJob(Gang):
                     f"it has {name} {mine}: install the same there"
                 )
 
-    def _absent(self, attempts: dict[str, dict[int, _EngineMember]], patience_s: float) -> str:
+    def _absent(self, attempts: dict[str, dict[int, Member]], patience_s: float) -> str:
         best = max(attempts.values(), key=len, default={})
         missing = [str(rank) for rank in range(self.workers) if rank not in best]
         return (
@@ -310,6 +319,19 @@ class EngineJob(Gang):
             with suppress(HungUp):
                 self.members[0].channel.send_packed("relay", packed)
 
+    def _ending_of(self, member: Member) -> tuple[Member, str]:
+        said = self._hold.run.wait(CULPRIT_S)
+        if said is None:
+            return member, member.ending()
+        rank, cause = said
+        if rank not in (None, member.rank):
+            other = self.members[rank]
+            # Engines may name first who failed because of another one; that one has said so, or will.
+            if rank in self._reports or not has_hung_up(other.channel):
+                return member, member.ending()
+            member = other
+        return member, f"its process ended; {self.engine.NAME} says: {cause}"
+
     def _alarm(self) -> Run | None:
         return self._hold.run
 
@@ -321,8 +343,9 @@ class EngineJob(Gang):
         return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
 
     def _close(self) -> None:
-        self._say_goodbye()
-        self._end()
+        with held_back():
+            self._say_goodbye()
+            self._end()
 
     def _say_goodbye(self) -> None:
         """Let the members leave; one that is hung up on takes it for the end of the launching process."""
@@ -335,7 +358,8 @@ class EngineJob(Gang):
                     member.channel.receive(left_s)
 
     def _end(self) -> None:
-        self._ending()
+        with held_back():
+            self._ending()
 
 
 def _own_folders() -> tuple[str, ...]:

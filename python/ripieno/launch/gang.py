@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
-from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
+from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import Channel, HungUp
 from ripieno.launch.copies import copies_of
@@ -24,6 +24,8 @@ from ripieno.launch.interruption import interruptible
 from ripieno.launch.job import EventListener, Job, tell_all
 from ripieno.launch.report import Report
 
+# Ranks that have not met after this long will not do so.
+MEETING_S = 60.0
 # Once a rank says that another one failed, that one has this long to give its own account.
 CULPRIT_S = 2.0
 # After a failure the other ranks have this long to report what they were at.
@@ -133,6 +135,10 @@ class Gang(Job):
         """What to raise if no member gives a better account within `CULPRIT_S`."""
         raise AssertionError("a gang that has an alarm says what it means")
 
+    def _ending_of(self, member: Member) -> tuple[Member, str]:
+        """Who has ended first, and why, now that `member` has hung up without a word."""
+        return member, member.ending()
+
     def _hear_witnesses(self) -> None:
         """Wait for the reports of ranks that fail now because another one has; each has left its records by then."""
         deadline = time.monotonic() + WITNESSES_S
@@ -156,9 +162,9 @@ class Gang(Job):
         """What the ranks that have reported did last."""
         return [line for rank in sorted(self._reports) for line in self._reports[rank].flight]
 
-    def _replies(self, kind: str) -> list[Any]:
+    def _replies(self, kind: str, within_s: float | None = None) -> list[Any]:
         """One message of `kind` from every member; serves exchanges and events until then, and raises on failure."""
-        conversation = _Conversation(kind, self)
+        conversation = _Conversation(kind, self, within_s)
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
                 for source in member.sources:
@@ -188,8 +194,11 @@ class Gang(Job):
 class _Conversation:
     """What the members have said so far."""
 
-    def __init__(self, awaited: str, gang: Gang) -> None:
+    def __init__(self, awaited: str, gang: Gang, within_s: float | None) -> None:
         self._awaited = awaited
+        self._within_s = within_s
+        self._deadline = None if within_s is None else time.monotonic() + within_s
+        self._gang = gang
         self._members = gang.members
         self._replicas = gang.replicas
         self._reports = gang._reports
@@ -220,12 +229,22 @@ class _Conversation:
 
     def patience_s(self) -> float | None:
         """How long to wait for the next message; raises the verdict if no culprit has come forward in time."""
-        if self._verdict is None:
+        now = time.monotonic()
+        if self._verdict is not None:
+            if now >= self._verdict_by:
+                self._verdict()
+            return self._verdict_by - now
+        if self._deadline is None:
             return None
-        left_s = self._verdict_by - time.monotonic()
-        if left_s <= 0:
-            self._verdict()
-        return left_s
+        if now >= self._deadline:
+            silent = [member for member in self._members if member.rank not in self.replies]
+            who = ", ".join(f"{member.rank} on {member.host}" for member in silent[:8])
+            raise RendezvousError(
+                f"{len(silent)} of {len(self._members)} ranks have not met the others within {self._within_s:g} s: "
+                f"{who}{' …' if len(silent) > 8 else ''}; they stand still, or cannot reach each other: raise "
+                "rendezvous_timeout_s if they only need longer"
+            )
+        return self._deadline - now
 
     def hear(self, member: Member) -> dict[str, Any] | None:
         """Take one message from `member`, whose channel or whose end has shown up; an event is returned."""
@@ -261,7 +280,7 @@ class _Conversation:
         self.expect(report.throw)
 
     def _dead(self, member: Member) -> None:
-        cause = member.ending()
+        member, cause = self._gang._ending_of(member)
         others = [rank for rank in self._copies(member.rank) if rank != member.rank]
         if self._awaited == "result" and any(rank not in self._lost for rank in others):
             self._lost[member.rank] = cause
@@ -276,6 +295,14 @@ def tell(member: Member, kind: str, value: Any = None) -> None:
     """Send a message; whoever listens to `member` learns of its end there."""
     with suppress(HungUp):
         member.channel.send(kind, value)
+
+
+def has_hung_up(channel: Channel) -> bool:
+    """Whether the other end is gone, and has left no message."""
+    watch = select.poll()
+    watch.register(channel.fileno(), select.POLLIN | select.POLLRDHUP)
+    ready = watch.poll(0)
+    return bool(ready) and bool(ready[0][1] & (select.POLLRDHUP | select.POLLHUP)) and not channel.has_message()
 
 
 def _readable(channel: Channel) -> bool:

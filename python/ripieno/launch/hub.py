@@ -18,6 +18,8 @@ from ripieno.launch.remote import NotAuthentic, RemoteChannel
 
 # Who connects has this long to prove that it knows the token and to say who it is.
 HANDSHAKE_S = 10.0
+# What a member says first is not longer than this.
+JOIN_BYTES = 1 << 16
 # So many are heard at once; strangers who say nothing hold up members only if there are more of them.
 GREETED_COUNT = 512
 
@@ -81,12 +83,21 @@ def versions() -> dict[str, str]:
 
 
 class Hub:
-    """A listener on `host`. Use ``joined`` when its descriptor is readable."""
+    """A listener on `host`. Use ``joined`` when its descriptor is readable.
+
+    Attributes
+    ----------
+    port : int
+        Where it listens.
+    error : OSError or None
+        Why it has stopped to listen.
+    """
 
     def __init__(self, host: str, token: bytes) -> None:
         self._token = token
         self._joined: deque[tuple[Join, RemoteChannel]] = deque()
         self._closed = False
+        self.error: OSError | None = None
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self.port: int = self._listener.getsockname()[1]
@@ -127,8 +138,13 @@ class Hub:
         while True:
             try:
                 end, _ = self._listener.accept()
-            except OSError:
-                # It was closed.
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                with self._lock:
+                    if not self._closed:
+                        self.error = error
+                        os.eventfd_write(self._heard, 1)
                 return
             self._places.acquire()
             threading.Thread(target=self._greet, args=(end,), name="ripieno-hub", daemon=True).start()
@@ -140,7 +156,7 @@ class Hub:
                 end.close()
         try:
             channel = remote.accept(end, self._token, HANDSHAKE_S)
-            kind, join = channel.receive(HANDSHAKE_S)
+            kind, join = channel.receive(HANDSHAKE_S, JOIN_BYTES)
             with self._lock:
                 self._strangers.discard(end)
                 if self._closed or kind != "join":

@@ -47,3 +47,20 @@ def interruptible(selector: selectors.DefaultSelector) -> Iterator[Wait]:
         signal.set_wakeup_fd(before)
         os.close(heard)
         os.close(written)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Let Ctrl-C wait until what must not be left half done, and is soon over, is done."""
+    before = signal.getsignal(signal.SIGINT)
+    if not process.on_main_thread() or not callable(before):
+        yield
+        return
+    heard: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *arguments: heard.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if heard:
+            before(*heard[0])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
+from weakref import WeakSet
 
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
@@ -29,6 +30,8 @@ class Job(ABC):
         How many copies there are of each logical rank.
     lost : dict of int to str
         Ranks that have died of which a copy lives, and why.
+    kept : set of Broadcast
+        The values that the ranks keep.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Job(ABC):
         self.threads = threads
         self.replicas = replicas
         self.lost: dict[int, str] = {}
+        self.kept: WeakSet[Broadcast] = WeakSet()
         self._trace = trace
         self._listeners = [] if on_event is None else [on_event]
         self._over: str | None = None

@@ -83,16 +83,18 @@ class RemoteChannel(Channel):
             except BlockingIOError:
                 self._wait(select.POLLOUT, self._send_s)
 
-    def receive(self, patience_s: float | None = None) -> tuple[str, Any]:
-        kind, blob = self.receive_blob(patience_s)
+    def receive(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, Any]:
+        kind, blob = self.receive_blob(patience_s, most_bytes)
         return kind, _wire.read_blob(blob)
 
-    def receive_blob(self, patience_s: float | None = None) -> tuple[str, np.ndarray]:
+    def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, np.ndarray]:
         """The next message, not unpickled yet; its bytes lie where ranks of a host can read them without a copy."""
         # A peer may be silent between messages, by default for ever, but not within one.
         header = bytearray(_HEADER.size)
         self._fill(memoryview(header), patience_s)
         kind, size_bytes = _HEADER.unpack(header)
+        if most_bytes is not None and size_bytes > most_bytes:
+            raise HungUp(f"the other process would send {size_bytes} bytes, more than {most_bytes}")
         blob = empty(size_bytes, np.uint8)
         self._fill(memoryview(blob), MESSAGE_S)
         return kind.rstrip(b"\0").decode(), blob

@@ -156,10 +156,9 @@ class SparkJob(EngineJob):
         frame = _only_frame([*args, *kwargs.values()])
         if frame is not None and frame is not self._frame:
             frames.check(frame)
+            self._frame = frame
             with self._over_if_it_fails():
-                self._dissolve()
-                self._frame = frame
-                self._form()
+                self._form_again()
         here = Here(task.ROWS)
         args = tuple(here if isinstance(each, DataFrame) else each for each in args)
         kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}
