@@ -99,7 +99,8 @@ def lloyd(
     if changed or reseeded:
         # The centroids have moved since the labels were taken.
         kernels.assign(rows.points, centroids, labels, distances, threads=threads)
-        inertia = comm.allreduce(float(rows.mass @ distances))
+        # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
+        inertia = comm.allreduce(float(np.sum(rows.mass * distances)))
     return Clustering(centroids, labels, distances, inertia, iteration + 1)
 
 

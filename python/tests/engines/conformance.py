@@ -23,6 +23,7 @@ ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "spark_local": lambda spark: {"engine": "spark", "spark": spark},
     "spark_cluster": lambda spark: {"engine": "spark", "spark": spark},
     "spark_standalone": lambda spark: {"engine": "spark", "spark": spark},
+    "spark_yarn": lambda spark: {"engine": "spark", "spark": spark},
     "slurm": lambda _: {"engine": "slurm"},
     "open_mpi": lambda command: {"engine": "mpirun", "command": command, "slots": SLOTS},
 }
