@@ -58,9 +58,6 @@ sys.stdout.write(f"rank {comm.rank} of {comm.world_size} has {total.sum():.0f}\\
 LISTENERS = """
 import os, socket, struct
 from pathlib import Path
-from typing import Any
-
-from watching import gone_within
 import ripieno as rp
 
 comm = rp.init()
@@ -77,9 +74,9 @@ comm.barrier()
 print(*addresses)
 """
 
-#: A job of an engine whose ranks only compute, for ever.
+#: A job of an engine whose ranks only compute, for ever; the process launches it by its main thread, or by another.
 DRIVER = """
-import os, sys, time
+import os, sys, threading, time
 import ripieno as rp
 
 
@@ -88,14 +85,26 @@ def program(comm):
     time.sleep(600)
 
 
-with rp.launch(workers=2, **eval(sys.argv[1])) as job:
-    job.run(program)
+def main():
+    with rp.launch(workers=2, **eval(sys.argv[1])) as job:
+        job.run(program)
+
+
+if sys.argv[2] == "main":
+    main()
+else:
+    threading.Thread(target=main).start()
 """
+#: How its process ends.
+ENDS = [(signal.SIGKILL, "main"), (signal.SIGINT, "main"), (signal.SIGKILL, "other")]
 
 
-def ranks_that_outlive_their_launcher(options: dict[str, Any], how: signal.Signals, within_s: float) -> list[int]:
+def ranks_that_outlive_their_launcher(
+    options: dict[str, Any], how: signal.Signals, thread: str, within_s: float
+) -> list[int]:
     """Ranks of an engine that are still there so long after the process that launched their job got a signal."""
-    with subprocess.Popen([sys.executable, "-c", DRIVER, repr(options)], stderr=subprocess.PIPE, text=True) as driver:
+    command = [sys.executable, "-c", DRIVER, repr(options), thread]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as driver:
         said = (line.removeprefix("pid ") for line in driver.stderr if line.startswith("pid "))
         pids = [int(next(said)), int(next(said))]
         driver.send_signal(how)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -132,10 +131,10 @@ def test_ranks_of_torchrun_meet_beside_its_store(folder):
     assert sorted(said) == launched.expected(2), done.stderr
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_ranks_that_only_compute_end_with_the_process_that_launched_them(launcher, how):
+@pytest.mark.parametrize(("how", "thread"), launched.ENDS)
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(launcher, how, thread):
     options = {"engine": "mpirun", "command": launcher, "slots": 2}
-    assert launched.ranks_that_outlive_their_launcher(options, how, FAILURE_S) == []
+    assert launched.ranks_that_outlive_their_launcher(options, how, thread, FAILURE_S) == []
 
 
 def test_hydra_is_an_engine_too(folder):

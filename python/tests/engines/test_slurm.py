@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -138,9 +137,9 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
         assert time.monotonic() - started < FAILURE_S
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_ranks_that_only_compute_end_with_the_process_that_launched_them(slurm, how):
-    assert launched.ranks_that_outlive_their_launcher({"engine": "slurm"}, how, FAILURE_S) == []
+@pytest.mark.parametrize(("how", "thread"), launched.ENDS)
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(slurm, how, thread):
+    assert launched.ranks_that_outlive_their_launcher({"engine": "slurm"}, how, thread, FAILURE_S) == []
     assert comes_true(slurm.is_idle, FAILURE_S)
 
 

@@ -26,7 +26,7 @@ from ripieno.launch.member import serve
 
 #: The invitation, pickled, in base64.
 VARIABLE = "RIPIENO_INVITATION"
-# Ranks that were told to leave have this long to do so, and then the launcher to end them.
+# Ranks that were told to leave, or whose job is gone, have this long to do so, and then the launcher to end them.
 LEAVE_S = 2.0
 END_S = 5.0
 
@@ -120,13 +120,22 @@ def main() -> None:
     if place is None or text is None:
         sys.exit(f"ripieno: no launcher has started this process as a rank, or it has not passed {VARIABLE} on")
     invitation = pickle.loads(base64.b64decode(text))
+    left = threading.Event()
+
+    def hung_up() -> None:
+        # Whatever the program is doing: this process is the rank's own.
+        if not left.wait(LEAVE_S):
+            os._exit(1)
+
     try:
-        serve(invitation, place.rank, attempt=place.job or "")
+        serve(invitation, place.rank, attempt=place.job or "", hung_up=hung_up)
     except RendezvousError as error:
         sys.exit(f"ripieno: {error}")
     except EngineError:
         # The caller of the job knows.
         sys.exit(1)
+    finally:
+        left.set()
 
 
 if __name__ == "__main__":
