@@ -310,6 +310,23 @@ def test_an_example_of_the_page_runs(ray_nodes, number):
     run_alone(BLOCKS[number])
 
 
+def test_an_end_that_is_interrupted_leaves_ray_all_the_same(ray_nodes, monkeypatch):
+    from ripieno.launch.engines import ray, ray_run
+
+    dismiss = ray_run.RayRun._dismiss
+
+    def interrupted(run):
+        dismiss(run)
+        raise KeyboardInterrupt
+
+    users = ray._session._users
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_run.RayRun, "_dismiss", interrupted)
+        with pytest.raises(KeyboardInterrupt), launch(1):
+            pass
+    assert ray._session._users == users
+
+
 def test_an_address_without_a_ray_is_refused_at_once(ray_nodes):
     script = "import ripieno as rp; rp.launch(1, engine='ray', address='127.0.0.1:1')"
 

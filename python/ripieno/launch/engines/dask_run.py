@@ -82,16 +82,18 @@ class DaskRun(Run):
         if self._is_over:
             return
         self._is_over = True
-        with self._change:
-            self._change.wait_for(lambda: not self._staying, END_S)
-        for ear in self._ears:
-            ear.close()
-        futures, self._futures = self._futures, []
-        # A client that was closed has let go of them.
-        with suppress(Exception):
-            self._client.cancel(futures, force=True)
-        with suppress(Exception):
-            self._on_end()
+        try:
+            with self._change:
+                self._change.wait_for(lambda: not self._staying, END_S)
+        finally:
+            for ear in self._ears:
+                ear.close()
+            futures, self._futures = self._futures, []
+            # A client that was closed has let go of them.
+            with suppress(Exception):
+                self._client.cancel(futures, force=True)
+            with suppress(Exception):
+                self._on_end()
 
     def _key(self, rank: int) -> str:
         return f"{self._name}-{rank}"

@@ -71,11 +71,13 @@ class RayRun(Run):
         if self._ended:
             return
         self._ended = True
-        # Without it, Ray would start anew with whatever is asked of it.
-        if ray.is_initialized():
-            with suppress(RayError):
-                self._dismiss()
-        self._leave()
+        try:
+            # Without it, Ray would start anew with whatever is asked of it.
+            if ray.is_initialized():
+                with suppress(RayError):
+                    self._dismiss()
+        finally:
+            self._leave()
 
     def _dismiss(self) -> None:
         """Let actors leave that have served, kill the others, and wait until their bundles are free."""
