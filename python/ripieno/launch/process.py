@@ -23,7 +23,7 @@ from ripieno.errors import RipienoError
 # An ending child is asked ever more firmly, with this long to comply at each step.
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 def start(
@@ -43,7 +43,7 @@ def start(
 
 def thread_environment(threads: int) -> dict[str, str]:
     """Variables that keep NumPy's libraries from starting more than `threads` threads."""
-    return dict.fromkeys(_THREAD_VARIABLES, str(threads))
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
 def ignore_interrupts() -> None:
@@ -81,28 +81,30 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STEP_S) -> None:
-    """Wait for `patience_s`, then SIGTERM, then SIGKILL; every process is gone and reaped afterwards.
+def end(processes: Iterable[subprocess.Popen[bytes]], *, patience_s: float = STEP_S, step_s: float = STEP_S) -> None:
+    """Wait for `patience_s`, then SIGTERM, after `step_s` SIGKILL; every process is gone and reaped afterwards.
 
     An exception, such as a second Ctrl-C, shortens the wait but lets nobody live.
     """
     remaining = list(processes)
     try:
-        remaining = _end_gently(remaining, patience_s)
+        remaining = _end_gently(remaining, patience_s, step_s)
     finally:
         for process in remaining:
             process.kill()
             process.wait()
 
 
-def _end_gently(processes: list[subprocess.Popen[bytes]], patience_s: float) -> list[subprocess.Popen[bytes]]:
+def _end_gently(
+    processes: list[subprocess.Popen[bytes]], patience_s: float, step_s: float
+) -> list[subprocess.Popen[bytes]]:
     """Who is left after that."""
     remaining = _running(processes, patience_s)
     for process in remaining:
         # A stopped process would sleep through SIGTERM.
         process.send_signal(signal.SIGCONT)
         process.terminate()
-    return _running(remaining, STEP_S)
+    return _running(remaining, step_s)
 
 
 def ending(status: int) -> str:

@@ -13,6 +13,7 @@ import conformance_programs as programs
 import launched
 import pytest
 import ripieno as rp
+from ripieno.launch import process
 
 FAILURE_S = 10.0
 # A command of each, as the page has it, and the package that brings the program.
@@ -135,6 +136,12 @@ def test_ranks_of_torchrun_meet_beside_its_store(folder):
 def test_ranks_that_only_compute_end_with_the_process_that_launched_them(launcher, how, thread):
     options = {"engine": "mpirun", "command": launcher, "slots": 2}
     assert launched.ranks_that_outlive_their_launcher(options, how, thread, FAILURE_S) == []
+
+
+def test_libraries_under_numpy_have_the_threads_of_a_rank(launcher, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2, threads=3) as job:
+        assert job.run(lambda comm: [os.environ[name] for name in process.THREAD_VARIABLES]) == [["3"] * 4] * 2
 
 
 def test_hydra_is_an_engine_too(folder):

@@ -154,9 +154,10 @@ def test_what_srun_refuses_is_told(slurm):
 
 def test_a_rank_has_the_cpus_that_were_asked_for(slurm):
     with rp.launch(engine="slurm", workers=2, cpus_per_worker=2) as job:
-        found = job.run(lambda comm: (comm.threads, os.environ["SLURMD_NODENAME"], "RIPIENO_INVITATION" in os.environ))
+        found = job.run(lambda comm: (comm.threads, os.environ["SLURMD_NODENAME"], os.environ["OMP_NUM_THREADS"]))
+        assert job.run(lambda comm: "RIPIENO_INVITATION" in os.environ) == [False, False]
 
-    assert sorted(found) == [(2, node, False) for node in slurm_cluster.NODES]
+    assert sorted(found) == [(2, node, "2") for node in slurm_cluster.NODES]
 
 
 @pytest.mark.parametrize("number", range(len(list(launched.commands("engines/slurm.md")))))

@@ -91,7 +91,7 @@ def _options_of(command: str) -> list[str]:
     """What the launcher has to be told so that all ranks get the invitation, and may outnumber its cores."""
     version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=ANSWER_S).stdout
     if "Open MPI" in version or "OpenRTE" in version:
-        return ["-x", started.VARIABLE, "--oversubscribe"]
+        return [*(word for name in started.VARIABLES for word in ("-x", name)), "--oversubscribe"]
     if "HYDRA" in version:
         return []
     raise EngineError(f"{command} is neither Open MPI's launcher nor hydra, by its --version")

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 from ripieno.errors import EngineError, RendezvousError
 from ripieno.launch import environment, launchers, process
@@ -26,6 +25,8 @@ from ripieno.launch.member import serve
 
 #: The invitation, pickled, in base64.
 VARIABLE = "RIPIENO_INVITATION"
+#: What ranks find in their environment that this module has put there.
+VARIABLES = (VARIABLE, *process.THREAD_VARIABLES)
 # Ranks that were told to leave, or whose job is gone, have this long to do so, and then the launcher to end them.
 LEAVE_S = 2.0
 END_S = 5.0
@@ -59,10 +60,10 @@ class StartedRun(Run):
         self._name = os.path.basename(command[0])
         self._account_of = account_of
         text = base64.b64encode(pickle.dumps(invitation)).decode()
-        variables = {**os.environ, **process.package_path(), VARIABLE: text}
-        for name in environment.VARIABLES:
-            # Of the job that this process may be a rank of itself.
-            variables.pop(name, None)
+        # What this process may be itself, as a rank of another job, its ranks are not.
+        kept = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
+        threads = process.thread_environment(invitation.threads)
+        variables = {**kept, **process.package_path(), **threads, VARIABLE: text}
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
         self._process = subprocess.Popen(
             process.ended_with_this([*command, *rank]),
@@ -77,12 +78,7 @@ class StartedRun(Run):
 
     def end(self) -> None:
         """Wait for the launcher; one that does not end is told to end its ranks, and then killed."""
-        for ask, patience_s in (None, LEAVE_S), (self._process.terminate, END_S), (self._process.kill, END_S):
-            if ask is not None:
-                ask()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(patience_s)
-                break
+        process.end([self._process], patience_s=LEAVE_S, step_s=END_S)
         self._watch.join(END_S)
 
     def _listen(self) -> None:
