@@ -105,11 +105,12 @@ def test_what_the_engine_says_of_an_end_is_told():
         job.run(program)
 
 
-def test_whom_the_engine_names_is_blamed_before_who_has_hung_up_first():
+@pytest.mark.parametrize("ended", [[0, 2], [0]], ids=["its end shows", "its host fell silent"])
+def test_whom_the_engine_names_is_blamed_before_who_has_hung_up_first(ended):
     engine = StandIn()
 
     def end(event):
-        for rank in (0, 2):
+        for rank in ended:
             engine.run.processes[rank].kill()
             engine.run.processes[rank].wait()
         engine.run.failed(2, "its node is lost")
@@ -117,13 +118,55 @@ def test_whom_the_engine_names_is_blamed_before_who_has_hung_up_first():
     def program(comm):
         if comm.rank == 1:
             comm.emit({"event": "ready"})
-            threading.Event().wait()
-        comm.recv((comm.rank + 1) % 3)
+        threading.Event().wait()
 
     with engine.launch(3, on_event=end) as job, pytest.raises(rp.RankFailed, match="its node is lost") as caught:
         engine.run.patience_s = 0.1
         job.run(program)
     assert caught.value.rank == 2
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_job_that_another_thread_closes_as_a_run_ends_holds_nothing(workers):
+    engine = StandIn()
+
+    class Slow(EngineJob):
+        def _run(self, *work):
+            result = super()._run(*work)
+            done.set()
+            assert closing.wait(PROMPT_S)
+            return result
+
+    done, closing = threading.Event(), threading.Event()
+    job = Slow(engine, workers, threads=1, on_event=None, trace=None)
+    pids = [process.pid for process in engine.run.processes]
+
+    def close():
+        done.wait(PROMPT_S + SLACK_S)
+        closing.set()
+        job.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    assert job.run(lambda comm: comm.rank) == list(range(workers))
+    thread.join()
+    assert gone_within(SLACK_S, pids)
+
+
+def test_nobody_listens_beyond_loopback(world):
+    def listening_at(comm):
+        own = {os.readlink(each.path) for each in os.scandir("/proc/self/fd")}
+        found = []
+        for table, loopback in (("tcp", "0100007F"), ("tcp6", "0" * 24 + "01000000")):
+            with open(f"/proc/net/{table}") as lines:
+                rows = [line.split() for line in list(lines)[1:]]
+            found += [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in own]
+            found = [each for each in found if not each.startswith(loopback)]
+        return found
+
+    assert world(2).run(listening_at) == [[], []]
+    with StandIn().launch(2) as job:
+        assert job.run(listening_at) == [[], []]
 
 
 class Still(StandIn):

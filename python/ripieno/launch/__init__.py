@@ -95,7 +95,7 @@ def launch(
     if engine != "local":
         if prefix_output:
             name = engine if isinstance(engine, str) else engine.NAME
-            raise InputError(f"prefix_output=True: what ranks print in {name} is in the logs of its workers")
+            raise InputError(f"prefix_output=True is for local workers: what ranks print goes where {name} takes it")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         _check_options(options, where.NAME, where.OPTIONS)
         workers = workers or where.slots()
@@ -114,6 +114,8 @@ def launch(
 def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str]) -> None:
     """Raise `InputError` if there is one that ranks do not have, or a number of seconds that is none."""
     for name, value in options.items():
+        if name in own:
+            raise InputError(f"{name}={value!r}: give it to the engine {engine} when you make it")
         if name not in _OPTIONS:
             known = ", ".join((*_OPTIONS, *sorted(own)))
             raise InputError(f"{name}={value!r}: there is no such option of engine {engine}; there are {known}")

@@ -6,6 +6,7 @@ import os
 import secrets
 import selectors
 import sys
+import sysconfig
 import threading
 import time
 import weakref
@@ -13,13 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ripieno import _wire
 from ripieno.errors import EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import HungUp
-from ripieno.launch.gang import CULPRIT_S, MEETING_S, Gang, Member, has_hung_up, tell
+from ripieno.launch.gang import CULPRIT_S, MEETING_S, Gang, Member, tell
 from ripieno.launch.hub import Hub, Invitation, Join, versions
 from ripieno.launch.interruption import held_back, interruptible
 from ripieno.launch.job import EventListener
@@ -326,8 +328,8 @@ class EngineJob(Gang):
         rank, cause = said
         if rank not in (None, member.rank):
             other = self.members[rank]
-            # Engines may name first who failed because of another one; that one has said so, or will.
-            if rank in self._reports or not has_hung_up(other.channel):
+            # An engine may name who failed because of another one; but that one has said so itself.
+            if rank in self._reports or other.channel.has_message():
                 return member, member.ending()
             member = other
         return member, f"its process ended; {self.engine.NAME} says: {cause}"
@@ -364,8 +366,9 @@ class EngineJob(Gang):
 
 def _own_folders() -> tuple[str, ...]:
     """Where this process finds modules that belong to no installation: those of a script or a notebook."""
-    installed = (sys.prefix, sys.base_prefix)
-    return tuple(folder for folder in map(os.path.abspath, sys.path) if not folder.startswith(installed))
+    folders = [Path(folder).absolute() for folder in sys.path]
+    installed = [Path(folder) for folder in sysconfig.get_paths().values()]
+    return tuple(str(folder) for folder in folders if not any(map(folder.is_relative_to, installed)))
 
 
 def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:

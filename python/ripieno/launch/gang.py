@@ -297,14 +297,6 @@ def tell(member: Member, kind: str, value: Any = None) -> None:
         member.channel.send(kind, value)
 
 
-def has_hung_up(channel: Channel) -> bool:
-    """Whether the other end is gone, and has left no message."""
-    watch = select.poll()
-    watch.register(channel.fileno(), select.POLLIN | select.POLLRDHUP)
-    ready = watch.poll(0)
-    return bool(ready) and bool(ready[0][1] & (select.POLLRDHUP | select.POLLHUP)) and not channel.has_message()
-
-
 def _readable(channel: Channel) -> bool:
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLIN)

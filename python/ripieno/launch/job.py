@@ -14,6 +14,9 @@ from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.broadcast import Broadcast
 
+# A thread that runs a program which was made to fail has this long to end the workers.
+CLOSING_S = 20.0
+
 EventListener = Callable[[dict[str, Any]], None]
 
 
@@ -48,6 +51,7 @@ class Job(ABC):
         self._running = False
         self._was_closed = False
         self._idle = threading.Event()
+        self._lock = threading.Lock()
 
     def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
@@ -84,14 +88,22 @@ class Job(ABC):
             raise InputError("this job is already running a program: a job runs one at a time")
         self._running = True
         self._idle.clear()
+        failed = True
         try:
-            return self._run(program, args, kwargs)
+            result = self._run(program, args, kwargs)
+            failed = False
+            return result
         except Exception as error:
             if self._was_closed:
                 raise CommunicatorClosed("the job was closed while it ran a program") from error
             raise
         finally:
-            self._running = False
+            with self._lock:
+                self._running = False
+                ends_here = self._was_closed and not failed
+            if ends_here:
+                self._close()
+                self._finish_trace(failed=False)
             self._idle.set()
 
     def broadcast(self, value: Any) -> Broadcast:
@@ -149,15 +161,17 @@ class Job(ABC):
         self._close_once(failed=error is not None)
 
     def _close_once(self, *, failed: bool) -> None:
-        if self._over is None:
+        with self._lock:
+            if self._over is not None:
+                return
             self._over = "it was closed"
             self._was_closed = True
-            if self._running and self._hang_up():
-                # Another thread is waiting for the program, and now ends the workers.
-                self._idle.wait()
-                return
-            self._close()
-            self._finish_trace(failed=failed)
+            is_running = self._running
+        # Another thread that waits for a program is made to fail, and ends the workers.
+        if is_running and self._hang_up() and self._idle.wait(CLOSING_S):
+            return
+        self._close()
+        self._finish_trace(failed=failed)
 
     def _finish_trace(self, *, failed: bool) -> None:
         """Once no rank will leave a file any more."""

@@ -77,6 +77,7 @@ class LocalJob(Gang):
                 "replicas": replicas,
                 "threads": threads,
                 "token": secrets.token_bytes(32),
+                "bind_host": "127.0.0.1",
                 **options,
             }
             for rank in range(workers):

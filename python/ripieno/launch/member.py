@@ -55,7 +55,8 @@ def serve(
     attempt : str
         What distinguishes tasks that are started again, if there is no `exchange`.
     bind_host : str, optional
-        The address to listen on for the other ranks, unless the job's options name one; by default all that there are.
+        The address to listen on for the other ranks, unless the job's options name one; by default that by which the
+        hub is reached, or with an `exchange` all that there are.
     local : dict, optional
         What `Here` stands for.
     hung_up : callable, optional
@@ -100,6 +101,7 @@ def _by_hub(
     hung_up: Callable[[], None] | None,
 ) -> None:
     with _joined(invitation, rank, attempt) as channel:
+        options.setdefault("bind_host", channel.own_address())
         try:
             comm = _meet(invitation, rank, programs.through(channel), channel, options)
         except HungUp:
