@@ -204,6 +204,17 @@ def test_an_engine_of_ones_own_makes_its_client_anew(dask_client):
         assert engine._found.status == "closed"
 
 
+def test_a_launch_that_is_refused_leaves_no_client(dask_client, tmp_path):
+    def clients() -> int:
+        return dask_client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.clients))
+
+    before = clients()
+    for wrong in ({"nonsense": 1}, {"trace": tmp_path / "trace.json"}):
+        with pytest.raises(rp.InputError):
+            rp.launch(1, engine="dask", address=dask_client.scheduler.address, **wrong)
+    assert comes_true(lambda: clients() == before, PROMPT_S)
+
+
 def test_the_current_client_is_the_default(dask_client):
     with dask_client.as_current(), rp.launch(2, engine="dask") as job:
         assert len(job.run(place)) == 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 import pydoc
 import threading
 import uuid
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -60,13 +61,16 @@ class DaskEngine(Engine):
         if address is not None and client is not None:
             raise InputError("address= and client= were given: expected one of them")
         self._address = address
-        self._found = _current(client) if address is None else connected(address)
+        if address is None:
+            self._found = _current(client)
+        else:
+            self._connect(address)
         self._job_count = 0
         self._lock = threading.Lock()
         self.threads = min((worker["nthreads"] for worker in self._workers().values()), default=1)
 
     def slots(self) -> int:
-        return max(1, len(self._workers()))
+        return len(self._workers())
 
     def host(self) -> str:
         hosts = [worker["host"] for worker in self._workers().values()]
@@ -106,15 +110,20 @@ class DaskEngine(Engine):
     def _client(self) -> Client:
         """The caller's, or one of its own."""
         if self._address is not None and self._found.status == "closed":
-            self._found = connected(self._address)
+            self._connect(self._address)
         return self._found
+
+    def _connect(self, address: str) -> None:
+        """Have a client until no job runs, or nobody holds this engine."""
+        self._found = connected(address)
+        self._close = weakref.finalize(self, self._found.close)
 
     def _ended(self) -> None:
         """One of the jobs has given its workers back."""
         with self._lock:
             self._job_count -= 1
             if self._job_count == 0 and self._address is not None:
-                self._found.close()
+                self._close()
 
     def _workers(self) -> dict[str, dict[str, Any]]:
         """What the scheduler knows of those that take tasks, by address."""
