@@ -471,6 +471,18 @@ def test_engines_are_checked():
         rp.launch(engine="spark", prefix_output=True)
 
 
+def test_an_engine_without_any_slot_is_asked_for_one():
+    class Full(StandIn):
+        def slots(self):
+            return 0
+
+        def start(self, workers, invitation):
+            raise rp.TooFewSlots(self.NAME, workers, 0, 0, "add some")
+
+    with pytest.raises(rp.TooFewSlots, match="too few free slots for 1 ranks: 0 free, 0 in all; add some"):
+        rp.launch(engine=Full())
+
+
 # Values that ranks keep
 
 

@@ -98,7 +98,8 @@ def launch(
             raise InputError(f"prefix_output=True is for local workers: what ranks print goes where {name} takes it")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         _check_options(options, where.NAME, where.OPTIONS)
-        workers = workers or where.slots()
+        # Where there is no room at all the engine says so.
+        workers = workers or max(1, where.slots())
         return where.job(
             workers, threads=threads or where.threads, replicas=copies.checked(replicas, workers), **common, **options
         )

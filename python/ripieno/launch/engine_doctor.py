@@ -97,7 +97,7 @@ def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Place], li
     slots = Finding("slots", f"{total} in all, all of them free")
     try:
         try:
-            places, unreached = survey.take(engine(), total)
+            places, unreached = survey.take(engine(), max(1, total))
         except TooFewSlots as error:
             free = error.free
             slots = Finding("slots", f"{total} in all, {free} free", WARNING if free else BAD, error.advice)

@@ -155,6 +155,8 @@ def test_hydra_is_an_engine_too(folder):
 def test_what_is_no_mpi_launcher_is_refused(folder):
     with pytest.raises(rp.EngineError, match=r"neither Open MPI's launcher nor hydra"):
         rp.launch(engine="mpirun", command="true")
+    with pytest.raises(rp.InputError, match="slots=0: expected a whole number >= 1"):
+        rp.launch(engine="mpirun", slots=0)
     with pytest.raises(rp.EngineError, match="needs no-such-launcher, which is not on the path"):
         rp.launch(engine="mpirun", command="no-such-launcher")
     with pytest.raises(rp.TooFewSlots, match="for 3 ranks: 2 free, 2 in all"):

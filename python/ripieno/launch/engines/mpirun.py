@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import ClassVar
 
+from ripieno._checks import check_count
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch.engine import Engine, Handover, Run
 from ripieno.launch.engines import started
@@ -53,6 +54,8 @@ class MpirunEngine(Engine):
         host: str = "127.0.0.1",
         slots: int | None = None,
     ) -> None:
+        if slots is not None:
+            check_count("slots", slots)
         self._command = started.program(command, self.NAME)
         self._arguments = list(arguments)
         self._host = host

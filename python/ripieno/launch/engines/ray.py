@@ -87,7 +87,7 @@ class RayEngine(Engine):
     def slots(self) -> int:
         """How many ranks fit if nothing else runs."""
         self._hold()
-        return max(1, self._room(node["Resources"] for node in ray.nodes() if node["Alive"]))
+        return self._room(node["Resources"] for node in ray.nodes() if node["Alive"])
 
     def host(self) -> str:
         """The address by which Ray's nodes know this one."""
