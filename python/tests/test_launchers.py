@@ -192,6 +192,17 @@ def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
         assert stale != token == taken
 
 
+def test_a_file_of_which_there_is_but_the_name_is_not_taken_for_a_token(tmp_path):
+    path = tmp_path / "token"
+    path.touch(0o600)
+    with open(path) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(rp.RendezvousError, match="did not hand over"), handover.token_through(path, 1, 0.1):
+            pass
+        with pytest.raises(rp.RendezvousError, match="another job meets here"), handover.token_through(path, 0, 1.0):
+            pass
+
+
 def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path):
     dead, living, other = (tmp_path / name for name in ("job-1", "job-2", "other"))
     for path in (dead, living, other):

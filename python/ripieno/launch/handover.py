@@ -59,7 +59,7 @@ def sweep(parent: Path, prefix: str) -> None:
         with suppress(OSError, RendezvousError):
             tokens = [each for each in path.iterdir() if each.name.startswith("token")]
             check_private(path)
-            if tokens and not any(map(_token_in, tokens)):
+            if tokens and not any(map(_is_held, tokens)):
                 shutil.rmtree(path)
 
 
@@ -88,6 +88,8 @@ def _handed_over(path: Path) -> Iterator[str]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, token.encode())
+            # Other hosts of a network file system must not see a name without text.
+            os.fsync(descriptor)
             _show(hidden, path)
         finally:
             hidden.unlink()
@@ -107,7 +109,7 @@ def _show(hidden: Path, path: Path) -> None:
 
 
 def _check_unused(path: Path) -> None:
-    if _token_in(path) is not None:
+    if _is_held(path):
         raise RendezvousError(
             f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
         )
@@ -118,7 +120,7 @@ def _awaited(path: Path, rank: int, timeout_s: float) -> str:
     pause_s = _FIRST_PAUSE_S
     while True:
         token = _token_in(path) if _is_listed(path.parent) and _is_listed(path) else None
-        if token is not None:
+        if token:
             return token
         if time.monotonic() > deadline:
             raise RendezvousError(
@@ -138,8 +140,12 @@ def _is_listed(path: Path) -> bool:
         return False
 
 
+def _is_held(path: Path) -> bool:
+    return _token_in(path) is not None
+
+
 def _token_in(path: Path) -> str | None:
-    """The token in a file whose rank 0 lives, or None."""
+    """The token in a file whose rank 0 lives, or None; nothing as yet, if a network file system has but its name."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:
