@@ -174,32 +174,35 @@ def test_threads_are_told_to_the_rank_and_to_its_libraries(written):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--name", "Train"], "name='Train': expected small letters, digits and hyphens, a letter first"),
+        (["--image", ""], "--image='': expected the name of an image"),
+        (["--image", " it:1"], "--image=' it:1'"),
+        (["--meet-within", "0"], "'--meet-within': 0 is not in the range"),
+        (["--name", "Train"], "--name='Train': expected small letters, digits and hyphens, a letter first"),
         (["--name", "9train"], "a letter first and no hyphen last"),
-        (["--name", "train-"], "name='train-'"),
-        (["--name", "a.b"], "name='a.b'"),
+        (["--name", "train-"], "--name='train-'"),
+        (["--name", "a.b"], "--name='a.b'"),
         (["--name", 62 * "a"], f"makes the name of a pod, {62 * 'a'}-2, which has 64 characters; expected at most 63"),
         (["--name", 50 * "a", "--jobset"], f"{50 * 'a'}-rank-0-2-abcde, which has 65 characters"),
-        (["--namespace", "My"], "namespace='My'"),
+        (["--namespace", "My"], "--namespace='My'"),
         (["--namespace", 64 * "a"], "has 64 characters; expected at most 63"),
-        (["--secret", "a..b"], "secret='a..b'"),
-        (["--workers", "0"], "workers=0: expected 1 to 100000"),
-        (["--workers", "100001"], "workers=100001"),
-        (["--port", "65536"], "port=65536: expected 1 to 65535"),
-        (["--cpu", "two"], "cpu='two': expected an amount as Kubernetes writes it, such as 2, 500m or 4Gi"),
-        (["--memory", "0"], "memory='0'"),
-        (["--memory", "4GB"], "memory='4GB'"),
-        (["--env", "RANK=3"], "env=RANK: that variable tells the ranks how to meet"),
-        (["--env", "RIPIENO_TOKEN=x"], "env=RIPIENO_TOKEN"),
-        (["--env", "A B=x"], "env='A B'"),
+        (["--secret", "a..b"], "--secret='a..b'"),
+        (["--workers", "0"], "--workers=0: expected 1 to 100000"),
+        (["--workers", "100001"], "--workers=100001"),
+        (["--port", "65536"], "--port=65536: expected 1 to 65535"),
+        (["--cpu", "two"], "--cpu='two': expected an amount as Kubernetes writes it, such as 2, 500m or 4Gi"),
+        (["--memory", "0"], "--memory='0'"),
+        (["--memory", "4GB"], "--memory='4GB'"),
+        (["--env", "RANK=3"], "--env=RANK: that variable tells the ranks how to meet"),
+        (["--env", "RIPIENO_TOKEN=x"], "--env=RIPIENO_TOKEN"),
+        (["--env", "A B=x"], "--env='A B'"),
         (["--env", "A"], "'A': expected two words with '=' in between"),
-        (["--node-selector", "a b=c"], "node_selector='a b'"),
-        (["--node-selector", "a=b c"], "node_selector=a=b c"),
-        (["--spread", "/zone"], "spread='/zone'"),
-        (["--racks", "zone']"], 'racks="zone'),
-        (["--claim", "data:relative"], "claim=data:relative: expected NAME:PATH with an absolute path"),
+        (["--node-selector", "a b=c"], "--node-selector='a b'"),
+        (["--node-selector", "a=b c"], "--node-selector=a=b c"),
+        (["--spread", "/zone"], "--spread='/zone'"),
+        (["--racks", "zone']"], '--racks="zone'),
+        (["--claim", "data:relative"], "--claim=data:relative: expected NAME:PATH with an absolute path"),
         (["--claim", "data"], "'data': expected two words with ':' in between"),
-        (["--claim", "a:/x", "--claim", "b:/x/"], "claim=b:/x/: something else is mounted there"),
+        (["--claim", "a:/x", "--claim", "b:/x/"], "--claim=b:/x/: something else is mounted there"),
         (["--claim", f"a:{SCRIPTS}"], "something else is mounted there"),
         (["--claim", "a:/x", "--claim", "a:/y"], "--claim: a is said twice"),
         (["--env", "A=1", "--env", "A=2"], "--env: A is said twice"),
@@ -214,6 +217,15 @@ def test_what_kubernetes_would_refuse_is_refused(tmp_path, capsys, words, senten
     out, err = capsys.readouterr()
     assert (code, out) == (2, "")
     assert sentence in " ".join(err.split())
+
+
+def test_a_script_whose_name_is_none_for_a_job_needs_a_name(tmp_path, capsys):
+    (tmp_path / "01_train.py").write_text(SCRIPT)
+    words = ["kubernetes", str(tmp_path / "01_train.py"), "--workers", "2", "--image", "here/it:1"]
+
+    assert main(words) == 2
+    assert "--name='01-train': expected small letters" in capsys.readouterr().err
+    assert main([*words, "--name", "train"]) == 0
 
 
 def test_scripts_that_no_configmap_takes_are_refused(tmp_path, capsys):
@@ -235,5 +247,5 @@ def test_scripts_that_no_configmap_takes_are_refused(tmp_path, capsys):
 
 
 def test_a_manifest_is_checked_also_without_the_command():
-    with pytest.raises(InputError, match="threads=0: expected >= 1"):
+    with pytest.raises(InputError, match="--threads=0: expected >= 1"):
         Manifest(name="a", image="b", workers=1, target="c", threads=0)

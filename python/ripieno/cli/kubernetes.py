@@ -94,6 +94,7 @@ def kubernetes_command(
 
     \b
     Example:
+      umask 077
       ripieno kubernetes train.py --workers 16 --image registry.example/ripieno -- --epochs 3 > job.yaml
       kubectl create -f job.yaml
     """

@@ -89,7 +89,8 @@ class Manifest:
     Raises
     ------
     InputError
-        If Kubernetes would not take it: names that are no DNS labels, a script of more than 1 MiB, and the like.
+        If Kubernetes would not take it: names that are no DNS labels, a script of more than 1 MiB, and the like; in
+        the words of the command's options.
     """
 
     name: str
@@ -115,26 +116,28 @@ class Manifest:
     restarts: int | None = None
 
     def __post_init__(self) -> None:
-        names.check_label("name", self.name)
-        names.check_length("name", self.name, self._longest_pod_name)
+        names.check_label("--name", self.name)
+        names.check_length("--name", self.name, self._longest_pod_name)
+        names.check_image("--image", self.image)
         if self.namespace is not None:
-            names.check_label("namespace", self.namespace)
+            names.check_label("--namespace", self.namespace)
         if self.secret is not None:
-            names.check_subdomain("secret", self.secret)
+            names.check_subdomain("--secret", self.secret)
         names.check_claims(self.claims, SCRIPTS)
-        for option, quantity in (("cpu", self.cpu), ("memory", self.memory)):
+        for option, quantity in (("--cpu", self.cpu), ("--memory", self.memory)):
             if quantity is not None:
                 names.check_quantity(option, quantity)
-        for option, label in [("racks", self.rack_label), *(("spread", each) for each in self.spread)]:
+        for option, label in [("--racks", self.rack_label), *(("--spread", each) for each in self.spread)]:
             if label is not None:
                 names.check_label_key(option, label)
         for label, value in self.node_selector.items():
-            names.check_label_key("node_selector", label)
-            names.check_label_value("node_selector", label, value)
+            names.check_label_key("--node-selector", label)
+            names.check_label_value("--node-selector", label, value)
         names.check_variables(self.environment, OWN_VARIABLES)
-        numbers = {"workers": names.PODS_MAX, "port": 65535, "threads": None, "meet_within_s": None}
-        for option, largest in numbers.items():
-            names.check_number(option, getattr(self, option), largest)
+        names.check_number("--workers", self.workers, names.PODS_MAX)
+        names.check_number("--port", self.port, 65535)
+        names.check_number("--threads", self.threads, None)
+        names.check_number("--meet-within", self.meet_within_s, None)
         if self.script is not None:
             names.check_script(self.target, self.script)
 

@@ -29,9 +29,9 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(m|[kMGTPE]|[KMGTPE]i)?", re.ASCII
 
 def check_label(option: str, name: str) -> None:
     """A name that is part of host names; Services want a letter first (RFC 1035)."""
-    letter = option != "name" or name[:1].isalpha()
+    letter = option != "--name" or name[:1].isalpha()
     if not _LABEL.fullmatch(name) or not letter:
-        first = "a letter first" if option == "name" else "no hyphen first"
+        first = "a letter first" if option == "--name" else "no hyphen first"
         raise InputError(f"{option}={name!r}: expected small letters, digits and hyphens, {first} and no hyphen last")
     check_length(option, name, name)
 
@@ -41,6 +41,12 @@ def check_length(option: str, name: str, longest: str) -> None:
     if len(longest) > LABEL_MAX:
         made = "" if longest == name else f" makes the name of a pod, {longest}, which"
         raise InputError(f"{option}={name!r}{made} has {len(longest)} characters; expected at most {LABEL_MAX}")
+
+
+def check_image(option: str, image: str) -> None:
+    """The name of an image, of which Kubernetes leaves all but spaces around it to the node."""
+    if not image or image != image.strip():
+        raise InputError(f"{option}={image!r}: expected the name of an image")
 
 
 def check_subdomain(option: str, name: str) -> None:
@@ -56,12 +62,12 @@ def check_claims(claims: Mapping[str, str], scripts: str) -> None:
     """Claims, and where each is mounted, beside the folder of the script."""
     places = [PurePosixPath(scripts)]
     for claim, path in claims.items():
-        check_subdomain("claim", claim)
+        check_subdomain("--claim", claim)
         place = PurePosixPath(path)
         if not place.is_absolute() or ":" in path:
-            raise InputError(f"claim={claim}:{path}: expected NAME:PATH with an absolute path without colons")
+            raise InputError(f"--claim={claim}:{path}: expected NAME:PATH with an absolute path without colons")
         if place in places:
-            raise InputError(f"claim={claim}:{path}: something else is mounted there")
+            raise InputError(f"--claim={claim}:{path}: something else is mounted there")
         places.append(place)
 
 
@@ -90,9 +96,9 @@ def check_variables(environment: Mapping[str, str], own: frozenset[str]) -> None
     """Variables of the caller, which must not be our own."""
     for name in environment:
         if name in own:
-            raise InputError(f"env={name}: that variable tells the ranks how to meet, and is set by this command")
+            raise InputError(f"--env={name}: that variable tells the ranks how to meet, and is set by this command")
         if not _VARIABLE.fullmatch(name):
-            raise InputError(f"env={name!r}: expected a name of letters, digits, underscores, dots and hyphens")
+            raise InputError(f"--env={name!r}: expected a name of letters, digits, underscores, dots and hyphens")
 
 
 def check_number(option: str, number: int | None, largest: int | None) -> None:
