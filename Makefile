@@ -20,6 +20,8 @@ ENGINES_LOG := target/pytest-engines.log
 # Commands that tests of engines run, and the Debian packages that they come with.
 ENGINE_PACKAGES := slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge mpirun.openmpi:openmpi-bin \
     mpiexec.hydra:mpich javac:openjdk-17-jdk-headless mvn:maven
+MISSING_PACKAGES = PATH=$$PATH:/usr/sbin; \
+    for pair in $(ENGINE_PACKAGES); do command -v $${pair%:*} >/dev/null || echo $${pair\#*:}; done
 # What checks Kubernetes manifests, and the versions whose schemas it checks them against.
 KUBECONFORM := github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
 KUBERNETES_MODULES := k8s.io/kubernetes@v1.36.3 sigs.k8s.io/jobset@v0.10.1
@@ -43,16 +45,19 @@ test: setup ## Run every test that needs no engine, Rust and Python
 	tail -n 1 $(PYTEST_LOG); \
 	exit $$status
 
-engines: $(VENV)/.engines $(VENV)/.kubernetes ## Install what test-engines needs; as root also Debian packages
-	@set -- $$(PATH=$$PATH:/usr/sbin; \
-	    for pair in $(ENGINE_PACKAGES); do command -v $${pair%:*} >/dev/null || echo $${pair#*:}; done); \
-	if [ $$# -eq 0 ]; then exit 0; fi; \
-	if [ $$(id -u) -ne 0 ] || ! command -v apt-get >/dev/null; then \
-	    echo "Not installed, so that their tests are skipped: $$* (root can install them, with apt-get)" >&2; exit 0; \
+# With REQUIRE_ENGINES=1 it fails if something is missing then.
+engines: $(VENV)/.engines ## Install what test-engines needs; as root also Debian packages
+	@set -- $$($(MISSING_PACKAGES)); \
+	if [ $$# -gt 0 ] && [ $$(id -u) -eq 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null; \
 	fi; \
-	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null || \
-	    echo "apt-get failed, so that their tests are skipped: $$*" >&2
-	@$(MAKE) --no-print-directory target/hadoop/.fetched || echo "So tests of YARN and HDFS are skipped" >&2
+	for made in $(VENV)/.kubernetes target/hadoop/.fetched; do $(MAKE) --no-print-directory $$made; done; \
+	set -- $$($(MISSING_PACKAGES)) $$(test -e $(VENV)/.kubernetes || echo kubeconform) \
+	    $$(test -e target/hadoop/.fetched || echo Hadoop); \
+	if [ $$# -gt 0 ]; then \
+	    echo "$$# not installed, so that their tests are skipped: $$* (as root, make engines has apt-get install packages)" >&2; \
+	    [ -z "$(REQUIRE_ENGINES)" ]; \
+	fi
 
 mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until Ctrl-D
 	@tools/mini-hadoop/start
@@ -118,12 +123,10 @@ $(VENV)/.engines: requirements-engines.lock $(VENV)/.built
 	@touch $@
 
 $(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locked
-	@if ! command -v go >/dev/null; then \
-	    echo "No Go was found, so that Kubernetes manifests are not compared with their schemas" >&2; exit 0; \
-	fi; \
-	GOBIN=$(CURDIR)/$(VENV)/bin go install $(KUBECONFORM) && \
-	    $(PYTHON) $< $(VENV)/kubernetes-schemas $(KUBERNETES_MODULES) && touch $@ || \
-	    echo "kubeconform was not built, so that Kubernetes manifests are not compared with their schemas" >&2
+	@command -v go >/dev/null || { echo "Go was not found: install it (go must be on the path)" >&2; exit 1; }
+	GOBIN=$(CURDIR)/$(VENV)/bin go install $(KUBECONFORM)
+	$(PYTHON) $< $(VENV)/kubernetes-schemas $(KUBERNETES_MODULES)
+	@touch $@
 
 target/hadoop/.fetched: tools/mini-hadoop/pom.xml
 	@command -v mvn >/dev/null || { echo "Maven was not found: install it (mvn must be on the path)" >&2; exit 1; }
