@@ -65,6 +65,22 @@ def test_dense_vectors_are_seen_where_arrow_has_them():
     assert np.array_equal(array, [[1, 2], [3, 4]])
 
 
+def test_sparse_vectors_are_made_dense_among_dense_ones():
+    column = vectors(
+        [
+            {"type": 0, "size": 7, "indices": [], "values": []},
+            {"type": 0, "size": 3, "indices": [0, 2], "values": [1.0, -0.0]},
+            {"type": 1, "values": [4.0, 5.0, 6.0]},
+            {"type": 0, "size": 3, "indices": [], "values": []},
+            {"type": 0, "size": 3, "indices": [1], "values": [8.0]},
+        ]
+    ).slice(1)
+    dense = np.array([[1, 0, -0.0], [4, 5, 6], [0, 0, 0], [0, 8, 0]])
+
+    assert batches({"x": column}).to_numpy().tobytes() == dense.tobytes()
+    assert np.array_equal(batches({"x": column.slice(1, 1)}, {"x": column}).to_numpy(), [[4, 5, 6], *dense])
+
+
 def test_columns_stand_side_by_side_and_batches_below_each_other():
     rows = batches(
         {"id": pa.array([1, 2], pa.int32()), "x": pa.array([[1.0, 2.0], [3.0, 4.0]]), "ok": pa.array([True, False])},
@@ -98,9 +114,9 @@ WRONG = {
     "a null in a list": ([pa.array([[1.0, 2.0], [3.0, None]])], "row 1 of this rank: a null"),
     "a ragged list": ([pa.array([[1.0, 2.0]]), pa.array([[3.0, 4.0], [5.0]])], "row 2 .*: 1 values where .* have 2"),
     "a text": ([pa.array(["a"])], "is string: expected numbers"),
-    "a sparse vector": (
-        [vectors([{"type": 1, "values": [1.0]}, {"type": 0, "size": 1, "indices": [0], "values": [1.0]}])],
-        "row 1 .*: a sparse vector; .*vector_to_array",
+    "a sparse vector of another size": (
+        [vectors([{"type": 1, "values": [1.0]}, {"type": 0, "size": 9, "indices": [0], "values": [1.0]}])],
+        "row 1 of this rank: 9 values where the rows before have 1",
     ),
 }
 

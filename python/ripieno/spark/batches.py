@@ -1,7 +1,7 @@
 """`Batches`: the rows that a rank has of a DataFrame, as Arrow batches and as NumPy arrays.
 
 One batch with one column of numbers, or of lists of one length, is seen as an array where Arrow has it. Everything else
-takes one copy, from the batches straight to its place in the array.
+takes one copy, from the batches straight to its place in the array; sparse vectors are made dense before that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ripieno.errors import InputError
 
-# How Spark ML stores a vector: (type, size, indices, values), where type 1 is dense.
+# How Spark ML stores a vector: (type, size, indices, values), where size and indices are null if type is 1, dense.
 _VECTOR_FIELDS = ("type", "size", "indices", "values")
 _DENSE = 1
 
@@ -70,20 +70,22 @@ class Batches(Sequence[pa.RecordBatch]):
         ----------
         columns : str or sequence of str, optional
             One column by its name, or several, which are put side by side; by default all. A column holds numbers or
-            booleans, or lists of numbers that are equally long in every row, or dense Spark ML vectors.
+            booleans, lists of numbers that are equally long in every row, or Spark ML vectors, dense and sparse ones,
+            of one size.
 
         Returns
         -------
         numpy.ndarray
             Shape (rows,) of one column of numbers, (rows, values per row) of anything else; a column of lists without
-            a row has 0 values per row. One batch and one column, not of booleans, give a read-only view of Arrow's
-            memory; otherwise it is a new array in C order, of the type that holds the values of all columns.
+            a row has 0 values per row. One batch and one column, not of booleans nor with a sparse vector, give a
+            read-only view of Arrow's memory; otherwise it is a new array in C order, of the type that holds the values
+            of all columns. Sparse vectors take as much room in it as dense ones.
 
         Raises
         ------
         InputError
-            If there is no such column, it holds something else, or has a null, a sparse vector or a list of another
-            length, and in which row of this rank.
+            If there is no such column, it holds something else, or has a null, or a list or vector of another length,
+            and in which row of this rank.
         """
         names = list(self.schema.names) if columns is None else [columns] if isinstance(columns, str) else list(columns)
         if not names:
@@ -122,7 +124,7 @@ class _Column:
         self.is_flat = not (_is_list(values) or pa.types.is_fixed_size_list(values))
         number = values if self.is_flat else values.value_type
         if not (pa.types.is_integer(number) or pa.types.is_floating(number) or pa.types.is_boolean(number)):
-            raise InputError(f"column {name!r} is {kind}: expected numbers, lists of numbers, or dense vectors")
+            raise InputError(f"column {name!r} is {kind}: expected numbers, lists of numbers, or vectors")
         self.dtype = np.dtype(number.to_pandas_dtype())
         # Booleans are bits, of which NumPy has no view.
         self.is_packed = pa.types.is_boolean(number)
@@ -134,37 +136,44 @@ class _Column:
     def add(self, array: pa.Array) -> None:
         """The next rows."""
         self._refuse_nulls(array)
-        values = self._dense(array) if self._is_vector else array
-        if not self.is_flat:
-            values = self._values(values)
-        part = values.to_numpy(zero_copy_only=not self.is_packed)
+        if self._is_vector and pc.any(pc.not_equal(array.field("type"), _DENSE)).as_py():
+            part = self._densified(array)
+        else:
+            values = array.field("values") if self._is_vector else array
+            part = (values if self.is_flat else self._values(values)).to_numpy(zero_copy_only=not self.is_packed)
         self.parts.append(part if self.is_flat else part.reshape(len(array), self.width))
         self._row_count += len(array)
 
-    def _dense(self, vectors: pa.StructArray) -> pa.Array:
-        is_sparse = pc.not_equal(vectors.field("type"), _DENSE)
-        if pc.any(is_sparse).as_py():
-            raise self._wrong(
-                pc.index(is_sparse, True).as_py(),
-                "a sparse vector; make arrays of them by pyspark.ml.functions.vector_to_array",
-            )
-        values = vectors.field("values")
-        self._refuse_nulls(values)
-        return values
+    def _densified(self, vectors: pa.StructArray) -> np.ndarray:
+        """Vectors of which some are sparse, as (rows, values per row)."""
+        is_dense = pc.equal(vectors.field("type"), _DENSE)
+        values, indices = vectors.field("values"), vectors.field("indices")
+        self._agree(pc.if_else(is_dense, pc.list_value_length(values), vectors.field("size")))
+        array = np.zeros((len(vectors), self.width), self.dtype)
+        array[is_dense] = values.filter(is_dense).flatten().to_numpy().reshape(-1, self.width)
+        is_sparse = pc.invert(is_dense)
+        values = values.filter(is_sparse)
+        rows = np.repeat(np.flatnonzero(is_sparse), pc.list_value_length(values))
+        array[rows, indices.filter(is_sparse).flatten()] = values.flatten()
+        return array
 
     def _values(self, lists: pa.Array) -> pa.Array:
         """The values of all rows, one after another."""
+        self._refuse_nulls(lists)
         if _is_list(lists.type):
-            lengths = pc.list_value_length(lists)
-            if not self.parts:
-                self.width = lengths[0].as_py()
-            is_other = pc.not_equal(lengths, self.width)
-            if pc.any(is_other).as_py():
-                row = pc.index(is_other, True).as_py()
-                raise self._wrong(row, f"{lengths[row].as_py()} values where the rows before have {self.width}")
+            self._agree(pc.list_value_length(lists))
         values = lists.flatten()
         self._refuse_nulls(values, self.width)
         return values
+
+    def _agree(self, lengths: pa.Array) -> None:
+        """Refuse rows of another length than the first one."""
+        if not self.parts:
+            self.width = lengths[0].as_py()
+        is_other = pc.not_equal(lengths, self.width)
+        if pc.any(is_other).as_py():
+            row = pc.index(is_other, True).as_py()
+            raise self._wrong(row, f"{lengths[row].as_py()} values where the rows before have {self.width}")
 
     def _refuse_nulls(self, array: pa.Array, values_per_row: int = 1) -> None:
         if array.null_count:

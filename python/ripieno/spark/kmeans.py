@@ -52,8 +52,8 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
     initial_centers : array-like of shape (k, n), optional
         The first centres; `init_mode` and `seed` do not count then.
     features_col : str, default="features"
-        The column of the points: dense Spark ML vectors, or arrays of numbers, of one length. Distances of arrays of
-        float are computed in float32, all others in float64.
+        The column of the points: Spark ML vectors, or arrays of numbers, of one length. Distances of arrays of float
+        are computed in float32, all others in float64; sparse vectors become dense.
     prediction_col : str, default="prediction"
         The column that the model adds: the number of the nearest centre, an int.
     weight_col : str, optional

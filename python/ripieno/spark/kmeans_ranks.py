@@ -31,7 +31,7 @@ def points_of(batches: Batches, column: str) -> NDArray[np.float32] | NDArray[np
     Raises
     ------
     InputError
-        A row is null, sparse or of another length than the others, or has a null.
+        A row is null or of another length than the others, or has a null.
     """
     points = batches.to_numpy(column)
     return points if points.dtype in POINT_DTYPES else points.astype(np.float64)

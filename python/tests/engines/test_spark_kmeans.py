@@ -170,7 +170,9 @@ def test_estimators_and_models_are_saved_and_loaded(spark_local, model, tmp_path
 
 
 def test_it_is_a_stage_of_pipelines_that_are_saved_and_loaded(spark_local, tmp_path):
-    rows = frame(spark_local).selectExpr("id", "point[0] as x", "point[1] as y", "point[2] as z")
+    points = POINTS.copy()
+    points[::9] = 0  # of which VectorAssembler makes sparse vectors
+    rows = frame(spark_local, points=points).selectExpr("id", "point[0] as x", "point[1] as y", "point[2] as z")
     stages = [VectorAssembler(inputCols=["x", "y", "z"], outputCol="features"), KMeans(k=CLUSTERS, workers=WORKERS)]
     Pipeline(stages=stages).save(f"file://{tmp_path}/pipeline")
 
@@ -178,7 +180,7 @@ def test_it_is_a_stage_of_pipelines_that_are_saved_and_loaded(spark_local, tmp_p
     fitted.save(f"file://{tmp_path}/fitted")
     loaded = PipelineModel.load(f"file://{tmp_path}/fitted")
 
-    assert np.array_equal(fitted.stages[1].centers, reference(random_state=0, max_iter=20).cluster_centers_)
+    assert np.array_equal(fitted.stages[1].centers, reference(points, random_state=0, max_iter=20).cluster_centers_)
     first, second = (each.transform(rows).orderBy("id").select("prediction").collect() for each in (fitted, loaded))
     assert first == second and {row.prediction for row in first} == set(range(CLUSTERS))
 
