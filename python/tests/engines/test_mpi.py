@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -142,6 +143,14 @@ def test_libraries_under_numpy_have_the_threads_of_a_rank(launcher, monkeypatch)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2, threads=3) as job:
         assert job.run(lambda comm: [os.environ[name] for name in process.THREAD_VARIABLES]) == [["3"] * 4] * 2
+
+
+def test_what_ranks_print_may_have_nowhere_to_go(launcher, monkeypatch):
+    with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2) as job:
+        monkeypatch.setattr(sys, "stderr", None)
+        assert job.run(lambda comm: comm.allreduce(sys.stderr.write("words\n"))) == [12, 12]
+        with pytest.raises(rp.RankFailed, match=r"rank 1 on .* failed: .*; mpirun says: "):
+            job.run(programs.fail, 1, "kill", "in a collective")
 
 
 def test_hydra_is_an_engine_too(folder):

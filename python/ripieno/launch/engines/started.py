@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from ripieno.errors import EngineError, RendezvousError
 from ripieno.launch import environment, launchers, process
@@ -91,7 +92,9 @@ class StartedRun(Run):
                 if account is not None:
                     self.failed(*account)
                 last = text.strip(" -\n") or last
-                sys.stderr.write(text)
+                # Whoever has none, or has closed it, does not want to read it; the ranks must not be held up.
+                with suppress(AttributeError, OSError, ValueError):
+                    sys.stderr.write(text)
         status = self._process.wait()
         if status:
             self.failed(None, f"{self._name}: {process.ending(status)}: {last}")
