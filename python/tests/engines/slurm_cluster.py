@@ -45,7 +45,8 @@ class Cluster:
     def is_idle(self) -> bool:
         """Whether no job is left, and every node is free."""
         queue = self.run("squeue", "-h").out
-        return not queue and self.run("sinfo", "-h", "-t", "idle", "-o", "%D").out.strip() == str(len(NODES))
+        idle = self.run("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D").out
+        return not queue and idle.strip() == str(len(NODES))
 
 
 @dataclass(frozen=True)
@@ -138,6 +139,7 @@ def _configuration(folder: Path) -> str:
             "KillWait=5",
             *nodes,
             "PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
+            f"PartitionName=small Nodes={NODES[-1]} MaxTime=INFINITE State=UP",
             "",
         ]
     )

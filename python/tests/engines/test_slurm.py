@@ -12,6 +12,8 @@ import launched
 import pytest
 import ripieno as rp
 import slurm_cluster
+from ripieno.launch.engines import slurm as engine
+from ripieno.launch.engines import started
 from slurm_cluster import Cluster, Ended
 from watching import comes_true
 
@@ -143,12 +145,29 @@ def test_ranks_that_only_compute_end_with_the_process_that_launched_them(slurm, 
     assert comes_true(slurm.is_idle, FAILURE_S)
 
 
+def test_room_is_counted_in_the_partition_that_srun_takes(slurm, monkeypatch):
+    monkeypatch.setenv("SLURM_PARTITION", "small")
+    with pytest.raises(rp.TooFewSlots, match="for 4 ranks: 2 free, 2 in all"):
+        rp.launch(engine="slurm", workers=4)
+    monkeypatch.delenv("SLURM_PARTITION")
+    with pytest.raises(rp.TooFewSlots, match="for 1 ranks: 0 free, 0 in all"):
+        rp.launch(engine="slurm", cpus_per_worker=99)
+
+
+def test_what_srun_says_of_itself_is_no_failure_of_a_rank(slurm):
+    tells = started.matching(engine._FAILURE)
+
+    assert tells("srun: error: n2: task 3: Killed\n") == (3, "Killed")
+    assert tells("srun: error: n2: tasks 1,3: Exited with exit code 1\n") == (None, "Exited with exit code 1")
+    assert tells("srun: error: Unable to confirm allocation for job 7: Resource temporarily unavailable\n") is None
+
+
 def test_what_srun_refuses_is_told(slurm):
     with pytest.raises(
-        rp.EngineError, match="slurm has ended the ranks: Unable to allocate resources: Invalid node name"
+        rp.EngineError, match=r"slurm has ended the ranks: srun: .*Unable to allocate resources: Invalid node name"
     ):
         rp.launch(engine="slurm", workers=2, arguments=["--nodelist=nowhere"])
-    with pytest.raises(rp.EngineError, match="Slurm has no nodes: sinfo --partition=nowhere"):
+    with pytest.raises(rp.EngineError, match="Slurm has no partition nowhere"):
         rp.launch(engine="slurm", workers=2, partition="nowhere")
 
 

@@ -25,7 +25,10 @@ from ripieno.launch.hub import Invitation
 ANSWER_S = 20.0
 # Nobody tells when Slurm has CPUs free again: the pause between two questions.
 _PAUSE_S = 0.1
-_FAILURE = r"^srun: error: (?:(?!\S+: tasks? )|\S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): )(?P<cause>.*)"
+# Other errors srun may survive; if not, it ends, and its last line is told.
+_FAILURE = r"^srun: error: \S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): (?P<cause>.*)"
+# Of a partition, the default one with an asterisk: CPUs that are allocated, idle, other, and all.
+_PARTITION = r"^(?P<name>\S+?)(?P<default>\*?)\s+\d+/(?P<idle>\d+)/\d+/(?P<total>\d+)$"
 
 
 class SlurmEngine(Engine):
@@ -65,14 +68,15 @@ class SlurmEngine(Engine):
         check_count("cpus_per_worker", cpus_per_worker)
         check_count("immediate_s", immediate_s)
         self.threads = cpus_per_worker
-        self._partition = [] if partition is None else [f"--partition={partition}"]
+        # As for srun, the variable is the weaker one.
+        self._partition = partition or os.environ.get("SLURM_PARTITION")
         self._arguments = list(arguments)
         self._immediate_s = immediate_s
         self._host = host
         self._srun = started.program("srun", self.NAME)
 
     def slots(self) -> int:
-        """CPUs of the allocation, or of all nodes that are up, divided by those of a worker."""
+        """CPUs of the allocation, or of the partition, divided by those of a worker."""
         return self._cpus()[1] // self.threads
 
     def host(self) -> str:
@@ -102,8 +106,9 @@ class SlurmEngine(Engine):
         own = ["--exact"] if _in_allocation() else []
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
         size = [f"--ntasks={workers}", f"--cpus-per-task={self.threads}"]
+        where = [] if self._partition is None else [f"--partition={self._partition}"]
         return started.StartedRun(
-            [self._srun, *options, *size, *own, *self._partition, *self._arguments],
+            [self._srun, *options, *size, *own, *where, *self._arguments],
             invitation,
             started.matching(_FAILURE),
         )
@@ -113,11 +118,17 @@ class SlurmEngine(Engine):
         if _in_allocation():
             total = sum(launchers.counts_of_nodes(os.environ["SLURM_JOB_CPUS_PER_NODE"]))
             return total, total
-        counts = _answer(["sinfo", "--noheader", "--format=%C", *self._partition]).strip()
-        if not counts:
-            raise EngineError(f"Slurm has no nodes: sinfo {' '.join(self._partition)}")
-        # Allocated, idle, other, total.
-        return int(counts.split("/")[1]), int(counts.split("/")[3])
+        wanted = None if self._partition is None else self._partition.split(",")
+        found = [
+            (int(line["idle"]), int(line["total"]))
+            for line in re.finditer(_PARTITION, _answer(["sinfo", "--noheader", "--format=%P %C"]), re.M)
+            if (line["default"] if wanted is None else line["name"] in wanted)
+        ]
+        if not found:
+            where = "default partition" if wanted is None else f"partition {self._partition}"
+            raise EngineError(f"Slurm has no {where} (sinfo): say partition=…")
+        # Of several, srun takes one.
+        return max(found)
 
     def _advice(self) -> str:
         where = "the allocation of this job" if _in_allocation() else "Slurm (sinfo -o %C)"
