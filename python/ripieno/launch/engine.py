@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ripieno import _wire
-from ripieno.errors import EngineError, InputError, RankFailed
+from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import HungUp
 from ripieno.launch.gang import CULPRIT_S, MEETING_S, Gang, Member, tell
@@ -30,6 +30,8 @@ from ripieno.launch.remote import RemoteChannel
 
 # Larger programs and arguments go to rank 0 only, and from there to the others.
 RELAYED_FROM_BYTES = 1 << 18
+# Whoever waits for something else than the ranks looks after them so often.
+LOOK_S = 0.5
 # Members of a job that has done its work get this long to leave.
 GOODBYE_S = 5.0
 
@@ -336,6 +338,12 @@ class EngineJob(Gang):
 
     def _alarm(self) -> Run | None:
         return self._hold.run
+
+    def _check_ranks(self) -> None:
+        """While something else than the ranks is waited for: raise what has become of them."""
+        if self._was_closed or self._hold.run.failure is not None:
+            with self._over_if_it_fails():
+                raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
 
     def _alarmed(self) -> BaseException:
         rank, cause = self._hold.run.failure

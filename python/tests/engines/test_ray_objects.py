@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import ray
-from ripieno.errors import EngineError, InputError
+from ripieno.errors import EngineError, InputError, RankFailed
 from test_ray import launch
 
 
@@ -83,6 +84,21 @@ def test_objects_for_which_no_cpu_is_left_are_refused(ray_nodes):
         with pytest.raises(EngineError, match=r"before launching, call its materialize\(\)"):
             job.run(described, ray.data.range(8, override_num_blocks=4))
     assert ray.get(ref) == 1
+
+
+def test_ranks_that_die_while_objects_are_waited_for_end_the_wait(ray_nodes):
+    @ray.remote(resources={"what nobody has": 1})
+    def make():
+        return 1
+
+    with launch(2) as job:
+        doomed = job._hold.run.actors[1]
+        dying = threading.Timer(0.2, lambda: ray.kill(doomed))
+        dying.start()
+        with pytest.raises(RankFailed, match=r"rank 1 on .* ray says: its actor died"):
+            job.run(described, make.remote())
+        assert job.over
+        dying.join()
 
 
 def test_as_many_objects_as_ranks_are_expected(ray_nodes):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -22,7 +23,7 @@ from distributed.utils import sync
 from distributed.utils_comm import gather_from_workers
 
 from ripieno.errors import InputError
-from ripieno.launch.engine import Engine, EngineJob
+from ripieno.launch.engine import LOOK_S, Engine, EngineJob
 from ripieno.launch.here import local
 
 
@@ -49,7 +50,7 @@ class DaskJob(EngineJob):
             return self._placed(list, list(value))
         if isinstance(value, Future | Delayed):
             future = self._client.compute(value) if isinstance(value, Delayed) else value
-            _done([future])
+            self._await([future])
             return _Share(itemgetter(0), [[future.key]] * self.workers, [future])
         join = _joining(value)
         # Asked again, Dask would give chunks that it has new names, and might move them.
@@ -59,20 +60,23 @@ class DaskJob(EngineJob):
         return self._placed(join, sorted(futures_of(value), key=lambda future: future.key[1:]))
 
     def _placed(self, join: Callable[[list[Any]], Any], futures: list[Future]) -> _Share:
-        _done(futures)
+        self._await(futures)
         places = {worker: rank for rank, worker in enumerate(self._hold.run.places)}
         has = self._client.who_has(futures)
         holders = [[places[each] for each in has[future.key] if each in places] for future in futures]
         chunks = [[futures[chunk].key for chunk in share] for share in shares(holders, self.workers)]
         return _Share(join, chunks, futures)
 
-
-def _done(futures: list[Future]) -> None:
-    """Wait until Dask has computed them; raises what a task has raised."""
-    for future in futures:
-        # Waits; the result of one that is finished would come here.
-        if future.exception() is not None:
-            future.result()
+    def _await(self, futures: list[Future]) -> None:
+        """Wait until Dask has computed them, as long as the ranks live; raises what a task has raised."""
+        for future in futures:
+            while not future.done():
+                with suppress(TimeoutError):
+                    future.exception(timeout=LOOK_S)
+                self._check_ranks()
+            # The result of one that is finished would come here.
+            if future.exception() is not None:
+                future.result()
 
 
 def shares(holders: Sequence[Sequence[int]], rank_count: int) -> list[list[int]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from ray.exceptions import RayActorError
 from ray.util import placement_group_table
 
 from ripieno.errors import EngineError, InputError
+from ripieno.launch.engine import LOOK_S
 from ripieno.launch.here import Here
 
 _numbers = itertools.count()
@@ -36,9 +37,11 @@ class _Handout:
 
 @contextmanager
 def handed_out(
-    actors: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    actors: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """The arguments with stand-ins for objects of Ray; meanwhile each actor has under their names what they stand for.
+
+    While objects are waited for, `check` is called again and again.
 
     Raises
     ------
@@ -60,7 +63,7 @@ def handed_out(
 
     args, kwargs = tuple(map(stand_in, args)), {name: stand_in(value) for name, value in kwargs.items()}
     try:
-        _await({ref for handout in handouts for share in handout.shares for ref in share})
+        _await({ref for handout in handouts for share in handout.shares for ref in share}, check)
         # Of an actor that has died the job learns better by its own ways.
         with suppress(RayActorError):
             ray.get(
@@ -108,7 +111,7 @@ def _blocks(dataset: Any, workers: int) -> list[list[ray.ObjectRef]]:
     return [refs[rank * len(refs) // workers : (rank + 1) * len(refs) // workers] for rank in range(workers)]
 
 
-def _await(refs: set[ray.ObjectRef]) -> None:
+def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
     if not refs:
         return
     _, missing = ray.wait(list(refs), num_returns=len(refs), timeout=0, fetch_local=False)
@@ -119,7 +122,9 @@ def _await(refs: set[ray.ObjectRef]) -> None:
             f"{len(missing)} of {len(refs)} objects of Ray are not there yet, and all CPUs belong to gangs, so that "
             "none is left to make them: wait for them before launching (ray.wait), or launch fewer workers"
         )
-    ray.wait(missing, num_returns=len(missing), fetch_local=False)
+    while missing:
+        _, missing = ray.wait(missing, num_returns=len(missing), timeout=LOOK_S, fetch_local=False)
+        check()
 
 
 def _cpus_outside_of_gangs() -> int:
