@@ -165,11 +165,16 @@ def _blamed_on(path: Path, part: Path) -> Iterator[None]:
 
 
 def _replace_folder(part: Path, path: Path) -> None:
-    # The old folder goes only once the new one is complete.
+    # The old folder goes only once the new one has its name, and gets it back if that fails.
     old = part.with_suffix(".old")
-    if path.exists():
-        path.rename(old)
-    _take_name(part, path)
+    try:
+        if path.exists():
+            path.rename(old)
+        _take_name(part, path)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -10,7 +10,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -79,15 +79,37 @@ def _send(made: Path, system: fsspec.AbstractFileSystem, name: PurePosixPath) ->
     try:
         _copy(made, system, part)
         # The old result goes only once the new one is complete.
-        replaced = _kind(system, str(name)) is not None
-        if replaced:
-            _rename(system, str(name), old)
-        _rename(system, part, str(name))
-        if replaced:
+        if _kind(system, str(name)) is None:
+            _rename(system, part, str(name))
+        else:
+            _exchange(system, part, str(name), old)
             system.rm(old, recursive=True)
-    finally:
-        if _kind(system, part) is not None:
-            system.rm(part, recursive=True)
+    except BaseException:
+        # What is told is why the result is not there, not that its parts could not be removed, either.
+        with suppress(Exception):
+            _remove(system, part)
+        raise
+
+
+def _exchange(system: fsspec.AbstractFileSystem, part: str, name: str, old: str) -> None:
+    """Put the older result aside for the new one; it gets its name back if that fails."""
+    is_aside = False
+    try:
+        _rename(system, name, old)
+        is_aside = True
+        _rename(system, part, name)
+    except BaseException as error:
+        try:
+            if is_aside:
+                # Where a renamed folder is copied, some of it may be there.
+                _remove(system, name)
+            if _kind(system, name) is None:
+                _rename(system, old, name)
+        except Exception as again:
+            raise OSError(
+                f"{error}; the older result is now {old}, from where it could not be put back: {again}"
+            ) from error
+        raise
 
 
 def _copy(made: Path, system: fsspec.AbstractFileSystem, name: str) -> None:
@@ -105,6 +127,11 @@ def _rename(system: fsspec.AbstractFileSystem, old: str, new: str) -> None:
     # WebHDFS answers no, and fsspec does not listen.
     if _kind(system, new) is None:
         raise OSError(f"{old} could not be renamed to {new}")
+
+
+def _remove(system: fsspec.AbstractFileSystem, name: str) -> None:
+    if _kind(system, name) is not None:
+        system.rm(name, recursive=True)
 
 
 def _kind(system: fsspec.AbstractFileSystem, name: str) -> str | None:

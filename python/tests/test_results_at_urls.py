@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import fsspec
 import numpy as np
 import pyarrow.parquet as pq
@@ -87,6 +90,43 @@ def test_what_cannot_be_renamed_is_an_error_and_leaves_nothing(memory):
         part.write_text("a")
 
     assert names(memory) == ["other.txt"]
+
+
+@pytest.mark.parametrize("lost", [(".part",), (".part", ".old")])
+def test_an_older_result_is_put_back_or_named_if_the_new_one_cannot_take_its_name(memory, monkeypatch, lost):
+    def mv(system, path1, path2, **options):
+        if path1.endswith(lost):
+            raise OSError("connection lost")
+        move(system, path1, path2, **options)
+
+    move = MemoryFileSystem.mv
+    monkeypatch.setattr(MemoryFileSystem, "mv", mv)
+    memory.pipe("/results/a.txt", b"old")
+
+    with (
+        pytest.raises(rp.InputError, match=r"a\.txt cannot be written: .*lost") as caught,
+        new_file(f"{ROOT}/a.txt") as part,
+    ):
+        part.write_text("new")
+
+    older, other = names(memory)
+    assert other == "other.txt" and memory.cat(f"/results/{older}") == b"old"
+    assert older == "a.txt" or f"the older result is now /results/{older}, from where" in str(caught.value)
+    assert (older == "a.txt") == (".old" not in lost)
+
+
+def test_an_older_folder_of_this_machine_is_put_back_too(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "full")
+
+    (tmp_path / "result").mkdir()
+    (tmp_path / "result" / "a.txt").write_text("old")
+    monkeypatch.setattr(Path, "replace", full)
+
+    with pytest.raises(OSError, match="full"), new_folder(tmp_path / "result", ["a.txt"]) as part:
+        (part / "a.txt").write_text("new")
+
+    assert list(tmp_path.iterdir()) == [tmp_path / "result"] and (tmp_path / "result" / "a.txt").read_text() == "old"
 
 
 @pytest.mark.parametrize(
