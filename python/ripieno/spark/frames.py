@@ -28,17 +28,17 @@ def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: Struc
     rows = frame if partition_count(frame) == workers else frame.repartition(workers)
     archive = shipped(frame.sparkSession.sparkContext)
     function = task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
-    return in_session(rows, _tuned(frame.sparkSession)).mapInArrow(function, output, barrier=True)
+    return _in(_tuned(frame.sparkSession), rows).mapInArrow(function, output, barrier=True)
 
 
-def kept(mapped: DataFrame, workers: int, session: SparkSession) -> DataFrame:
+def kept(mapped: DataFrame, workers: int) -> DataFrame:
     """Run the ranks, once, and keep what they return at the executors: the rows of each as a partition.
 
     A stage of ranks can neither be run in part nor be followed by less partitions, which `first` and `coalesce` would
     do, so a shuffle stands between it and what is kept.
     """
     by_rank = mapped.withColumn(_RANK, F.spark_partition_id()).repartitionById(workers, _RANK).drop(_RANK)
-    return in_session(by_rank.localCheckpoint(eager=True), session)
+    return _in(mapped.sparkSession._jsparkSession, by_rank.localCheckpoint(eager=True))
 
 
 def arrow_schema(schema: StructType, session: SparkSession) -> pa.Schema:
@@ -70,16 +70,20 @@ def check(frame: DataFrame) -> None:
         raise InputError("a streaming DataFrame has no end: give ranks the batches of foreachBatch")
 
 
-def in_session(frame: DataFrame, session: SparkSession) -> DataFrame:
-    """The same query, to be run as `session` is configured."""
+def _in(java_session: Any, frame: DataFrame) -> DataFrame:
+    """The same query, to be run as `java_session` is configured."""
+    session = frame.sparkSession
     datasets = session.sparkContext._jvm.org.apache.spark.sql.classic.Dataset
-    return DataFrame(datasets.ofRows(session._jsparkSession, frame._jdf.logicalPlan()), session)
+    return DataFrame(datasets.ofRows(java_session, frame._jdf.logicalPlan()), session)
 
 
-def _tuned(session: SparkSession) -> SparkSession:
-    """A session of the same tables and settings but for the size of batches; the user's own stays as it is."""
-    clone: Any = session._jsparkSession.cloneSession()
+def _tuned(session: SparkSession) -> Any:
+    """A session of the same tables and settings but for the size of batches; the user's own stays as it is.
+
+    In Java only: one of Python would be that of ``RDD.toDF`` from then on.
+    """
+    clone = session._jsparkSession.cloneSession()
     batch_bytes = min(BATCH_BYTES, clone.sessionState().conf().arrowMaxBytesPerBatch())
     clone.conf().set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
     clone.conf().set("spark.sql.execution.arrow.maxBytesPerBatch", f"{batch_bytes}b")
-    return SparkSession(session.sparkContext, clone)
+    return clone

@@ -62,6 +62,7 @@ def test_the_rows_that_ranks_return_are_a_frame_of_which_no_use_runs_them_again(
     assert by_partition == [[0], [1], [2], [3]]
     assert len(ran.read_text()) == 4, "each rank ran once"
     assert result.sparkSession is spark
+    assert spark.sparkContext.parallelize([(1,)], 1).toDF(["a"]).sparkSession is spark
     assert spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch") == "10000"
 
 

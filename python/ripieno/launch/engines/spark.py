@@ -99,7 +99,7 @@ class SparkEngine(Engine):
         rows = frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
         if output is None:
             return self._started(workers, rows.collect)
-        return self._started(workers, lambda: frames.kept(rows, workers, self.session))
+        return self._started(workers, lambda: frames.kept(rows, workers))
 
     def _started(self, workers: int, action: Callable[[], Any]) -> StageRun:
         run = StageRun(self.session, workers, action)
