@@ -88,6 +88,8 @@ def _handed_over(path: Path) -> Iterator[str]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, token.encode())
+            # A network file system may show the name before what is in the file.
+            os.fsync(descriptor)
             # Other hosts of a network file system must not see a name without text.
             os.fsync(descriptor)
             _show(hidden, path)
