@@ -161,7 +161,8 @@ def test_links_beyond_this_host_are_said_to_be_readable():
     assert engine_doctor._links([place(0, host=socket.gethostname())]).outcome == GOOD
 
 
-def test_an_address_belongs_to_an_engine():
-    result = CliRunner().invoke(doctor_command, ["--address", "tcp://somewhere"])
+@pytest.mark.parametrize("engine", ["local", "slurm", "mpirun"])
+def test_an_address_belongs_to_an_engine(engine):
+    result = CliRunner().invoke(doctor_command, ["--engine", engine, "--address", "tcp://somewhere"])
 
     assert result.exit_code == 2 and "--engine" in result.output
