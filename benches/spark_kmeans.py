@@ -70,10 +70,10 @@ class Problem:
 
 
 PROBLEMS = (
-    Problem(1_000_000, 2, 1_000, 3, 3),
-    Problem(1_000_000, 2, 10_000, 2, 1, ("block",)),
-    Problem(50_000, 512, 100, 3, 3),
-    Problem(50_000, 512, 1_000, 2, 2),
+    Problem(1_000_000, 2, 1_000, 2, 2),
+    Problem(1_000_000, 2, 10_000, 1, 1, ("block",)),
+    Problem(50_000, 512, 100, 3, 2),
+    Problem(50_000, 512, 1_000, 2, 1),
 )
 QUICK_PROBLEMS = (Problem(4_000, 2, 20, 2, 1),)
 #: Spark tells whole milliseconds; between two fits of little work nothing else may be left.
