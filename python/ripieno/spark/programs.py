@@ -103,23 +103,29 @@ def _returning(
 
 
 def _as_batches(rows: Any, schema: pa.Schema) -> list[pa.RecordBatch]:
-    if rows is None:
-        return []
-    if isinstance(rows, (pa.RecordBatch, pa.Table)):
-        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-        return _conforming(table, schema).to_batches()
-    if isinstance(rows, Iterable):
-        return [batch for each in rows for batch in _as_batches(each, schema)]
-    raise InputError(f"the program has returned a {type(rows).__name__}: expected Arrow batches, tables, or None")
+    """Of what a program has returned: a batch or a table, or an iterable of these."""
+    found = rows if isinstance(rows, Iterable) and not isinstance(rows, (pa.RecordBatch, pa.Table)) else [rows]
+    batches: list[pa.RecordBatch] = []
+    for each in found:
+        if isinstance(each, (pa.RecordBatch, pa.Table)):
+            batches += _conforming(each, schema)
+        elif each is not None:
+            of = f" of {type(each).__name__}" if found is rows else ""
+            raise InputError(
+                f"the program has returned a {type(rows).__name__}{of}: expected Arrow batches, tables "
+                "(pyarrow.Table.from_pandas and from_pylist make some), or None"
+            )
+    return batches
 
 
-def _conforming(table: pa.Table, schema: pa.Schema) -> pa.Table:
+def _conforming(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
+    table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
     if sorted(table.column_names) != sorted(schema.names):
         raise InputError(
             f"the program has returned the columns {', '.join(table.column_names)}: "
             f"schema= has {', '.join(schema.names)}"
         )
     try:
-        return table.select(schema.names).cast(schema)
+        return table.select(schema.names).cast(schema).to_batches()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(f"the program has returned rows that are not of schema=: {error}") from error

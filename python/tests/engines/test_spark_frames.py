@@ -15,6 +15,7 @@ import spark_frame_programs as programs
 from ripieno.errors import InputError
 
 pyspark = pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
+pandas = pytest.importorskip("pandas", reason="no pandas, which Spark needs: pip install 'ripieno[spark]'")
 
 cloudpickle.register_pickle_by_value(programs)
 
@@ -163,6 +164,21 @@ WRONG = {
     "other columns": (pa.table({"x": [1]}), "the columns x: schema= has id"),
     "no Arrow": (7, "has returned a int: expected Arrow batches"),
 }
+
+
+@pytest.mark.parametrize(
+    ("returned", "kind"),
+    [
+        ("text", "str of str"),
+        ({"id": [1]}, "dict of str"),
+        ([{"id": 1}], "list of dict"),
+        ([[pa.table({"id": [1]})]], "list of list"),
+        (pandas.DataFrame({"id": [1]}), "DataFrame of str"),
+    ],
+)
+def test_what_is_no_arrow_is_named_and_what_makes_arrow_of_it(returned, kind):
+    with pytest.raises(InputError, match=rf"has returned a {kind}: expected .*Table\.from_pandas"):
+        import_module("ripieno.spark.programs")._as_batches(returned, pa.schema({"id": pa.int64()}))
 
 
 @pytest.mark.parametrize("case", WRONG)
