@@ -28,6 +28,8 @@ from ripieno.errors import InputError
 NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
+#: Seconds in which a node of HDFS must take a connection, what is sent in one request, and say something; as in Hadoop.
+WEBHDFS_S = 60.0
 
 
 PathLike = str | os.PathLike[str]
@@ -127,10 +129,28 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
             f"{url}: hdfs:// needs Hadoop's native library, libhdfs, which cannot be loaded here: expected "
             "webhdfs://NAMENODE:9870/…, which needs none"
         ) from error
-    protocols = (system.protocol,) if isinstance(system.protocol, str) else system.protocol
-    if "webhdfs" in protocols and "get" not in vars(system.session):
-        system.session.get = _checking(system.session.get)
+    for each in _chain(system):
+        protocols = (each.protocol,) if isinstance(each.protocol, str) else each.protocol
+        if "webhdfs" in protocols and "get" not in vars(each.session):
+            each.session.request = _limited(each.session.request)
+            each.session.get = _checking(each.session.get)
     return system, name
+
+
+def _chain(system: Any) -> Iterator[fsspec.AbstractFileSystem]:
+    """A file system and those behind it, as in ``simplecache::webhdfs://…``."""
+    while isinstance(system, fsspec.AbstractFileSystem):
+        yield system
+        system = getattr(system, "fs", None)
+
+
+def _limited(request: Callable[..., Any]) -> Callable[..., Any]:
+    """Wait for an answer for a while, where fsspec would wait for ever."""
+
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        return request(*args, **{"timeout": WEBHDFS_S, **kwargs})
+
+    return limited
 
 
 def _checking(get: Callable[..., Any]) -> Callable[..., Any]:

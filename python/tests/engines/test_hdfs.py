@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socket
 import threading
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from hadoop import Hadoop
+from ripieno import files
 from ripieno.output import new_file, new_folder, save_array
 
 pytestmark = pytest.mark.timeout(300)
@@ -150,13 +152,25 @@ class Refusing(http.server.BaseHTTPRequestHandler):
         """Nothing is printed."""
 
 
-def test_what_a_data_node_says_when_it_refuses_is_not_taken_for_the_file():
+@pytest.mark.parametrize("chained", ["", "simplecache::"])
+def test_what_a_data_node_says_when_it_refuses_is_not_taken_for_the_file(chained):
     pytest.importorskip("requests", reason="needs requests: pip install 'ripieno[hdfs]'")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
         threading.Thread(target=server.serve_forever).start()
         try:
-            (split,) = rp.input.splits(f"webhdfs://127.0.0.1:{server.server_port}/a.txt", count=1)
+            (split,) = rp.input.splits(f"{chained}webhdfs://127.0.0.1:{server.server_port}/a.txt", count=1)
             with pytest.raises(rp.InputError, match=r"a\.txt cannot be read.*403"):
                 split.read()
         finally:
             server.shutdown()
+
+
+def test_a_node_that_says_nothing_is_not_waited_for_for_ever(monkeypatch):
+    pytest.importorskip("requests", reason="needs requests: pip install 'ripieno[hdfs]'")
+    monkeypatch.setattr(files, "WEBHDFS_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/a.npy"
+        with pytest.raises(rp.InputError, match=r"a\.npy cannot be read: .*timed out"):
+            rp.input.splits(url, count=1)
+        with pytest.raises(rp.InputError, match=r"a\.npy cannot be written: .*timed out"), new_file(url):
+            pass
