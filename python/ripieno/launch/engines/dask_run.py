@@ -24,6 +24,8 @@ BEGIN_S = 10.0
 LEAVE_S = 1.0
 # Then their workers are ended, and this is how long the launcher waits for all that.
 END_S = 3.0
+# A nanny asks in vain for a few seconds first.
+RESTART_S = 10.0
 # Before all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000
 # What a task of ours says first, for those who listen to its worker.
@@ -85,6 +87,11 @@ class DaskRun(Run):
         try:
             with self._change:
                 self._change.wait_for(lambda: not self._staying, END_S)
+                still = [self.places[rank] for rank in self._staying]
+            # A process that stands still hears of nothing, and Dask misses it only minutes later; its nanny can end it.
+            if still and self._client.status == "running":
+                with suppress(Exception):
+                    self._client.restart_workers(still, timeout=RESTART_S)
         finally:
             for ear in self._ears:
                 ear.close()
