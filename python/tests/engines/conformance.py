@@ -12,6 +12,7 @@ from typing import Any
 import cloudpickle
 import conformance_programs
 import ripieno as rp
+from spark_sessions import CLUSTER
 
 cloudpickle.register_pickle_by_value(conformance_programs)
 
@@ -26,6 +27,18 @@ ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {
     "spark_yarn": lambda spark: {"engine": "spark", "spark": spark},
     "slurm": lambda _: {"engine": "slurm"},
     "open_mpi": lambda command: {"engine": "mpirun", "command": command, "slots": SLOTS},
+    "hydra": lambda command: {"engine": "mpirun", "command": command, "slots": SLOTS},
+}
+NEW_SESSION = f"__import__('spark_sessions').Sessions().of({CLUSTER!r})"
+#: By the same names: what another process tells it, as a Python expression. A session of Spark is one process's own.
+DRIVERS: dict[str, Callable[[Any], str]] = {
+    "local": lambda _: repr({"engine": "local"}),
+    "dask_client": lambda client: repr({"engine": "dask", "address": client.scheduler.address}),
+    "ray_nodes": lambda nodes: repr({"engine": "ray", "address": nodes.address}),
+    "spark_cluster": lambda _: f"{{'engine': 'spark', 'spark': {NEW_SESSION}}}",
+    "slurm": lambda _: repr({"engine": "slurm"}),
+    "open_mpi": lambda command: repr({"engine": "mpirun", "command": command, "slots": SLOTS}),
+    "hydra": lambda command: repr({"engine": "mpirun", "command": command, "slots": SLOTS}),
 }
 # Slots of every engine here.
 SLOTS = 4
@@ -41,19 +54,22 @@ class Standing:
         The fixture of the engine.
     options : dict
         What `ripieno.launch` is told.
+    driver : str, optional
+        What another process tells it.
     events : list of dict
         What the ranks of the job have emitted.
     """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
+    driver: str | None = None
     events: list[dict[str, Any]] = field(default_factory=list)
     _job: rp.Job | None = None
 
     @property
-    def is_bounded(self) -> bool:
-        """Whether the engine has slots; this machine and mpirun start as many processes as are asked for."""
-        return self.name not in ("local", "open_mpi")
+    def knows_others(self) -> bool:
+        """Whether the engine counts the slots that other jobs have; MPI launchers know of their own only."""
+        return self.name not in ("open_mpi", "hydra")
 
     def launch(self, workers: int, **options: Any) -> rp.Job:
         """Another job, for the caller to close."""

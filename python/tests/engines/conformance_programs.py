@@ -65,7 +65,14 @@ def _exit(comm) -> None:
     sys.exit(3)
 
 
-FAILURES: dict[str, Callable[[Any], None]] = {"raise": _raise, "kill": _kill, "exit": _exit}
+def _stop(comm) -> None:
+    comm.emit({"stands still": os.getpid()})
+    os.kill(os.getpid(), signal.SIGSTOP)
+    # Other threads may be stopped before this one is.
+    threading.Event().wait(NEVER_S)
+
+
+FAILURES: dict[str, Callable[[Any], None]] = {"raise": _raise, "kill": _kill, "exit": _exit, "stop": _stop}
 
 
 def many_sums(comm, job: int, round_count: int) -> list[float]:

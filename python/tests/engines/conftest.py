@@ -147,9 +147,19 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cl
 @pytest.fixture(scope="session")
 def open_mpi() -> Iterator[str]:
     """Open MPI's launcher, which may run here, on loopback."""
-    if shutil.which("mpirun.openmpi") is None:
-        pytest.skip("mpirun.openmpi not installed: apt-get install openmpi-bin")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in launched.OPEN_MPI.items():
             patch.setenv(name, value)
-        yield "mpirun.openmpi"
+        yield _installed("mpirun.openmpi", "openmpi-bin")
+
+
+@pytest.fixture(scope="session")
+def hydra() -> str:
+    """MPICH's launcher."""
+    return _installed("mpiexec.hydra", "mpich")
+
+
+def _installed(program: str, package: str) -> str:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} not installed: apt-get install {package}")
+    return program

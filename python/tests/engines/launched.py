@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from watching import gone_within
 
@@ -74,41 +73,44 @@ comm.barrier()
 print(*addresses)
 """
 
-#: A job of an engine whose ranks only compute, for ever; the process launches it by its main thread, or by another.
+#: A job whose ranks only compute, for ever; it tells their processes. The main thread launches it, or another.
 DRIVER = """
-import os, sys, threading, time
+import os, signal, sys, threading, time
 import ripieno as rp
 
 
 def program(comm):
-    sys.stderr.write(f"pid {os.getpid()}\\n")
+    comm.emit({"pid": os.getpid()})
     time.sleep(600)
 
 
 def main():
-    with rp.launch(workers=2, **eval(sys.argv[1])) as job:
+    with rp.launch(2, on_event=lambda event: print("pid", event["pid"], flush=True), **eval(sys.argv[1])) as job:
         job.run(program)
 
 
+signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.argv[2] == "main":
     main()
 else:
     threading.Thread(target=main).start()
 """
-#: How its process ends.
-ENDS = [(signal.SIGKILL, "main"), (signal.SIGINT, "main"), (signal.SIGKILL, "other")]
+#: How its process ends, where engines may differ; the conformance suite kills each one that its main thread launched.
+ENDS = [(signal.SIGINT, "main"), (signal.SIGKILL, "other")]
 
 
-def ranks_that_outlive_their_launcher(
-    options: dict[str, Any], how: signal.Signals, thread: str, within_s: float
-) -> list[int]:
-    """Ranks of an engine that are still there so long after the process that launched their job got a signal."""
-    command = [sys.executable, "-c", DRIVER, repr(options), thread]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as driver:
-        said = (line.removeprefix("pid ") for line in driver.stderr if line.startswith("pid "))
+def ranks_that_outlive_their_launcher(options: str, how: signal.Signals, thread: str, within_s: float) -> list[int]:
+    """Ranks of an engine that are still there so long after the process that launched their job got a signal.
+
+    `options` is what it tells `ripieno.launch`, as a Python expression.
+    """
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-c", DRIVER, options, thread]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables) as driver:
+        said = (line.removeprefix("pid ") for line in driver.stdout if line.startswith("pid "))
         pids = [int(next(said)), int(next(said))]
         driver.send_signal(how)
-        driver.stderr.read()
+    assert len({*pids}) == 2
     return [pid for pid in pids if not gone_within(within_s, [pid])]
 
 

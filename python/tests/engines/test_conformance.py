@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
+from contextlib import suppress
 
 import conformance_programs as programs
+import launched
 import numpy as np
 import pytest
 import ripieno as rp
-from conformance import ENGINES, SLOTS, Standing, held_here
-from watching import comes_true
+from conformance import DRIVERS, ENGINES, SLOTS, Standing, held_here
+from watching import comes_true, gone_within
 
 # From the failure of a rank to the error that the caller gets.
 PROMPT_S = 5.0
 # From the question to the answer that there are too few slots.
 REFUSED_S = 15.0
+# From the end of the process that launched a job to that of ranks which only compute.
+LEFT_S = 10.0
+# A rank that stands still is noticed after this long, and then ended, which launchers ask for in vain at first.
+HEARTBEAT_S = 1.0
+STILL_S = 20.0
 # What an engine still does after a job, ending processes say, is done by then.
 SETTLED_S = 20.0
 
@@ -32,6 +41,7 @@ def engine(standing: Standing, request: pytest.FixtureRequest) -> Standing:
     """Each engine in turn, with a job that stands ready; what starts the engine is asked for by every test."""
     started = None if standing.name == "local" else request.getfixturevalue(standing.name)
     standing.options = ENGINES[standing.name](started)
+    standing.driver = DRIVERS[standing.name](started) if standing.name in DRIVERS else None
     return standing
 
 
@@ -114,6 +124,33 @@ def test_a_rank_that_is_killed_is_named(engine: Standing, culprit: int, others: 
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
+def test_a_rank_that_stands_still_is_named_and_ended(engine: Standing):
+    engine.close()
+    job = engine.launch(2, heartbeat_timeout_s=HEARTBEAT_S, on_event=engine.events.append)
+    with job, pytest.raises(rp.RankFailed) as caught:
+        job.run(programs.fail, 1, "stop", "in a collective")
+    took_s = time.time() - _moment_of_failure(engine)
+    (pid,) = (event["stands still"] for event in engine.events if "stands still" in event)
+
+    try:
+        assert caught.value.rank == 1
+        assert took_s <= STILL_S
+        assert gone_within(SETTLED_S, [pid])
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    assert comes_true(lambda: _works_again(engine), SETTLED_S)
+
+
+def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: Standing):
+    if engine.driver is None:
+        pytest.skip("the process with this session runs the tests")
+    engine.close()
+
+    assert launched.ranks_that_outlive_their_launcher(engine.driver, signal.SIGKILL, "main", LEFT_S) == []
+    assert comes_true(lambda: _works_again(engine), SETTLED_S)
+
+
 def test_leaving_by_exit_is_a_failure_of_that_rank(engine: Standing):
     with pytest.raises(rp.RankFailed) as caught:
         engine.job().run(programs.fail, 2, "exit", "in a collective")
@@ -130,15 +167,16 @@ def test_a_result_that_cannot_travel_is_said_with_its_rank(engine: Standing):
 
 
 def test_too_few_slots_are_told_soon_with_numbers(engine: Standing):
-    if not engine.is_bounded:
+    if engine.name == "local":
         pytest.skip("this machine starts as many processes as are asked for")
+    needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)
     job, started = engine.job(), time.monotonic()
 
-    with pytest.raises(rp.TooFewSlots, match=f"for 2 ranks: 0 free, {SLOTS} in all; .") as caught:
-        engine.launch(2)
+    with pytest.raises(rp.TooFewSlots, match=f"for {needed} ranks: {free} free, {SLOTS} in all; .") as caught:
+        engine.launch(needed)
 
     assert time.monotonic() - started <= REFUSED_S
-    assert (caught.value.needed, caught.value.free, caught.value.total) == (2, 0, SLOTS)
+    assert (caught.value.needed, caught.value.free, caught.value.total) == (needed, free, SLOTS)
     assert engine.job() is job and engine.works()
 
 

@@ -141,7 +141,8 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
 
 @pytest.mark.parametrize(("how", "thread"), launched.ENDS)
 def test_ranks_that_only_compute_end_with_the_process_that_launched_them(slurm, how, thread):
-    assert launched.ranks_that_outlive_their_launcher({"engine": "slurm"}, how, thread, FAILURE_S) == []
+    options = repr({"engine": "slurm"})
+    assert launched.ranks_that_outlive_their_launcher(options, how, thread, FAILURE_S) == []
     assert comes_true(slurm.is_idle, FAILURE_S)
 
 
