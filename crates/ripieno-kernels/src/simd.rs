@@ -28,14 +28,24 @@ pub enum Simd {
 }
 
 impl Simd {
+    const LEVELS: [Simd; 4] = [Simd::Scalar, Simd::Avx2, Simd::Avx512, Simd::Neon];
+
     /// The levels this machine can run, the best one last.
     pub fn available() -> Vec<Simd> {
-        [Simd::Scalar, Simd::Avx2, Simd::Avx512, Simd::Neon].into_iter().filter(|level| level.is_available()).collect()
+        Simd::LEVELS.into_iter().filter(|level| level.is_available()).collect()
     }
 
     /// The best level of this machine.
     pub fn best() -> Simd {
-        *Simd::available().last().expect("the scalar level is always there")
+        Simd::LEVELS.into_iter().rfind(|level| level.is_available()).expect("the scalar level is always there")
+    }
+
+    /// For callers to whom a level was given.
+    ///
+    /// # Panics
+    /// If the machine lacks the level.
+    pub(crate) fn check(self) {
+        assert!(self.is_available(), "{self:?} is not available on this machine");
     }
 
     fn is_available(self) -> bool {

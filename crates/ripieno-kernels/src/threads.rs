@@ -30,7 +30,7 @@ impl Threads {
     /// If `count` is zero or the machine lacks the level.
     pub fn with_simd(count: usize, simd: Simd) -> Threads {
         assert!(count > 0, "the caller's own thread is one");
-        assert!(Simd::available().contains(&simd), "{simd:?} is not available on this machine");
+        simd.check();
         Threads { count, simd }
     }
 

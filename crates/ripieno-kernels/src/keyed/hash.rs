@@ -5,6 +5,7 @@
 //! Cost: about a nanosecond an integer, half of it in [`hash_ints`] with wide vectors.
 //! Source: the specification of XXH3, inputs of 4 to 8 bytes.
 
+use crate::Simd;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Two words of the default secret, bytes 8 to 15 and 16 to 23, one combined with the other.
@@ -21,14 +22,18 @@ pub fn hash_int(key: i64) -> u64 {
     mixed ^ (mixed >> 28)
 }
 
-/// Appends the hashes of integer keys to `into`.
-pub fn hash_ints(keys: &[i64], into: &mut Vec<u64>) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512dq") {
-        // SAFETY: the processor has the features that the function is compiled for.
-        return unsafe { hash_ints_with_avx512(keys, into) };
+/// Appends the hashes of integer keys to `into`, with the loop of a SIMD level.
+///
+/// # Panics
+/// If the machine lacks the level.
+pub fn hash_ints(keys: &[i64], simd: Simd, into: &mut Vec<u64>) {
+    simd.check();
+    match simd {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the machine has the level.
+        Simd::Avx512 => unsafe { hash_ints_with_avx512(keys, into) },
+        _ => into.extend(keys.iter().map(|&key| hash_int(key))),
     }
-    into.extend(keys.iter().map(|&key| hash_int(key)));
 }
 
 /// The loop with multiplications of eight words at a time.

@@ -8,6 +8,7 @@
 
 use super::hash_int;
 use super::strings::prefetch;
+use crate::Simd;
 
 /// The number of no key.
 const VACANT: u32 = u32::MAX;
@@ -45,8 +46,9 @@ const VACANT_LINE: Line = Line { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KE
 /// table.number_all(&keys, &keys.map(hash_int), &mut numbers);
 /// assert_eq!((numbers.as_slice(), table.keys()), (&[0, 1, 0][..], &[70, -3][..]));
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct IntTable {
+    simd: Simd,
     /// None, or a power of two.
     lines: Vec<Line>,
     keys: Vec<i64>,
@@ -57,7 +59,16 @@ pub struct IntTable {
 impl IntTable {
     /// A table of no keys, without memory.
     pub fn new() -> IntTable {
-        IntTable::default()
+        IntTable::with_simd(Simd::best())
+    }
+
+    /// As [`IntTable::new`], with a chosen SIMD level.
+    ///
+    /// # Panics
+    /// If the machine lacks the level.
+    pub fn with_simd(simd: Simd) -> IntTable {
+        simd.check();
+        IntTable { simd, lines: Vec::new(), keys: Vec::new(), others: Vec::new() }
     }
 
     /// How many distinct keys.
@@ -85,12 +96,6 @@ impl IntTable {
         self.lines.capacity() * size_of::<Line>() + self.keys.capacity() * size_of::<i64>()
     }
 
-    /// Forgets the keys and keeps the memory.
-    pub fn clear(&mut self) {
-        self.lines.fill(VACANT_LINE);
-        self.keys.clear();
-    }
-
     /// Appends the numbers of `keys`, whose hashes are `hashes`, to `into`.
     ///
     /// # Panics
@@ -104,7 +109,12 @@ impl IntTable {
                 self.grow();
             }
             others.clear();
-            find(&self.lines, keys, hashes, into, &mut others);
+            match self.simd {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the machine has the level, see `with_simd`.
+                Simd::Avx512 => unsafe { find_with_avx512(&self.lines, keys, hashes, into, &mut others) },
+                _ => find(&self.lines, keys, hashes, into, &mut others),
+            }
             for &at in &others {
                 into[begin + at as usize] = self.number(keys[at as usize], hashes[at as usize]);
             }
@@ -159,6 +169,12 @@ impl IntTable {
     }
 }
 
+impl Default for IntTable {
+    fn default() -> IntTable {
+        IntTable::new()
+    }
+}
+
 fn next_number(keys: &[i64]) -> u32 {
     let number = u32::try_from(keys.len()).ok().filter(|&number| number != VACANT);
     number.expect("a table holds fewer than 2^32 - 1 keys")
@@ -166,11 +182,6 @@ fn next_number(keys: &[i64]) -> u32 {
 
 /// Appends the number of each key to `into`; those that are not in their own line are vacant, and `others`.
 fn find(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
-    #[cfg(target_arch = "x86_64")]
-    if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has the feature that the function is compiled for.
-        return unsafe { find_with_avx512(lines, keys, hashes, into, others) };
-    }
     find_by(lines, keys, hashes, into, others, |line, key| {
         let each = line.keys.iter().enumerate();
         each.fold(0, |equal, (place, &kept)| equal | u32::from(kept == key) << place)

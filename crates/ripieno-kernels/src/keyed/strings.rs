@@ -185,13 +185,6 @@ impl StringTable {
         (self.offsets, self.data)
     }
 
-    /// Forgets the keys and keeps the memory.
-    pub fn clear(&mut self) {
-        self.slots.fill(VACANT_SLOT);
-        self.offsets.truncate(1);
-        self.data.clear();
-    }
-
     /// Appends the numbers of `keys`, whose hashes are `hashes`, to `into`.
     ///
     /// # Panics

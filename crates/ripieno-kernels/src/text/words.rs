@@ -46,7 +46,7 @@ impl WordCounts {
     /// # Panics
     /// If the machine lacks the level.
     pub fn with_simd(lower: bool, simd: Simd) -> WordCounts {
-        assert!(Simd::available().contains(&simd), "{simd:?} is not available on this machine");
+        simd.check();
         WordCounts { table: StringTable::new(), counts: Vec::new(), lower, simd }
     }
 

@@ -1,5 +1,6 @@
 //! Columns of keys: borrowed ones and owned ones.
 
+use ripieno_kernels::Simd;
 use ripieno_kernels::keyed::{Strings, hash_ints, hash_string};
 use std::ops::Range;
 
@@ -89,7 +90,7 @@ impl Keys<'_> {
     /// Appends the hash of each key to `into`.
     pub(super) fn hash(&self, into: &mut Vec<u64>) {
         match self {
-            Keys::Int64(keys) => hash_ints(keys, into),
+            Keys::Int64(keys) => hash_ints(keys, Simd::best(), into),
             Keys::Strings(keys) => into.extend(keys.iter().map(hash_string)),
         }
     }
