@@ -21,14 +21,21 @@ if TYPE_CHECKING:
 # ones are not read faster.
 BATCH_BYTES = 64 << 20
 _RANK = "ripieno_rank"
+# Rules of Spark that leave no partition, and so no rank, of rows that turn out to be none.
+_NO_ROWS_NO_PARTITIONS = {
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
+}
 
 
 def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: StructType) -> DataFrame:
     """What the ranks return that have the rows of `frame`; whoever evaluates it runs them."""
-    rows = frame if partition_count(frame) == workers else frame.repartition(workers)
+    rows = _in(_tuned(frame.sparkSession), frame)
+    if partition_count(rows) != workers:
+        rows = rows.repartition(workers)
     archive = shipped(frame.sparkSession.sparkContext)
     function = task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
-    return _in(_tuned(frame.sparkSession), rows).mapInArrow(function, output, barrier=True)
+    return rows.mapInArrow(function, output, barrier=True)
 
 
 def kept(mapped: DataFrame, workers: int) -> DataFrame:
@@ -47,21 +54,42 @@ def arrow_schema(schema: StructType, session: SparkSession) -> pa.Schema:
 
 
 def partition_count(frame: DataFrame) -> int | None:
-    """How many partitions it has, or None if Spark decides only while it runs."""
+    """How many partitions it has, or None if Spark decides only while it runs, or runs no barrier stage on these."""
     execution = frame._jdf.queryExecution()
     plan = execution.executedPlan()
     if not plan.nodeName().startswith("AdaptiveSparkPlan"):
-        return execution.toRdd().getNumPartitions()
+        return _common_count(execution.toRdd())
     node = plan.initialPlan()
+    counts = {node.outputPartitioning().numPartitions()}
     while node.nodeName() != "Exchange" and node.children().size() == 1:
         node = node.children().head()
+        counts.add(node.outputPartitioning().numPartitions())
     if node.nodeName().startswith("InMemoryTableScan"):
         # What is cached, now if not yet, is settled.
-        return execution.toRdd().getNumPartitions()
+        return _common_count(execution.toRdd())
     # The number that a user has asked for stays as it is; others are changed to suit the amount of data.
-    if node.nodeName() == "Exchange" and str(node.shuffleOrigin()) == "REPARTITION_BY_NUM":
-        return node.outputPartitioning().numPartitions()
+    if node.nodeName() == "Exchange" and str(node.shuffleOrigin()) == "REPARTITION_BY_NUM" and len(counts) == 1:
+        return counts.pop()
     return None
+
+
+def _common_count(rdd: Any) -> int | None:
+    """The partitions of `rdd`, if all that it is made from in the same stage has as many: else Spark refuses ranks."""
+    count = rdd.getNumPartitions()
+    seen, left = set(), [rdd]
+    while left:
+        each = left.pop()
+        if each.id() in seen:
+            continue
+        seen.add(each.id())
+        if each.getNumPartitions() != count:
+            return None
+        dependencies = each.dependencies()
+        for number in range(dependencies.size()):
+            dependency = dependencies.apply(number)
+            if dependency.getClass().getSimpleName() != "ShuffleDependency":
+                left.append(dependency.rdd())
+    return count
 
 
 def check(frame: DataFrame) -> None:
@@ -78,7 +106,7 @@ def _in(java_session: Any, frame: DataFrame) -> DataFrame:
 
 
 def _tuned(session: SparkSession) -> Any:
-    """A session of the same tables and settings but for the size of batches; the user's own stays as it is.
+    """A session of the same tables and settings, but with larger batches, and with partitions of no rows.
 
     In Java only: one of Python would be that of ``RDD.toDF`` from then on.
     """
@@ -86,4 +114,7 @@ def _tuned(session: SparkSession) -> Any:
     batch_bytes = min(BATCH_BYTES, clone.sessionState().conf().arrowMaxBytesPerBatch())
     clone.conf().set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
     clone.conf().set("spark.sql.execution.arrow.maxBytesPerBatch", f"{batch_bytes}b")
+    for name, rule in _NO_ROWS_NO_PARTITIONS.items():
+        excluded = clone.conf().get(name, "")
+        clone.conf().set(name, f"{excluded},{rule}" if excluded else rule)
     return clone

@@ -65,6 +65,8 @@ class StageRun(Run):
         try:
             self._context.setJobGroup(self._group, f"Ripieno: {self._workers} ranks", interruptOnCancel=True)
             self.result = self._action()
+            # Ranks that have left heed it no more.
+            self.failed(None, "its job is over, and there were fewer tasks than ranks")
         except Exception as error:
             self.error = error
             self.failed(*account(error))

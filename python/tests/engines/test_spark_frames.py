@@ -94,6 +94,34 @@ def test_the_number_of_partitions_is_changed_only_if_it_is_another(spark_local):
         cached.unpersist()
 
 
+EMPTY = {
+    "known to be": lambda numbers: numbers.limit(0),
+    "found to be": lambda numbers: numbers.repartition(2).groupBy("id").count().where("count < 0").repartition(2),
+}
+
+
+@pytest.mark.parametrize("case", EMPTY)
+def test_a_frame_without_rows_has_ranks_all_the_same(spark_local, case):
+    assert rp.spark.run(EMPTY[case](spark_local.range(100)), programs.size, workers=2) == [0, 0]
+
+
+CHANGED = {
+    "by a limit": (100, lambda numbers: numbers.repartition(2).limit(100)),
+    "by coalesce": (100, lambda numbers: numbers.repartition(2).filter("id >= 0").coalesce(1)),
+    "in the same stage": (100, lambda numbers: numbers.coalesce(2)),
+    "by a union": (101, lambda numbers: numbers.coalesce(1).union(numbers.limit(1))),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_frame_whose_partitions_change_on_the_way_is_repartitioned(spark_local, case):
+    count, changed = CHANGED[case]
+
+    sizes = rp.spark.run(changed(spark_local.range(0, 100, 1, 4)), programs.size, workers=2)
+
+    assert len(sizes) == 2 and sum(sizes) == count
+
+
 def test_a_rank_without_rows_knows_the_columns(spark_local):
     linalg = import_module("pyspark.ml.linalg")
     columns = "id int, t timestamp, v array<float>, m map<string, int>, s struct<a: int, b: array<double>>"
