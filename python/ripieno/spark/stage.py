@@ -19,6 +19,8 @@ from ripieno.launch.engine import Run
 
 # Spark tells nobody when tasks begin or end, so it is asked this often.
 ASK_S = 0.05
+# Spark starts a stage so often (spark.stage.maxConsecutiveAttempts), if it may at all.
+STAGE_ATTEMPTS = 4
 # Tasks that were told to leave have this long, then they are cancelled, and Spark has this long to say that they are.
 LEAVE_S = 1.0
 CANCEL_S = 5.0
@@ -74,29 +76,31 @@ class StageRun(Run):
             self._over.set()
 
     def await_tasks(self, timeout_s: float) -> None:
-        """Return once the tasks run, or the job is over.
+        """Return once the ranks run, or the job is over.
 
         Raises
         ------
         TooFewSlots
-            If others have taken the slots meanwhile: the stage waits for longer than `timeout_s`.
+            If others have taken the slots meanwhile: none of its tasks has run for longer than `timeout_s`.
         """
         waiting_since = time.monotonic()
         while not self._over.wait(ASK_S):
-            stage = self._latest_stage()
-            if stage is not None and stage.numTasks == self._workers and stage.numActiveTasks == self._workers:
+            managers = self._managers()
+            if any(manager.isBarrier() and manager.runningTasks() == self._workers for manager in managers):
                 return
-            if stage is None or stage.numActiveTasks:
+            if not managers or any(manager.runningTasks() for manager in managers):
                 waiting_since = time.monotonic()
             elif time.monotonic() - waiting_since > timeout_s:
                 self.end()
                 raise too_few(self._workers, *slots(self._context))
 
-    def _latest_stage(self) -> Any:
-        tracker = self._context.statusTracker()
+    def _managers(self) -> list[Any]:
+        """What the scheduler knows of each stage whose tasks run or wait; the status that Spark shows comes late."""
+        tracker, scheduler = self._context.statusTracker(), self._context._jsc.sc().taskScheduler()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
         stages = [stage for job in jobs if job is not None for stage in job.stageIds]
-        return tracker.getStageInfo(max(stages)) if stages else None
+        found = [scheduler.taskSetManagerForAttempt(*each) for each in itertools.product(stages, range(STAGE_ATTEMPTS))]
+        return [each.get() for each in found if each.isDefined() and not each.get().isZombie()]
 
     def finish(self) -> Any:
         """Wait, for as long as it takes, until Spark has taken what the ranks return; the result of the action."""

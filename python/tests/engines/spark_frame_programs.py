@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,3 +113,28 @@ def everybody(comm, batches) -> pa.Table:
 
 def returning(comm, batches, returned: Any) -> Any:
     return returned if comm.rank == 0 else None
+
+
+def taking(seconds):
+    """For mapPartitions: rows that take so long."""
+
+    def slow(rows):
+        time.sleep(seconds)
+        yield from rows
+
+    return slow
+
+
+def key_alone(pair):
+    return (pair[0],)
+
+
+def counting_after(seconds):
+    """A program that takes so long, and returns how many rows its rank has."""
+
+    def program(comm, batches):
+        time.sleep(seconds)
+        comm.barrier()
+        return pa.record_batch({"rows": [float(batches.row_count)]})
+
+    return program

@@ -247,3 +247,19 @@ def test_a_frame_that_spark_cannot_compute_is_said_with_the_reason(spark_local):
         rp.spark.run(frame, programs.size)
 
     assert rp.spark.run(spark_local.range(0, 4, 1, 4), programs.size) == [1] * 4
+
+
+@pytest.mark.parametrize("spark", ["spark_local"], indirect=True)
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_ranks_that_take_long_hold_their_slots_however_spark_plans(spark, adaptive):
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        # Rows that take longer to compute than slots are waited for, behind a shuffle, and ranks that do.
+        pairs = spark.sparkContext.parallelize([(1, 2), (3, 4)], 2).mapPartitions(programs.taking(1.5)).groupByKey(4)
+        frame = pairs.map(programs.key_alone).toDF("key int")
+        options = {"workers": 4, "schema": "rows double", "slots_timeout_s": 0.5}
+        result = rp.spark.run(frame, programs.counting_after(1.5), **options)
+        assert sum(row.rows for row in result.collect()) == 2
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", before)

@@ -202,8 +202,6 @@ def _checked(session: SparkSession) -> SparkSession:
             "spark.dynamicAllocation.enabled is true: executors would come and go while ranks wait for each other, so "
             "Spark refuses barrier stages; start the session with false and a number of executors"
         )
-    if context.getConf().get("spark.ui.liveUpdate.period", "100ms").startswith("-"):
-        raise EngineError("spark.ui.liveUpdate.period is negative: Spark would not say whether ranks run; unset it")
     if not isinstance(context._gateway, ClientServer):
         raise EngineError("PYSPARK_PIN_THREAD is false: ranks could not be told from other jobs; unset it")
     return session
