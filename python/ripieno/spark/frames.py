@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 # Bytes of a batch, by which alone its rows are bounded: an executor needs about thrice as many for every task. Larger
 # ones are not read faster.
 BATCH_BYTES = 64 << 20
-_RANK = "ripieno_rank"
 # Rules of Spark that leave no partition, and so no rank, of rows that turn out to be none.
 _NO_ROWS_NO_PARTITIONS = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
@@ -44,7 +44,9 @@ def kept(mapped: DataFrame, workers: int) -> DataFrame:
     A stage of ranks can neither be run in part nor be followed by less partitions, which `first` and `coalesce` would
     do, so a shuffle stands between it and what is kept.
     """
-    by_rank = mapped.withColumn(_RANK, F.spark_partition_id()).repartitionById(workers, _RANK).drop(_RANK)
+    # No column of the user's has this name.
+    rank = f"rank {secrets.token_hex(8)}"
+    by_rank = mapped.withColumn(rank, F.spark_partition_id()).repartitionById(workers, rank).drop(rank)
     return _in(mapped.sparkSession._jsparkSession, by_rank.localCheckpoint(eager=True))
 
 
