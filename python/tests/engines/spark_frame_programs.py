@@ -138,3 +138,8 @@ def counting_after(seconds):
         return pa.record_batch({"rows": [float(batches.row_count)]})
 
     return program
+
+
+def named_like_ours(comm, batches):
+    """A column named as if Ripieno had made it, and one with a space and a dot."""
+    return pa.record_batch({"ripieno_rank": [comm.rank], "rank a.b": [7]})

@@ -84,7 +84,7 @@ def test_jobs_at_the_same_time_do_not_mix(launcher):
 
 def test_a_shared_directory_may_be_named(launcher, folder):
     (folder / "shared").mkdir()
-    done = run(f"{launcher} -n 2 ripieno run train.py", RIPIENO_DIRECTORY="shared", TMPDIR="/nowhere")
+    done = run(f"{launcher} -n 2 ripieno run train.py", RIPIENO_DIRECTORY="shared", TMPDIR=str(folder / "none"))
 
     assert sorted(done.stdout.splitlines()) == launched.expected(2), done.stderr
     assert list((folder / "shared").iterdir()) == []

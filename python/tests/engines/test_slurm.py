@@ -54,7 +54,7 @@ def test_tasks_of_srun_are_ranks_without_any_settings(slurm, folder, nodes, comm
 
 
 def test_with_a_token_they_meet_at_the_node_of_rank_0(slurm, folder):
-    done = run(slurm, "srun -N 2 -n 3 -K ripieno run train.py", RIPIENO_TOKEN="secret", HOME="/nowhere")
+    done = run(slurm, "srun -N 2 -n 3 -K ripieno run train.py", RIPIENO_TOKEN="secret", HOME=str(folder / "none"))
 
     assert sorted(done.out.splitlines()) == launched.expected(3), done.err
 

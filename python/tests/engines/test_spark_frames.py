@@ -263,3 +263,11 @@ def test_ranks_that_take_long_hold_their_slots_however_spark_plans(spark, adapti
         assert sum(row.rows for row in result.collect()) == 2
     finally:
         spark.conf.set("spark.sql.adaptive.enabled", before)
+
+
+@pytest.mark.parametrize("spark", ["spark_local"], indirect=True)
+def test_a_result_may_have_a_column_of_any_name(spark):
+    result = rp.spark.run(
+        spark.range(4), programs.named_like_ours, workers=2, schema="ripieno_rank int, `rank a.b` int"
+    )
+    assert sorted(map(tuple, result.collect())) == [(0, 7), (1, 7)]
