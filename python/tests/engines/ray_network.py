@@ -85,6 +85,8 @@ def started() -> Iterator[Nodes]:
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_TMPDIR", folder)
         patch.delenv("RAY_ADDRESS", raising=False)
+        # A Dask cluster that was started in this process has set it; Ray would leave it at that.
+        patch.delenv("OMP_NUM_THREADS", raising=False)
         import ray
         from ray.cluster_utils import Cluster
 

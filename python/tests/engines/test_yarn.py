@@ -116,14 +116,14 @@ def test_rows_that_spark_reads_from_hdfs_are_the_ranks_rows(spark_yarn, mini_had
 
 def test_ranks_read_their_shares_of_files_in_hdfs_and_write_parts(spark_yarn, mini_hadoop: Hadoop):
     files, hdfs = mini_hadoop.files, mini_hadoop.variables["WEBHDFS"]
-    files.makedirs("/vectors")
+    files.makedirs("/vectors-of-ranks")
     for number, part in enumerate(np.array_split(ROWS, 3)):
-        with files.open(f"/vectors/{number}.npy", "wb") as file:
+        with files.open(f"/vectors-of-ranks/{number}.npy", "wb") as file:
             np.save(file, part)
     options = {"n_clusters": 5, "random_state": 0, "max_iter": 5, "tol": 0}
 
     with rp.launch(engine="spark", spark=spark_yarn) as job:
-        model = rp.KMeans(**options, engine=job).fit(f"{hdfs}/vectors/*.npy")
+        model = rp.KMeans(**options, engine=job).fit(f"{hdfs}/vectors-of-ranks/*.npy")
         job.run(write_own, f"{hdfs}/parts")
 
     expected = rp.KMeans(**options, workers=4, threads=1).fit(ROWS)
