@@ -228,7 +228,7 @@ class EngineJob(Gang):
         hub.close()
         for member in self.members:
             tell(member, "welcome")
-        self._replies("ready", self._patience_s())
+        self._replies("ready", self._options.get("rendezvous_timeout_s", MEETING_S))
 
     def _form_again(self) -> None:
         """End the ranks and start others, which get the values that `broadcast` gave to those before."""

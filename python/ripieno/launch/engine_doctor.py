@@ -62,12 +62,18 @@ def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
         yield {} if address is None else {"address": address}
 
 
+# How long Spark has to bring an executor.
+EXECUTORS_S = 30.0
+
+
 @contextmanager
 def _spark_session(master: str | None) -> Iterator[Any]:
     """The active session, or one of this program's own."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
+
+    from ripieno.spark.stage import await_slots
 
     there = SparkSession.getActiveSession()
     if there is not None:
@@ -80,12 +86,14 @@ def _spark_session(master: str | None) -> Iterator[Any]:
         builder = builder.config(loud, "false")
     try:
         session = (builder if master is None else builder.master(master)).getOrCreate()
-        session.sparkContext.setLogLevel("ERROR")
-        session.sparkContext.parallelize([0], 1).count()
     except (PySparkException, Py4JJavaError) as error:
         where = "" if master is None else f" at {master}"
         raise EngineError(f"Spark{where} cannot be started: {error}".partition("\n")[0]) from error
     try:
+        session.sparkContext.setLogLevel("ERROR")
+        # Spark waits for its first executor for ever.
+        await_slots(session.sparkContext, 1, EXECUTORS_S)
+        session.sparkContext.parallelize([0], 1).count()
         yield session
     finally:
         session.stop()

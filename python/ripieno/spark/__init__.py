@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ripieno.batches import Batches
     from ripieno.spark.archive import ship
-    from ripieno.spark.batches import Batches
     from ripieno.spark.kmeans import KMeans
     from ripieno.spark.kmeans_model import KMeansModel
     from ripieno.spark.programs import run
@@ -24,17 +24,17 @@ __all__ = ["Batches", "KMeans", "KMeansModel", "run", "ship"]
 
 # These bring pyspark.sql and PyArrow with them, which take a while to import and which ranks without data do without.
 _LATE = {
-    "Batches": "batches",
-    "KMeans": "kmeans",
-    "KMeansModel": "kmeans_model",
-    "run": "programs",
-    "ship": "archive",
+    "Batches": "ripieno.batches",
+    "KMeans": "ripieno.spark.kmeans",
+    "KMeansModel": "ripieno.spark.kmeans_model",
+    "run": "ripieno.spark.programs",
+    "ship": "ripieno.spark.archive",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _LATE:
-        return getattr(import_module(f"ripieno.spark.{_LATE[name]}"), name)
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

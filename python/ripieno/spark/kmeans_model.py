@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 from ripieno.algorithms.clock import FitReport, Iteration
+from ripieno.batches import Batches
 from ripieno.errors import InputError
-from ripieno.spark.batches import Batches
 from ripieno.spark.kmeans_params import KMeansParams, with_accessors
 from ripieno.spark.kmeans_ranks import labels_of, points_of
 from ripieno.spark.kmeans_rows import check_features

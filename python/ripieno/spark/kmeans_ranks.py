@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ripieno import kernels
 from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart, matched
+from ripieno.batches import Batches
 from ripieno.data import OwnRows
 from ripieno.data.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.spark.batches import Batches
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator

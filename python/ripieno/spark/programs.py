@@ -17,8 +17,8 @@ from ripieno.launch.job import EventListener
 from ripieno.spark import frames, task
 
 if TYPE_CHECKING:
+    from ripieno.batches import Batches
     from ripieno.comm import Communicator
-    from ripieno.spark.batches import Batches
 
 
 def run(

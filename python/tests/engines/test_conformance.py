@@ -144,7 +144,7 @@ def test_a_rank_that_stands_still_is_named_and_ended(engine: Standing):
 
 def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: Standing):
     if engine.driver is None:
-        pytest.skip("the process with this session runs the tests")
+        pytest.skip("the process with the SparkSession runs the tests")
     engine.close()
 
     assert launched.ranks_that_outlive_their_launcher(engine.driver, signal.SIGKILL, "main", LEFT_S) == []

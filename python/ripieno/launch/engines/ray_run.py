@@ -149,7 +149,7 @@ def _member_class() -> Any:
             if blocks:
                 import pyarrow as pa
 
-                from ripieno.spark.batches import Batches
+                from ripieno.batches import Batches
 
                 table = pa.concat_tables(values)
                 self.local[name] = Batches(table.to_batches(), table.schema)
