@@ -31,6 +31,13 @@ class Small(StandIn):
         return super().start(workers, invitation)
 
 
+class Absent(StandIn):
+    """It cannot be reached itself."""
+
+    def __init__(self) -> None:
+        raise EngineError("nobody there")
+
+
 class Unreachable(StandIn):
     """Its tasks are told to report where nobody listens."""
 
@@ -102,11 +109,8 @@ def test_tasks_that_cannot_report_are_a_finding(as_dask):
     assert "2 were started" in findings["tasks"].found and "the task ended" in findings["tasks"].found
 
 
-def test_an_engine_that_is_not_there_is_a_finding(monkeypatch):
-    def absent(name, options):
-        raise EngineError("nobody there")
-
-    monkeypatch.setattr(engine_doctor, "engine_of", absent)
+def test_an_engine_that_is_not_there_is_a_finding(as_dask):
+    as_dask(Absent)
 
     (finding,) = engine_doctor.examine("dask")
 

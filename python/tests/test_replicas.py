@@ -119,15 +119,15 @@ def test_the_last_copy_fails_the_job_in_time_and_is_named():
 
 
 def tell_time_of_failure(comm, victims):
-    world = comm
-    comm = comm.replicate(2)
-    comm.barrier()
-    if world.rank in victims:
-        os.kill(os.getpid(), signal.SIGKILL)
     start = time.monotonic()
     try:
+        copies = comm.replicate(2)
+        copies.barrier()
+        # Others may still be in that barrier.
+        if comm.rank in victims:
+            os.kill(os.getpid(), signal.SIGKILL)
         while True:
-            comm.barrier()
+            copies.barrier()
     except rp.RankFailed as error:
         raise ValueError(f"{error.rank}: {time.monotonic() - start:.3f}") from None
 

@@ -74,9 +74,15 @@ def test_processes_of_a_launcher_are_ranks_without_any_settings(launcher, folder
     assert (done.returncode, left(folder)) == (0, [])
 
 
-def test_jobs_at_the_same_time_do_not_mix(launcher):
+def test_jobs_at_the_same_time_do_not_mix(launcher, tmp_path):
+    def job(number: int) -> subprocess.CompletedProcess[str]:
+        # Two mpirun of Open MPI 4 that make their session folder in the same moment may both end.
+        session = tmp_path / f"session-{number}"
+        session.mkdir()
+        return run(f"{launcher} -n 2 sh -c 'ripieno run train.py'", OMPI_MCA_orte_tmpdir_base=str(session))
+
     with ThreadPoolExecutor(2) as both:
-        ends = list(both.map(lambda _: run(f"{launcher} -n 2 sh -c 'ripieno run train.py'"), range(2)))
+        ends = list(both.map(job, range(2)))
 
     for done in ends:
         assert sorted(done.stdout.splitlines()) == launched.expected(2), done.stderr
