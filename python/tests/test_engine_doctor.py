@@ -13,7 +13,7 @@ from ripieno.launch.cli import doctor_command
 from ripieno.launch.doctor import BAD, GOOD, WARNING
 from ripieno.launch.engine import Handover
 from ripieno.launch.hub import Invitation
-from ripieno.launch.survey import Place, Unreached
+from ripieno.launch.survey import Site, Unreached
 from stand_in_engine import StandIn
 
 HERE = survey.versions()
@@ -63,8 +63,8 @@ def as_dask(monkeypatch):
     return put
 
 
-def place(rank: int, *, host: str = "a", **versions: str) -> Place:
-    return Place(rank, host, f"10.0.0.{rank}", 4000, "/usr/bin/python3", HERE | versions)
+def site(rank: int, *, host: str = "a", **versions: str) -> Site:
+    return Site(rank, host, f"10.0.0.{rank}", 4000, "/usr/bin/python3", HERE | versions)
 
 
 def found(findings) -> dict:
@@ -72,11 +72,11 @@ def found(findings) -> dict:
 
 
 def test_tasks_say_what_they_run_on_and_reach_each_other():
-    places, unreached = survey.take(StandIn(), 3)
+    sites, unreached = survey.take(StandIn(), 3)
 
-    assert [place.rank for place in places] == [0, 1, 2]
-    assert {place.host for place in places} == {socket.gethostname()}
-    assert all(place.versions == HERE for place in places)
+    assert [site.rank for site in sites] == [0, 1, 2]
+    assert {site.host for site in sites} == {socket.gethostname()}
+    assert all(site.versions == HERE for site in sites)
     assert unreached == []
 
 
@@ -84,7 +84,7 @@ def test_a_task_that_cannot_be_reached_is_told_with_the_reason():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
 
-    assert survey._try(Place(1, "b", "127.0.0.1", port, "", {}), bytes(32)) == "Connection refused"
+    assert survey._try(Site(1, "b", "127.0.0.1", port, "", {}), bytes(32)) == "Connection refused"
 
 
 def test_the_command_says_what_there_is_and_that_two_workers_compute(as_dask):
@@ -119,13 +119,13 @@ def test_an_engine_that_is_not_there_is_a_finding(as_dask):
 
 def test_versions_that_differ_are_named_and_weighed():
     major, minor, last = HERE["Python"].split(".")
-    places = [
-        place(0, Python=f"{major}.{minor}.{int(last) + 1}"),
-        place(1, numpy="1.0", host="b"),
-        place(2, ripieno="missing"),
+    sites = [
+        site(0, Python=f"{major}.{minor}.{int(last) + 1}"),
+        site(1, numpy="1.0", host="b"),
+        site(2, ripieno="missing"),
     ]
 
-    findings = found(engine_doctor._versions(places))
+    findings = found(engine_doctor._versions(sites))
 
     assert findings["Python"].outcome == findings["pyarrow"].outcome == GOOD
     assert findings["numpy"].outcome == WARNING
@@ -134,10 +134,10 @@ def test_versions_that_differ_are_named_and_weighed():
 
 
 def test_pairs_that_do_not_reach_each_other_are_named_by_address():
-    places = [place(rank) for rank in range(8)]
-    unreached = [Unreached(places[0], target, "timed out") for target in places[1:]]
+    sites = [site(rank) for rank in range(8)]
+    unreached = [Unreached(sites[0], target, "timed out") for target in sites[1:]]
 
-    finding = engine_doctor._reach(places, unreached)
+    finding = engine_doctor._reach(sites, unreached)
 
     assert finding.outcome == BAD
     assert "rank 0 at 10.0.0.0 (a) cannot reach rank 1 at 10.0.0.1 (a): timed out" in finding.found
@@ -161,8 +161,8 @@ def test_how_the_token_travels_is_said(monkeypatch, authentic, encrypted, outcom
 
 
 def test_links_beyond_this_host_are_said_to_be_readable():
-    assert engine_doctor._links([place(0), place(1)]).outcome == WARNING
-    assert engine_doctor._links([place(0, host=socket.gethostname())]).outcome == GOOD
+    assert engine_doctor._links([site(0), site(1)]).outcome == WARNING
+    assert engine_doctor._links([site(0, host=socket.gethostname())]).outcome == GOOD
 
 
 @pytest.mark.parametrize("engine", ["local", "slurm", "mpirun"])

@@ -12,7 +12,7 @@ from ripieno.launch import survey
 from ripieno.launch.doctor import BAD, WARNING, Finding, work
 from ripieno.launch.engine import Engine
 from ripieno.launch.engines import check_installed, engine_of
-from ripieno.launch.survey import Place, Unreached
+from ripieno.launch.survey import Site, Unreached
 
 # What makes values travel or not; other differences only change what programs find.
 MUST_BE_EQUAL = ("Python", "ripieno")
@@ -37,11 +37,11 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
 
     here = engine()
     findings = [Finding(name, f"its tasks find this process at {here.host()}"), _token(here)]
-    places, unreached, slots = _surveyed(engine, here.slots())
+    sites, unreached, slots = _surveyed(engine, here.slots())
     findings += slots
-    if places:
-        findings += [*_versions(places), _reach(places, unreached), _links(places)]
-    if len(places) > 1 and not unreached:
+    if sites:
+        findings += [*_versions(sites), _reach(sites, unreached), _links(sites)]
+    if len(sites) > 1 and not unreached:
         findings.append(work(f"2 workers in {name}", LOGS, engine=engine()))
     return findings
 
@@ -99,22 +99,22 @@ def _spark_session(master: str | None) -> Iterator[Any]:
         session.stop()
 
 
-def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Place], list[Unreached], list[Finding]]:
+def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], list[Unreached], list[Finding]]:
     """What tasks in all free slots say, and what there is to say of the slots."""
     free = total
     slots = Finding("slots", f"{total} in all, all of them free")
     try:
         try:
-            places, unreached = survey.take(engine(), max(1, total))
+            sites, unreached = survey.take(engine(), max(1, total))
         except TooFewSlots as error:
             free = error.free
             slots = Finding("slots", f"{total} in all, {free} free", WARNING if free else BAD, error.advice)
             if not free:
                 return [], [], [slots]
-            places, unreached = survey.take(engine(), free)
+            sites, unreached = survey.take(engine(), free)
     except RipienoError as error:
         return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, LOGS)]
-    return places, unreached, [slots]
+    return sites, unreached, [slots]
 
 
 def _token(engine: Engine) -> Finding:
@@ -125,15 +125,15 @@ def _token(engine: Engine) -> Finding:
     return Finding("token", f"travels {by.way}, not {' and not '.join(flaws)}", WARNING, by.advice)
 
 
-def _versions(places: list[Place]) -> Iterator[Finding]:
+def _versions(sites: list[Site]) -> Iterator[Finding]:
     """One for each thing that has a version."""
     for what, here in survey.versions().items():
-        others = [place for place in places if not _same(what, place.versions[what], here)]
+        others = [site for site in sites if not _same(what, site.versions[what], here)]
         found = f"{here} here"
         if not others:
-            yield Finding(what, f"{found} and in all {len(places)} tasks")
+            yield Finding(what, f"{found} and in all {len(sites)} tasks")
             continue
-        named = ", ".join(f"{place.versions[what]} in {place.python} on {place.host}" for place in others[:NAMED_COUNT])
+        named = ", ".join(f"{site.versions[what]} in {site.python} on {site.host}" for site in others[:NAMED_COUNT])
         outcome = BAD if what in MUST_BE_EQUAL else WARNING
         yield Finding(
             what, f"{found}, but {named}{_more(others)}", outcome, f"install {what} {here} there, or the other here"
@@ -145,8 +145,8 @@ def _same(what: str, one: str, other: str) -> bool:
     return one.split(".")[:2] == other.split(".")[:2] if what == "Python" else one == other
 
 
-def _reach(places: list[Place], unreached: list[Unreached]) -> Finding:
-    addresses = sorted({place.address for place in places})
+def _reach(sites: list[Site], unreached: list[Unreached]) -> Finding:
+    addresses = sorted({site.address for site in sites})
     if not unreached:
         return Finding("network", f"tasks at {', '.join(addresses[:NAMED_COUNT])}{_more(addresses)} reach each other")
     named = "; ".join(f"{each.source} cannot reach {each.target}: {each.cause}" for each in unreached[:NAMED_COUNT])
@@ -154,8 +154,8 @@ def _reach(places: list[Place], unreached: list[Unreached]) -> Finding:
     return Finding("network", named + _more(unreached), BAD, advice)
 
 
-def _links(places: list[Place]) -> Finding:
-    if {place.host for place in places} == {socket.gethostname()}:
+def _links(sites: list[Site]) -> Finding:
+    if {site.host for site in sites} == {socket.gethostname()}:
         return Finding("links", "all tasks are on this host: what ranks send does not leave it")
     found = "ranks prove to each other that they know the token; what they send over the network is not encrypted"
     advice = "use a network that nobody else listens to, or one that encrypts (WireGuard, IPsec)"

@@ -31,7 +31,7 @@ TRIES_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """What a task says of where it is.
 
     Attributes
@@ -61,8 +61,8 @@ class Place:
 class Unreached:
     """`source` could not open a connection to `target`, because of `cause`."""
 
-    source: Place
-    target: Place
+    source: Site
+    target: Site
     cause: str
 
 
@@ -85,7 +85,7 @@ def package_version(package: str) -> str:
         return "missing"
 
 
-def take(engine: Engine, workers: int) -> tuple[list[Place], list[Unreached]]:
+def take(engine: Engine, workers: int) -> tuple[list[Site], list[Unreached]]:
     """Start so many tasks in `engine`: where they are, and who cannot reach whom.
 
     Every task tries one task at each address, its own included.
@@ -105,7 +105,7 @@ def answer(channel: RemoteChannel, invitation: Invitation, rank: int, bind_host:
     with _listening(address, invitation.token) as port:
         channel.send("ready")
         channel.receive()
-        channel.send("place", Place(rank, socket.gethostname(), address, port, sys.executable, versions()))
+        channel.send("site", Site(rank, socket.gethostname(), address, port, sys.executable, versions()))
         _, targets = channel.receive()
         with ThreadPoolExecutor(TRIES_AT_ONCE) as pool:
             causes = pool.map(lambda target: _try(target, invitation.token), targets)
@@ -121,17 +121,17 @@ class _Survey(EngineJob):
     def _check(self, join: Join) -> None:
         """Versions that differ are what is looked for."""
 
-    def result(self) -> tuple[list[Place], list[Unreached]]:
+    def result(self) -> tuple[list[Site], list[Unreached]]:
         with self._over_if_it_fails():
-            places = self._asked("place")
-            tried = self._asked("tried", _one_at_each_address(places))
+            sites = self._asked("site")
+            tried = self._asked("tried", _one_at_each_address(sites))
         unreached = [
-            Unreached(place, target, cause)
-            for place, tries in zip(places, tried, strict=True)
+            Unreached(site, target, cause)
+            for site, tries in zip(sites, tried, strict=True)
             for target, cause in tries
             if cause
         ]
-        return places, unreached
+        return sites, unreached
 
     def _asked(self, what: str, value: Any = None) -> list[Any]:
         for member in self.members:
@@ -139,8 +139,8 @@ class _Survey(EngineJob):
         return self._replies(what)
 
 
-def _one_at_each_address(places: Sequence[Place]) -> list[Place]:
-    return list({place.address: place for place in reversed(places)}.values())[::-1]
+def _one_at_each_address(sites: Sequence[Site]) -> list[Site]:
+    return list({site.address: site for site in reversed(sites)}.values())[::-1]
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def _greet(listener: socket.socket, token: bytes) -> None:
             remote.accept(end, token, REACH_S).close()
 
 
-def _try(target: Place, token: bytes) -> str:
+def _try(target: Site, token: bytes) -> str:
     """Why `target` cannot be reached; nothing if it can."""
     try:
         remote.connect(target.address, target.port, token, REACH_S).close()
