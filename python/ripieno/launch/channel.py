@@ -14,6 +14,9 @@ from typing import Any
 
 from ripieno.launch.parcel import Parcel, open_inline, open_shared
 
+# Who has begun a message, or whom the launching process sends one, may stand still for this long.
+MESSAGE_S = 60.0
+
 _HEADER = struct.Struct("<16sQ?")  # kind, bytes of the parcel, whether it lies in shared memory
 
 

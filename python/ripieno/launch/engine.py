@@ -21,10 +21,11 @@ from ripieno import _wire
 from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import HungUp
-from ripieno.launch.gang import CULPRIT_S, MEETING_S, Gang, Member, tell
+from ripieno.launch.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
 from ripieno.launch.hub import Hub, Invitation, Join, versions
 from ripieno.launch.interruption import held_back, interruptible
 from ripieno.launch.job import EventListener
+from ripieno.launch.meeting import MEETING_S
 from ripieno.launch.parcel import pack
 from ripieno.launch.remote import RemoteChannel
 
@@ -32,8 +33,6 @@ from ripieno.launch.remote import RemoteChannel
 RELAYED_FROM_BYTES = 1 << 18
 # Whoever waits for something else than the ranks looks after them so often.
 LOOK_S = 0.5
-# Members of a job that has done its work get this long to leave.
-GOODBYE_S = 5.0
 
 
 class Engine(ABC):

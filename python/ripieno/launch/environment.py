@@ -38,7 +38,6 @@ from ripieno.launch.racks import rack_of_this_host
 
 # What only ranks find in the environment.
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECTORY", "RIPIENO_TOKEN")
-RENDEZVOUS_TIMEOUT_S = 60
 
 # The one communicator of this process that `init` made.
 _current: Communicator | None = None
@@ -95,7 +94,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))
     options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
-    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
+    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", meeting.MEETING_S)
     options.setdefault("rendezvous_timeout_s", timeout_s)
     with meeting.arranged(place, variables, options["rendezvous_timeout_s"]) as how:
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in how:

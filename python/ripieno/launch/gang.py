@@ -24,12 +24,12 @@ from ripieno.launch.interruption import interruptible
 from ripieno.launch.job import EventListener, Job, tell_all
 from ripieno.launch.report import Report
 
-# Ranks that have not met after this long will not do so.
-MEETING_S = 60.0
 # Once a rank says that another one failed, that one has this long to give its own account.
 CULPRIT_S = 2.0
 # After a failure the other ranks have this long to report what they were at.
 WITNESSES_S = 0.5
+# Members of a job that has done its work get this long to leave.
+GOODBYE_S = 5.0
 
 
 @dataclass(eq=False)

@@ -19,19 +19,16 @@ from typing import Any
 
 from ripieno.flight.trace import Trace
 from ripieno.launch import process
-from ripieno.launch.channel import HungUp, pair
+from ripieno.launch.channel import MESSAGE_S, HungUp, pair
 from ripieno.launch.copies import copies_environment
-from ripieno.launch.gang import CULPRIT_S, MEETING_S, Gang, Member, tell
+from ripieno.launch.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
 from ripieno.launch.job import EventListener
+from ripieno.launch.meeting import MEETING_S
 from ripieno.launch.output import LinePump
 from ripieno.launch.parcel import Parcel
 
-# A worker that has begun a message, or should be reading one, may stand still for this long.
-MESSAGE_S = 60.0
 # How long workers take to begin, on a busy machine; then they have `MEETING_S` to meet.
 START_S = 60.0
-# Workers of a job that has done its work get this long to say goodbye.
-GOODBYE_S = 5.0
 
 
 @dataclass(eq=False)

@@ -28,6 +28,9 @@ from ripieno.errors import RendezvousError
 from ripieno.launch import handover, launchers, process
 from ripieno.launch.launchers import Place
 
+# How long ranks wait for each other, unless told otherwise.
+MEETING_S = 60
+
 # Below the ports that systems give to outgoing connections, above those of most services.
 _FIRST_PORT = 20_000
 _PORT_COUNT = 10_000

@@ -19,11 +19,9 @@ import numpy as np
 
 from ripieno import _wire
 from ripieno._arrays import empty
-from ripieno.launch.channel import Channel, HungUp
+from ripieno.launch.channel import MESSAGE_S, Channel, HungUp
 from ripieno.launch.parcel import pack
 
-# Who has begun a message, or whom the launching process sends one, may stand still for this long.
-MESSAGE_S = 60.0
 # A silent host is noticed after this long: idle seconds, seconds between probes, probes.
 KEEP_ALIVE = (10, 5, 4)
 

@@ -22,15 +22,13 @@ from ripieno import __version__
 from ripieno.errors import EngineError, InputError, TooFewSlots
 from ripieno.launch.engine import Engine, Handover
 from ripieno.launch.engines.dask_job import DaskJob
-from ripieno.launch.engines.dask_run import DaskRun
+from ripieno.launch.engines.dask_run import RESTART_S, DaskRun
 from ripieno.launch.hub import Invitation
 
 # A scheduler answers within this time, or is not there.
 CONNECT_S = 10.0
 # Others may be choosing workers for this long.
 CHOOSING_S = 30.0
-# A worker that a nanny starts again is back after this long.
-RESTART_S = 10.0
 
 _KEYS = "ripieno-rank-"
 _ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, ask for fewer ranks or add workers"

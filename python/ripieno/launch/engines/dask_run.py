@@ -24,7 +24,7 @@ BEGIN_S = 10.0
 LEAVE_S = 1.0
 # Then their workers are ended, and this is how long the launcher waits for all that.
 END_S = 3.0
-# A nanny asks in vain for a few seconds first.
+# A worker that its nanny starts again is back after this long; a nanny asks in vain for a few seconds first.
 RESTART_S = 10.0
 # Before all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000

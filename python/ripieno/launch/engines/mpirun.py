@@ -18,8 +18,6 @@ from ripieno.launch.engines import started
 from ripieno.launch.hub import Invitation
 from ripieno.launch.machine import usable_cores
 
-# How long a launcher takes to say which one it is.
-ANSWER_S = 20.0
 _FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"
 
 
@@ -92,7 +90,7 @@ class MpirunEngine(Engine):
 
 def _options_of(command: str) -> list[str]:
     """What the launcher has to be told so that all ranks get the invitation, and may outnumber its cores."""
-    version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=ANSWER_S).stdout
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=started.ANSWER_S).stdout
     if "Open MPI" in version or "OpenRTE" in version:
         return [*(word for name in started.VARIABLES for word in ("-x", name)), "--oversubscribe"]
     if "HYDRA" in version:

@@ -21,8 +21,6 @@ from ripieno.launch.engine import Engine, Handover, Run
 from ripieno.launch.engines import started
 from ripieno.launch.hub import Invitation
 
-# Slurm's own commands answer within this.
-ANSWER_S = 20.0
 # Nobody tells when Slurm has CPUs free again: the pause between two questions.
 _PAUSE_S = 0.1
 # Other errors srun may survive; if not, it ends, and its last line is told.
@@ -171,10 +169,12 @@ def _answer(command: Sequence[str]) -> str:
             [started.program(command[0], SlurmEngine.NAME), *command[1:]],
             capture_output=True,
             text=True,
-            timeout=ANSWER_S,
+            timeout=started.ANSWER_S,
         )
     except subprocess.TimeoutExpired:
-        raise EngineError(f"{command[0]} has not answered for {ANSWER_S:g} s: is Slurm's controller up?") from None
+        raise EngineError(
+            f"{command[0]} has not answered for {started.ANSWER_S:g} s: is Slurm's controller up?"
+        ) from None
     if done.returncode:
         raise EngineError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout

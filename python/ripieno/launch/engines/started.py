@@ -31,6 +31,8 @@ VARIABLES = (VARIABLE, *process.THREAD_VARIABLES)
 # Ranks that were told to leave, or whose job is gone, have this long to do so, and then the launcher to end them.
 LEAVE_S = 2.0
 END_S = 5.0
+# Commands that only ask the launcher, or what stands behind it, are answered within this.
+ANSWER_S = 20.0
 
 #: Rank and cause in a line of a launcher's, or None if it tells of nothing.
 Account = Callable[[str], tuple[int | None, str] | None]
