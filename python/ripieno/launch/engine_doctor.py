@@ -73,7 +73,7 @@ def _spark_session(master: str | None) -> Iterator[Any]:
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    from ripieno.spark.stage import await_slots
+    from ripieno.launch.engines.spark_stage import await_slots
 
     there = SparkSession.getActiveSession()
     if there is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ripieno.batches import Batches
-    from ripieno.spark.archive import ship
+    from ripieno.launch.engines.spark_archive import ship
     from ripieno.spark.kmeans import KMeans
     from ripieno.spark.kmeans_model import KMeansModel
     from ripieno.spark.programs import run
@@ -28,7 +28,7 @@ _LATE = {
     "KMeans": "ripieno.spark.kmeans",
     "KMeansModel": "ripieno.spark.kmeans_model",
     "run": "ripieno.spark.programs",
-    "ship": "ripieno.spark.archive",
+    "ship": "ripieno.launch.engines.spark_archive",
 }
 
 

@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from ripieno._checks import check_count
 from ripieno.errors import InputError
+from ripieno.launch.engines import spark_frames, spark_task
 from ripieno.launch.engines.spark import SparkEngine
 from ripieno.launch.here import Here
 from ripieno.launch.job import EventListener
-from ripieno.spark import frames, task
 
 if TYPE_CHECKING:
     from ripieno.batches import Batches
@@ -67,7 +67,7 @@ def run(
     Exception
         What the program raised, see `Job.run`.
     """
-    frames.check(df)
+    spark_frames.check(df)
     names = SparkEngine.OPTIONS & options.keys()
     engine = SparkEngine(spark=df.sparkSession, **{name: options.pop(name) for name in names})
     if workers is not None:
@@ -85,8 +85,8 @@ def run(
     with job:
         if output is None:
             return job.run(program, df, *args)
-        arrow = frames.arrow_schema(output, df.sparkSession)
-        job.run(_returning, Here(task.OUTPUT), arrow, program, df, *args)
+        arrow = spark_frames.arrow_schema(output, df.sparkSession)
+        job.run(_returning, Here(spark_task.OUTPUT), arrow, program, df, *args)
         return job.returned()
 
 

@@ -16,11 +16,11 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from ripieno.errors import EngineError, InputError
 from ripieno.launch.engine import Engine, EngineJob, Handover, Run
+from ripieno.launch.engines import spark_frames, spark_task
+from ripieno.launch.engines.spark_archive import shipped
+from ripieno.launch.engines.spark_stage import StageRun, await_slots, is_local, slots
 from ripieno.launch.here import Here
 from ripieno.launch.hub import Invitation
-from ripieno.spark import frames, task
-from ripieno.spark.archive import shipped
-from ripieno.spark.stage import StageRun, await_slots, is_local, slots
 
 # Ranks with rows join once Spark has computed these, from whatever they come.
 ROWS_S = 7 * 24 * 3600.0
@@ -87,7 +87,7 @@ class SparkEngine(Engine):
     def start(self, workers: int, invitation: Invitation) -> StageRun:
         """Start ranks without data."""
         await_slots(self._context, workers, self.slots_timeout_s)
-        be_rank = task.plain(invitation, shipped(self._context))
+        be_rank = spark_task.plain(invitation, shipped(self._context))
         tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(be_rank)
         return self._started(workers, tasks.collect)
 
@@ -96,10 +96,10 @@ class SparkEngine(Engine):
     ) -> StageRun:
         """Start ranks that have the rows of `frame`; its result is a DataFrame if they return rows of `output`."""
         await_slots(self._context, workers, self.slots_timeout_s)
-        rows = frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
+        rows = spark_frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
         if output is None:
             return self._started(workers, rows.collect)
-        return self._started(workers, lambda: frames.kept(rows, workers))
+        return self._started(workers, lambda: spark_frames.kept(rows, workers))
 
     def _started(self, workers: int, action: Callable[[], Any]) -> StageRun:
         run = StageRun(self.session, workers, action)
@@ -155,11 +155,11 @@ class SparkJob(EngineJob):
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         frame = _only_frame([*args, *kwargs.values()])
         if frame is not None and frame is not self._frame:
-            frames.check(frame)
+            spark_frames.check(frame)
             self._frame = frame
             with self._over_if_it_fails():
                 self._form_again()
-        here = Here(task.ROWS)
+        here = Here(spark_task.ROWS)
         args = tuple(here if isinstance(each, DataFrame) else each for each in args)
         kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}
         return super()._run(program, args, kwargs)

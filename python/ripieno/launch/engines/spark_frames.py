@@ -11,9 +11,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ripieno.errors import InputError
+from ripieno.launch.engines import spark_task
+from ripieno.launch.engines.spark_archive import shipped
 from ripieno.launch.hub import Invitation
-from ripieno.spark import task
-from ripieno.spark.archive import shipped
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,7 +34,7 @@ def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: Struc
     if partition_count(rows) != workers:
         rows = rows.repartition(workers)
     archive = shipped(frame.sparkSession.sparkContext)
-    function = task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
+    function = spark_task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
     return rows.mapInArrow(function, output, barrier=True)
 
 

@@ -25,9 +25,9 @@ def plain(invitation: Invitation, archive: str | None) -> Callable[[Iterable[Any
 
     def be_rank(_: Iterable[Any]) -> Iterable[Any]:
         find_ripieno()
-        from ripieno.spark import task
+        from ripieno.launch.engines import spark_task
 
-        task.serve(pickle.loads(pickled), {})
+        spark_task.serve(pickle.loads(pickled), {})
         return ()
 
     find_ripieno = _finder(archive)
@@ -44,12 +44,13 @@ def with_rows(
         find_ripieno()
         import pyarrow
 
-        from ripieno.spark import Batches, task
+        from ripieno.batches import Batches
+        from ripieno.launch.engines import spark_task
 
         batches = list(rows)
         schema = batches[0].schema if batches else pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized))
         output: list[pyarrow.RecordBatch] = []
-        task.serve(pickle.loads(pickled), {task.ROWS: Batches(batches, schema), task.OUTPUT: output})
+        spark_task.serve(pickle.loads(pickled), {spark_task.ROWS: Batches(batches, schema), spark_task.OUTPUT: output})
         yield from output
 
     find_ripieno = _finder(archive)
