@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import launcher_environments as recorded
@@ -14,6 +15,7 @@ import pytest
 import ripieno as rp
 from ripieno.launch import environment, handover, launchers, meeting
 from ripieno.launch.launchers import Place, detect
+from watching import comes_true
 
 POD = {"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "job-0.job", "MASTER_PORT": "7000"}
 OURS = {"RANK": "1", "WORLD_SIZE": "2", "RIPIENO_TOKEN": "t"}
@@ -216,6 +218,51 @@ def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path
         handover.sweep(tmp_path, "job-")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-2", "job-3", "other"]
+
+
+TORCHRUN = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+MEET = "import ripieno as rp, sys; sys.exit(rp.init().allreduce(1) != 2)"
+
+
+def start(directory: Path, job: str, rank: int) -> subprocess.Popen[bytes]:
+    """A rank of a job of torchrun's that meets there."""
+    own = {"RANK": str(rank), "TORCHELASTIC_RUN_ID": job, "RIPIENO_DIRECTORY": str(directory)}
+    return subprocess.Popen([sys.executable, "-c", MEET], env={**os.environ, **TORCHRUN, **own})
+
+
+def test_what_a_killed_job_has_left_in_a_directory_that_was_named_the_next_one_removes(tmp_path):
+    with start(tmp_path, "first", 0) as killed:
+        assert comes_true(lambda: list(tmp_path.glob("ripieno-*/rank-0")), 60)
+        killed.kill()
+    assert len(list(tmp_path.iterdir())) == 2
+
+    ranks = [start(tmp_path, "second", rank) for rank in range(2)]
+    assert [rank.wait(60) for rank in ranks] == [0, 0]
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_in_a_directory_that_was_named_only_what_dead_jobs_have_left_is_removed(tmp_path):
+    names = [f"ripieno-{tag * 16}-{tag * 16}" for tag in "0123"]
+    dead, living, begun, orphaned = (tmp_path / name for name in names)
+    for path in (dead, living, orphaned):
+        path.mkdir()
+        (path / "rank-0.lock").touch()
+        (path / "rank-1.lock").touch()
+    begun.mkdir()
+    (tmp_path / "ripieno-results").mkdir()
+    (tmp_path / "ripieno-results" / "rank-0.lock").touch()
+    tokens = [tmp_path / name for name in ("token-0123456789abcdef", "token-fedcba9876543210", "token-of-mine")]
+    for path in tokens:
+        path.touch(0o600)
+
+    with ExitStack() as held:
+        for path in (living / "rank-0.lock", orphaned / "rank-1.lock", tokens[1]):
+            fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX)
+        handover.sweep_shared(tmp_path)
+
+    remain = {living, begun, orphaned, tmp_path / "ripieno-results", *tokens[1:]}
+    assert set(tmp_path.iterdir()) == remain
 
 
 def test_two_jobs_do_not_meet_by_one_file(tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -24,6 +25,9 @@ from ripieno.errors import RendezvousError
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 _PRIVATE = 0o077
+# What a job has in a directory that others use, too: its token, under its identity, and the native exchange's folder.
+_TOKEN = re.compile("token-[0-9a-f]{16}")
+_FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
 
 
 @contextmanager
@@ -63,6 +67,16 @@ def sweep(parent: Path, prefix: str) -> None:
                 shutil.rmtree(path)
 
 
+def sweep_shared(directory: Path) -> None:
+    """The same in a directory that others use, too: what has a job's name and locks that nobody holds any more."""
+    for path in directory.iterdir():
+        with suppress(OSError, RendezvousError):
+            if _TOKEN.fullmatch(path.name) and not _is_held(path):
+                path.unlink()
+            elif _FOLDER.fullmatch(path.name) and _is_left(path):
+                shutil.rmtree(path)
+
+
 @contextmanager
 def token_through(path: Path, rank: int, timeout_s: float) -> Iterator[str]:
     """The token that rank 0 makes, handed over by the file `path`; it is there until rank 0 leaves the context.
@@ -89,8 +103,6 @@ def _handed_over(path: Path) -> Iterator[str]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, token.encode())
             # A network file system may show the name before what is in the file.
-            os.fsync(descriptor)
-            # Other hosts of a network file system must not see a name without text.
             os.fsync(descriptor)
             _show(hidden, path)
         finally:
@@ -139,6 +151,23 @@ def _is_listed(path: Path) -> bool:
     try:
         return path.name in os.listdir(path.parent)
     except FileNotFoundError:
+        return False
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether it is this user's, and rank 0, which locks a file there first of all, is dead, and so are the others."""
+    if folder.lstat().st_uid != os.geteuid():
+        return False
+    locks = [path for path in folder.iterdir() if path.suffix == ".lock"]
+    return any(path.name == "rank-0.lock" for path in locks) and not any(map(_is_locked, locks))
+
+
+def _is_locked(path: Path) -> bool:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
         return False
 
 

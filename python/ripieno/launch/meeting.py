@@ -87,6 +87,8 @@ def arranged(place: Place, variables: Mapping[str, str], timeout_s: float) -> It
             if meeting.own and place.rank == 0:
                 handover.sweep(meeting.directory.parent, _prefix(place))
                 stack.enter_context(handover.directory_of_job(meeting.directory))
+            elif place.rank == 0:
+                handover.sweep_shared(meeting.directory)
             if meeting.own or not token:
                 path = meeting.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
                 token = stack.enter_context(handover.token_through(path, place.rank, timeout_s))
