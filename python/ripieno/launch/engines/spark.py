@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from py4j.clientserver import ClientServer
 from pyspark.errors import PySparkRuntimeError
-from pyspark.sql import DataFrame, SparkSession, is_remote
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BooleanType, StructField, StructType
+from pyspark.sql.utils import is_remote
 
 from ripieno.errors import EngineError, InputError
 from ripieno.launch.engine import Engine, EngineJob, Handover, Run
 from ripieno.launch.engines import spark_frames, spark_task
 from ripieno.launch.engines.spark_archive import shipped
-from ripieno.launch.engines.spark_stage import StageRun, await_slots, is_local, slots
+from ripieno.launch.engines.spark_internals import check_version, has_pinned_threads, is_stopped, slots
+from ripieno.launch.engines.spark_stage import StageRun, await_slots, is_local
 from ripieno.launch.here import Here
 from ripieno.launch.hub import Invitation
 
@@ -41,7 +42,8 @@ class SparkEngine(Engine):
     Raises
     ------
     EngineError
-        If there is no session, or one in which ranks cannot run: of Spark Connect, with dynamic allocation.
+        If there is no session, or one in which ranks cannot run: too old, of Spark Connect, with dynamic
+        allocation.
     """
 
     NAME: ClassVar[str] = "spark"
@@ -195,14 +197,15 @@ def _checked(session: SparkSession) -> SparkSession:
     if not isinstance(session, SparkSession):
         raise _connect() if "connect" in type(session).__module__ else InputError(f"spark={session!r}: no SparkSession")
     context = session.sparkContext
-    if context._jsc is None or context._jsc.sc().isStopped():
+    if is_stopped(context):
         raise EngineError("this SparkSession was stopped: start another one")
+    check_version(session.version)
     if context.getConf().get("spark.dynamicAllocation.enabled") == "true" and not is_local(context.master):
         raise EngineError(
             "spark.dynamicAllocation.enabled is true: executors would come and go while ranks wait for each other, so "
             "Spark refuses barrier stages; start the session with false and a number of executors"
         )
-    if not isinstance(context._gateway, ClientServer):
+    if not has_pinned_threads(context):
         raise EngineError("PYSPARK_PIN_THREAD is false: ranks could not be told from other jobs; unset it")
     return session
 

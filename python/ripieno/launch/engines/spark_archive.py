@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ripieno import __version__
+from ripieno.launch.engines.spark_internals import folder
 
 # What Spark unpacks is a folder with a name like this, among its files.
 _PREFIX = "ripieno-shipped-"
@@ -44,8 +45,7 @@ def ship(spark: SparkSession) -> str:
     context = spark.sparkContext
     if name in _names(context):
         return name
-    # This folder ends with the session.
-    archive = os.path.join(context._temp_dir, f"{name}.zip")
+    archive = os.path.join(folder(context), f"{name}.zip")
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as packed:
         for member, data in members.items():
             packed.writestr(zipfile.ZipInfo(member, _WHEN), data, zipfile.ZIP_DEFLATED)

@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch.engine import Run
+from ripieno.launch.engines.spark_internals import running_tasks, slots
 
 # Spark tells nobody when tasks begin or end, so it is asked this often.
 ASK_S = 0.05
-# Spark starts a stage so often (spark.stage.maxConsecutiveAttempts), if it may at all.
-STAGE_ATTEMPTS = 4
 # Tasks that were told to leave have this long, then they are cancelled, and Spark has this long to say that they are.
 LEAVE_S = 1.0
 CANCEL_S = 5.0
@@ -85,22 +84,20 @@ class StageRun(Run):
         """
         waiting_since = time.monotonic()
         while not self._over.wait(ASK_S):
-            managers = self._managers()
-            if any(manager.isBarrier() and manager.runningTasks() == self._workers for manager in managers):
+            found = running_tasks(self._context, self._stages())
+            if (True, self._workers) in found:
                 return
-            if not managers or any(manager.runningTasks() for manager in managers):
+            if not found or any(count for _, count in found):
                 waiting_since = time.monotonic()
             elif time.monotonic() - waiting_since > timeout_s:
                 self.end()
                 raise too_few(self._workers, *slots(self._context))
 
-    def _managers(self) -> list[Any]:
-        """What the scheduler knows of each stage whose tasks run or wait; the status that Spark shows comes late."""
-        tracker, scheduler = self._context.statusTracker(), self._context._jsc.sc().taskScheduler()
+    def _stages(self) -> list[int]:
+        """Those of its Spark jobs."""
+        tracker = self._context.statusTracker()
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(self._group)]
-        stages = [stage for job in jobs if job is not None for stage in job.stageIds]
-        found = [scheduler.taskSetManagerForAttempt(*each) for each in itertools.product(stages, range(STAGE_ATTEMPTS))]
-        return [each.get() for each in found if each.isDefined() and not each.get().isZombie()]
+        return [stage for job in jobs if job is not None for stage in job.stageIds]
 
     def finish(self) -> Any:
         """Wait, for as long as it takes, until Spark has taken what the ranks return; the result of the action."""
@@ -142,14 +139,6 @@ def _cause(text: str) -> str:
         ends = [line for line in lines if not line.startswith((" ", "\t", "Driver stacktrace", "Caused by"))]
         return ends[-1].strip()
     return _JAVA_CLASS.sub("", lines[0].strip()).partition(" Consider setting")[0] if lines else "no cause is known"
-
-
-def slots(context: Any) -> tuple[int, int]:
-    """How many tasks could start now, and how many can run in all, on the executors that there are."""
-    scala = context._jsc.sc()
-    total = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
-    running = scala.taskScheduler().runningTasksByExecutors().values().mkString(",")
-    return max(0, total - sum(int(count) for count in running.split(",") if count)), total
 
 
 def await_slots(context: Any, workers: int, timeout_s: float) -> None:

@@ -1,0 +1,71 @@
+"""What is used of Spark that another version may lack: that version is named, with what is missing."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import ripieno as rp
+import spark_programs as programs
+from ripieno.errors import EngineError
+
+pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
+
+from py4j.protocol import Py4JNetworkError
+from ripieno.launch.engines import spark_internals as internals
+
+
+@pytest.mark.parametrize("version", ["4.1.0", "4.1.0-SNAPSHOT", "4.10.2", "5.0.0.dev1"])
+def test_a_version_that_has_all_that_is_used_is_taken(version):
+    internals.check_version(version)
+
+
+@pytest.mark.parametrize("version", ["4.0.1", "3.5.6-amzn-1", "nightly"])
+def test_an_older_version_is_refused(version):
+    with pytest.raises(EngineError, match=rf"Spark 4\.1 or later is needed, this is {version}"):
+        internals.check_version(version)
+
+
+def test_an_older_session_is_refused_before_anything_starts(spark_local, monkeypatch):
+    monkeypatch.setattr(type(spark_local), "version", "4.0.1")
+    jobs = spark_local.sparkContext.statusTracker().getJobIdsForGroup
+
+    before = list(jobs())
+    for start in (lambda: rp.launch(engine="spark"), lambda: rp.spark.run(spark_local.range(4), programs.row_count)):
+        with pytest.raises(EngineError, match=r"Spark 4\.1 or later is needed, this is 4\.0\.1"):
+            start()
+
+    assert list(jobs()) == before
+
+
+def test_an_attribute_that_pyspark_lacks_is_named_with_its_version():
+    with pytest.raises(EngineError, match=r"^Spark 9\.9 lacks what ripieno .* uses of it \(.*'_temp_dir'\)"):
+        internals.folder(SimpleNamespace(version="9.9"))
+
+
+def test_a_connection_that_has_ended_is_no_lack():
+    def ended():
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(Py4JNetworkError):
+        internals.slots(SimpleNamespace(version="9.9", _jsc=SimpleNamespace(sc=ended)))
+
+
+MISSING = {
+    "a method": (lambda spark: spark._jsc.sc().orchestra(), r"Method orchestra\(\[\]\) does not exist"),
+    "a class": (
+        lambda spark: spark._jvm.org.apache.spark.sql.Orchestra.ofRows(),
+        "'JavaPackage' object is not callable",
+    ),
+    "a static method": (lambda spark: spark._jvm.org.apache.spark.sql.classic.Dataset.orchestra(), "orchestra"),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_what_the_jvm_lacks_is_named_with_its_version(spark_local, case):
+    missing, why = MISSING[case]
+    spark = spark_local.sparkContext
+
+    said = rf"^Spark {spark.version} lacks what ripieno .* uses of it \(.*{why}.*\)"
+    with pytest.raises(EngineError, match=said), internals._known(spark):
+        missing(spark)
