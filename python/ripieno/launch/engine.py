@@ -46,11 +46,14 @@ class Engine(ABC):
         What `__init__` takes, by keyword, of the options of `launch`.
     threads : int
         That each rank may compute with, unless the caller says otherwise.
+    is_own : bool
+        Whether the system did not run already, but was started for this process, and ends with it.
     """
 
     NAME: ClassVar[str]
     OPTIONS: ClassVar[frozenset[str]] = frozenset()
     threads: int = 1
+    is_own: bool = False
 
     @abstractmethod
     def slots(self) -> int:

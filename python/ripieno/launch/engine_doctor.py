@@ -16,6 +16,8 @@ from ripieno.launch.survey import Site, Unreached
 
 # What makes values travel or not; other differences only change what programs find.
 MUST_BE_EQUAL = ("Python", "ripieno")
+WHERE = "start it, or say where it is: --address"
+STAYS = "start one that stays, as ray start --head does, or say where it is: --address"
 LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may tell more"
 # Of each kind of finding so many are named.
 NAMED_COUNT = 5
@@ -27,7 +29,7 @@ def examine(name: str, address: str | None = None) -> list[Finding]:
         with _connection(name, address) as options:
             return _examined(name, options)
     except RipienoError as error:
-        return [Finding(name, str(error), BAD, "start it, or say where it is: --address")]
+        return [Finding(name, str(error), BAD, WHERE)]
 
 
 def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
@@ -36,7 +38,7 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
         return engine_of(name, options)[0]
 
     here = engine()
-    findings = [Finding(name, f"its tasks find this process at {here.host()}"), _token(here)]
+    findings = [_whereabouts(name, here), _token(here)]
     sites, unreached, slots = _surveyed(engine, here.slots())
     findings += slots
     if sites:
@@ -44,6 +46,14 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
     if len(sites) > 1 and not unreached:
         findings.append(work(f"2 workers in {name}", LOGS, engine=engine()))
     return findings
+
+
+def _whereabouts(name: str, engine: Engine) -> Finding:
+    found = f"its tasks find this process at {engine.host()}"
+    if not engine.is_own:
+        return Finding(name, found)
+    own = "none was found: what follows is of one that was started here, for this alone"
+    return Finding(name, f"{own}; {found}", WARNING, STAYS)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 import ripieno as rp
@@ -64,7 +65,20 @@ def test_a_ray_of_two_nodes_is_fit(ray_nodes):
     code, findings = examined("ray")
 
     assert code == 0 and is_fit(findings, "ray"), findings
+    assert findings["ray"]["outcome"] == "good"
     assert "RAY_USE_TLS" in findings["token"]["advice"]
+
+
+def test_a_ray_that_had_to_be_started_is_said_to_be_none_that_was_found(ray_nodes):
+    command = [sys.executable, "-m", "ripieno", "doctor", "--engine", "ray", "--json"]
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        environment = os.environ | {"RAY_TMPDIR": folder}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+
+    findings = {each["name"]: each for each in json.loads(done.stdout)}
+    assert done.returncode == 0 and findings["ray"]["outcome"] == "warning", done.stdout + done.stderr
+    assert "none was found" in findings["ray"]["found"] and "ray start" in findings["ray"]["advice"]
+    assert "allreduce" in findings["2 workers in ray"]["found"]
 
 
 def test_a_slurm_is_fit(slurm, monkeypatch):

@@ -94,6 +94,11 @@ class RayEngine(Engine):
         self._hold()
         return ray.util.get_node_ip_address()
 
+    @property
+    def is_own(self) -> bool:
+        """Whether `ray.init` has found no Ray, and started one for this process."""
+        return _session.is_own
+
     def handover(self) -> Handover:
         """By Ray's own connections."""
         variables = {"RAY_AUTH_MODE": "token", "RAY_USE_TLS": "1"}

@@ -9,6 +9,7 @@ from typing import Any
 
 import ray
 import ray.util.client
+from ray._private import worker
 
 from ripieno.errors import EngineError
 
@@ -17,13 +18,20 @@ JOIN_S = 5.0
 
 
 class Session:
-    """A connection that was made before is used; one that is made here ends with the last job that needs it."""
+    """A connection that was made before is used; one that is made here ends with the last job that needs it.
+
+    Attributes
+    ----------
+    is_own : bool
+        Whether making it has started the Ray at its other end, which ends with it.
+    """
 
     def __init__(self) -> None:
         # A finalizer may leave while this thread joins.
         self._lock = threading.RLock()
         self._users = 0
         self._made_here = False
+        self.is_own = False
 
     def join(self, address: str | None, runtime_env: dict[str, Any]) -> dict[str, Any]:
         """Be connected until `leave`; returns what of `runtime_env` actors still have to ask for themselves.
@@ -46,6 +54,7 @@ class Session:
             else:
                 _init(address, runtime_env)
                 self._made_here, runtime_env = True, {}
+                self.is_own = worker._global_node.is_head()
             self._users += 1
             return runtime_env
 
@@ -54,7 +63,7 @@ class Session:
         with self._lock:
             self._users -= 1
             if self._made_here and not self._users:
-                self._made_here = False
+                self._made_here = self.is_own = False
                 ray.shutdown()
 
 
