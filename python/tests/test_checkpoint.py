@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import files_of_at_most
+from full_disk import files_of_at_most
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
 PROGRAM = "0123"

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import OPS
 from numpy.testing import assert_array_equal
+from operations import OPS
 from ripieno import _native
 from ripieno._arrays import empty
 from watching import comes_true

@@ -16,13 +16,12 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
 from ripieno.launch import hub, member, remote
 from ripieno.launch.channel import HungUp
 from ripieno.launch.engine import EngineJob
 from ripieno.launch.here import Here
 from stand_in_engine import StandIn
-from watching import comes_true, gone_within, open_descriptors
+from watching import PROMPT_S, SLACK_S, comes_true, gone_within, open_descriptors
 
 TOKEN = bytes(range(32))
 HOST = "127.0.0.1"

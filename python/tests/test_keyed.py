@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import ripieno as rp
-from conftest import OPS
 from numpy.testing import assert_array_equal
+from operations import OPS
 from ripieno import keyed
 
 WORLDS = [1, 2, 3, 5]

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import files_of_at_most
+from full_disk import files_of_at_most
 from ripieno import keyed
 
 LIMIT_BYTES = 50_000

@@ -19,10 +19,9 @@ from types import FrameType
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
 from ripieno.launch.interruption import interruptible
 from ripieno.launch.local import LocalJob
-from watching import gone_within, is_running, open_descriptors
+from watching import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
 
 
 def ranks(comm, *args, **kwargs):

@@ -8,9 +8,8 @@ import signal
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
 from mapreduce_programs import emit_ones
-from watching import gone_within
+from watching import PROMPT_S, SLACK_S, gone_within
 
 
 def failing(part, _):

@@ -6,9 +6,9 @@ import networkx as nx
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import OPS
 from graph_programs import built, gathered, random_edges
 from numpy.testing import assert_array_equal
+from operations import OPS
 
 LAYOUTS = [(home, by) for home in ("hash", "blocks", lambda ids: ids // 3 % 2 * 0) for by in ("source", "target")]
 

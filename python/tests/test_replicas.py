@@ -12,9 +12,8 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
 from test_run import COMMAND
-from watching import comes_true
+from watching import PROMPT_S, SLACK_S, comes_true
 
 WORKERS = 4
 COPIES = [(0, 2), (1, 3)]

@@ -13,10 +13,9 @@ from pathlib import Path
 
 import pytest
 import ripieno as rp
-from conftest import PROMPT_S, SLACK_S
 from ripieno.launch import environment, names
 from ripieno.launch import run as launch_run
-from watching import comes_true, gone_within
+from watching import PROMPT_S, SLACK_S, comes_true, gone_within
 
 COMMAND = [sys.executable, "-c", "from ripieno.launch.cli import run_command; run_command(prog_name='ripieno run')"]
 SCRIPT = """

@@ -10,8 +10,9 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from conftest import OPS, PROMPT_S, SLACK_S
 from numpy.testing import assert_array_equal
+from operations import OPS
+from watching import PROMPT_S, SLACK_S
 
 DTYPES = ["float32", "float64", "int32", "int64", "uint64"]
 KINDS = ["random", "power-law", "empty", "disjoint", "identical", "single"]

@@ -1,4 +1,4 @@
-"""What tests look at from outside: processes that end, descriptors that stay, conditions that come true."""
+"""What tests look at from outside: processes that end, descriptors that stay, conditions that come true, and when."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import select
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+# What a user waits for an error; the promise is 2 s, the rest is for machines that are busy with other tests.
+PROMPT_S = 2.0
+SLACK_S = 2.0
 
 
 def is_running(pid: int) -> bool:
