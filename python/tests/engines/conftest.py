@@ -108,6 +108,9 @@ def dask_started():
     with (
         # Tests kill workers; forks of a process that has imported Dask are there again sooner.
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+        # A cluster looks so long after a worker has died whether it is back. One that had come back and has died once
+        # more by then it would give up for ever.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}),
         distributed.LocalCluster(**options, memory_limit="1GB") as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):

@@ -23,10 +23,12 @@ REFUSED_S = 15.0
 # From the end of the process that launched a job to that of ranks which only compute.
 LEFT_S = 10.0
 # A rank that stands still is noticed after this long, and then ended, which launchers ask for in vain at first.
-HEARTBEAT_S = 1.0
-STILL_S = 20.0
+HEARTBEAT_S = 2.0
+STILL_S = 40.0
 # What an engine still does after a job, ending processes say, is done by then.
-SETTLED_S = 20.0
+SETTLED_S = 60.0
+# What each of so many jobs leaves behind is told from what an engine takes for itself meanwhile.
+LEAVING_JOB_COUNT = 3
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -205,13 +207,15 @@ def test_nothing_is_left_behind(engine: Standing):
         before = {each["pid"]: each for each in job.run(programs.held)}
     here = held_here()
 
-    with engine.launch(2) as job, pytest.raises(programs.Wrong):
-        after = {each["pid"]: each for each in job.run(programs.held)}
-        job.run(programs.fail, 1, "raise", "in a collective")
+    for _ in range(LEAVING_JOB_COUNT):
+        with engine.launch(2) as job, pytest.raises(programs.Wrong):
+            after = {each["pid"]: each for each in job.run(programs.held)}
+            job.run(programs.fail, 1, "raise", "in a collective")
 
     for pid in before.keys() & after.keys():
         for what in ("threads", "sockets"):
-            assert after[pid][what] <= before[pid][what]
+            # The last one counts while it runs, as the first did.
+            assert after[pid][what] < before[pid][what] + LEAVING_JOB_COUNT - 1
     assert comes_true(lambda: all(held_here()[what] <= here[what] for what in here), SETTLED_S), (held_here(), here)
 
 
