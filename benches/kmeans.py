@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gemm
 import numpy as np
 from effort import Effort
 from numpy.typing import NDArray
@@ -24,7 +25,6 @@ SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
 QUICK_SHAPE, QUICK_CLUSTER_COUNTS = (2_000, 32), (20,)
 PASS_COUNT = 2
 WORKER_COUNT = 2
-SQUARE, QUICK_SQUARE = 4096, 256
 BLOCK_ROW_COUNT = 8192
 INERTIA_TOLERANCE = 1e-5
 CHECKED_ROW_COUNT = 200
@@ -88,7 +88,7 @@ def _figures(problem: Problem, report: Report, effort: Effort) -> list[Figure]:
     seconds: dict[str, list[float]] = {}
     square_s, shaped_s = [], []
     for _ in range(effort.runs(RUN_COUNT)):
-        square_s.append(_square_s(QUICK_SQUARE if effort.quick else SQUARE) * problem.operation_count)
+        square_s.append(gemm.square_s(np.float32, quick=effort.quick) * problem.operation_count)
         shaped_s.append(_shaped_s(problem) * problem.operation_count)
         outcomes = {name: _after_a_pause(contender, problem) for name, contender in {**ours, **peers}.items()}
         _check_inertia(problem, outcomes)
@@ -107,7 +107,7 @@ def _figures(problem: Problem, report: Report, effort: Effort) -> list[Figure]:
             ours=Samples(tuple(seconds[name])),
             peers={peer: Samples(tuple(seconds[peer])) for peer in peers},
             limit_s=limit_s,
-            limit=f"sgemm of NumPy, {SQUARE}³, all cores, at 2·n·k·d operations a pass",
+            limit=f"sgemm of NumPy, {gemm.SIDE}³, all cores, at 2·n·k·d operations a pass",
             work=problem.operation_count / 1e9,
             rate_unit="GFLOP/s",
             targets=TARGETS,
@@ -219,21 +219,6 @@ def _blas_core() -> str:
     return found[0] if found else "an unknown processor"
 
 
-def _square_s(size: int) -> float:
-    """Seconds per operation of a square sgemm."""
-    return _gemm_s(size, size, size)
-
-
 def _shaped_s(problem: Problem) -> float:
     """Seconds per operation of an sgemm of the shape that a blocked pass has."""
-    return _gemm_s(min(BLOCK_ROW_COUNT, len(problem.rows)), problem.rows.shape[1], len(problem.start))
-
-
-def _gemm_s(m: int, k: int, n: int) -> float:
-    random = np.random.default_rng(0)
-    a, b = random.random((m, k), np.float32), random.random((k, n), np.float32)
-    out = np.empty((m, n), np.float32)
-    np.dot(a[:64], b, out=out[:64])
-    begin = time.perf_counter()
-    np.dot(a, b, out=out)
-    return (time.perf_counter() - begin) / (2.0 * m * k * n)
+    return gemm.gemm_s(min(BLOCK_ROW_COUNT, len(problem.rows)), problem.rows.shape[1], len(problem.start), np.float32)

@@ -1,7 +1,7 @@
 """Ripieno inside Spark beside Spark itself, in the same session and on the same executors, turn by turn.
 
-benches/spark.py [kmeans|broadcast|sum|start]… [--master MASTER] [--conf NAME=VALUE]… [--repetitions N] [--quick]
-                 [--json FILE] [--page FILE]
+benches/spark.py [kmeans|broadcast|sum|start|large-kmeans]… [--master MASTER] [--conf NAME=VALUE]…
+                 [--repetitions N] [--quick] [--json FILE] [--page FILE]
 
 K-means beside MLlib, broadcasts beside `sc.broadcast`, the sum of long vectors beside `treeAggregate`, and what running
 in Spark costs beside local workers.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from blas import free_blas
@@ -30,7 +31,7 @@ from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 from spark_session import MASTER, session, slot_count  # noqa: E402
 
-NAMES = ("kmeans", "broadcast", "sum", "start")
+NAMES = ("kmeans", "broadcast", "sum", "start", "large-kmeans")
 
 
 def measured(
@@ -50,8 +51,11 @@ def measured(
     with session(master, configuration) as spark, tempfile.TemporaryDirectory() as folder:
         spark.sparkContext.addPyFile(spark_programs.__file__)
         slots = slot_count(spark)
+        clustered = partial(
+            spark_kmeans.measured, spark=spark, slots=slots, folder=Path(folder), report=report, effort=effort
+        )
         measures = {
-            "kmeans": lambda: spark_kmeans.measured(spark, slots, Path(folder), report, effort),
+            **{name: partial(clustered, name) for name in spark_kmeans.PROBLEMS},
             "broadcast": lambda: spark_collectives.broadcasts(spark, slots, report, effort),
             "sum": lambda: spark_collectives.sums(spark, slots, report, effort),
             "start": lambda: spark_start.measured(report, effort),

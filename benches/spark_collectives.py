@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from effort import Effort
 from ripieno.bench import toolchain
+from ripieno.bench.cases import Case
 from ripieno.bench.figures import Figure, Report, Samples, size_text
+from ripieno.bench.limits import MemoryLimit
 from spark_programs import added, checksum, fresh_bytes, given_by_rank_0, part, received, summed
 
 if TYPE_CHECKING:
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
 
 SIZES_MB, QUICK_SIZES_MB = (64, 128, 256), (1,)
 LENGTH, QUICK_LENGTH = 10_000_000, 100_000
-RUN_COUNT = 3
+RUN_COUNT = 5
+MEMORY_BUDGET_S = 0.05
 #: Of Spark's time.
 BROADCAST_TARGETS, SUM_TARGETS = {256: {"peer": 1 / 3}}, {"peer": 1 / 10}
 
@@ -32,18 +35,22 @@ def broadcasts(spark: SparkSession, slots: int, report: Report, effort: Effort) 
     """From the launching process to every slot, and, beside that, from rank 0 to all ranks."""
     for size_mb in QUICK_SIZES_MB if effort.quick else SIZES_MB:
         by_job, by_rank, by_spark = [], [], []
+        # Beside the ranks the launching process has it, too.
+        to_tasks, to_ranks = MemoryLimit(slots + 1), MemoryLimit(slots)
+        limited = Case("broadcast", size_mb * 10**6)
         for _ in range(effort.runs(RUN_COUNT)):
+            for limit in (to_tasks, to_ranks):
+                limit.measure([limited], MEMORY_BUDGET_S)
             with _ranks(slots) as job:
                 by_job.append(_job_broadcast(job, slots, size_mb * 10**6))
                 by_rank.append(_rank_broadcast(job, size_mb * 10**6))
             by_spark.append(_spark_broadcast(spark.sparkContext, slots, size_mb * 10**6))
-        for case, seconds, targets in (
-            ("broadcast from the driver to all tasks", by_job, BROADCAST_TARGETS.get(size_mb, {})),
-            ("broadcast from rank 0 to all ranks", by_rank, {}),
+        for case, seconds, targets, limit in (
+            ("broadcast from the driver to all tasks", by_job, BROADCAST_TARGETS.get(size_mb, {}), to_tasks),
+            ("broadcast from rank 0 to all ranks", by_rank, {}, to_ranks),
         ):
-            report.figures.append(
-                _figure(case, size_text(size_mb * 10**6), seconds, {"sc.broadcast": by_spark}, size_mb / 1e3, targets)
-            )
+            row, peers = size_text(limited.size_bytes), {"sc.broadcast": by_spark}
+            report.figures.append(_figure(case, row, seconds, peers, targets, limit, limited))
 
 
 def java_archive() -> Path:
@@ -61,7 +68,9 @@ def sums(spark: SparkSession, slots: int, report: Report, effort: Effort) -> Non
     if spark.conf.get("spark.jars", ""):
         contenders["treeAggregate, Java"] = _java_tree_aggregate
     ours, theirs = [], {name: [] for name in contenders}
+    limit, limited = MemoryLimit(slots), Case("allreduce", length * 8)
     for _ in range(effort.runs(RUN_COUNT)):
+        limit.measure([limited], MEMORY_BUDGET_S)
         with _ranks(slots) as job:
             job.run(summed, length)
             found = job.run(summed, length)
@@ -71,16 +80,8 @@ def sums(spark: SparkSession, slots: int, report: Report, effort: Effort) -> Non
             # Everybody's first one is for warmth.
             aggregated(spark.sparkContext, slots, length)
             theirs[name].append(aggregated(spark.sparkContext, slots, length))
-    report.figures.append(
-        _figure(
-            f"sum of {slots} vectors",
-            f"{length:,} float64".replace(",", " "),
-            ours,
-            theirs,
-            length * 8 / 1e9,
-            SUM_TARGETS,
-        )
-    )
+    row = f"{length:,} float64".replace(",", " ")
+    report.figures.append(_figure(f"sum of {slots} vectors", row, ours, theirs, SUM_TARGETS, limit, limited))
 
 
 def _ranks(slots: int) -> Job:
@@ -154,7 +155,16 @@ def _expect(what: str, found: set[Any], expected: set[Any]) -> None:
 
 
 def _figure(
-    case: str, row: str, ours: list[float], peers: dict[str, list[float]], work: float, targets: dict[str, float]
+    case: str,
+    row: str,
+    ours: list[float],
+    peers: dict[str, list[float]],
+    targets: dict[str, float],
+    limit: MemoryLimit,
+    limited: Case,
 ) -> Figure:
     beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
-    return Figure(case, row, Samples(tuple(ours)), beside, None, "none is known", work, "GB/s", targets)
+    return Figure(
+        case, row, Samples(tuple(ours)), beside, limit.seconds(limited), limit.text, limited.size_bytes / 1e9, "GB/s",
+        targets,
+    )  # fmt: skip

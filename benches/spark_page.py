@@ -37,12 +37,15 @@ def _filled(page: Path, report: Report) -> str:
 
 
 def _table(figures: Sequence[Figure]) -> str:
-    lines = ["| | | Ripieno | Spark | times as fast | target |", "|---|---|---|---|---|---|"]
+    lines = ["| | | Ripieno | times the limit | Spark | times as fast | target |", "|---|---|---|---|---|---|---|"]
     for figure in figures:
         theirs = "; ".join(f"{name}: {_told(samples)}" for name, samples in figure.peers.items())
         times = f"{1 / figure.to_peer:.3g}" if figure.to_peer else ""
+        limit = f"{figure.to_limit:.3g}" if figure.to_limit else ""
         target = f"≥ {1 / figure.targets['peer']:.3g}" if "peer" in figure.targets else ""
-        lines.append(f"| {figure.case} | {figure.row} | {_told(figure.ours)} | {theirs} | {times} | {target} |")
+        lines.append(
+            f"| {figure.case} | {figure.row} | {_told(figure.ours)} | {limit} | {theirs} | {times} | {target} |"
+        )
     return "\n".join(lines) + "\n"
 
 
