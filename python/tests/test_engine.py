@@ -7,9 +7,11 @@ import gc
 import os
 import select
 import signal
+import site
 import socket
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 
@@ -18,7 +20,7 @@ import pytest
 import ripieno as rp
 from ripieno.launch import hub, member, remote
 from ripieno.launch.channel import HungUp
-from ripieno.launch.engine import EngineJob
+from ripieno.launch.engine import EngineJob, _own_folders
 from ripieno.launch.here import Here
 from stand_in_engine import StandIn
 from watching import PROMPT_S, SLACK_S, comes_true, gone_within, open_descriptors
@@ -46,6 +48,14 @@ def test_one_gang_runs_program_after_program():
             assert sorted(event["rank"] for event in events[-3:]) == [0, 1, 2]
         large = job.run(lambda comm: np.full(1_000_000, comm.rank))
         assert [int(each.sum()) for each in large] == [0, 1_000_000, 2_000_000]
+
+
+def test_ranks_look_for_modules_where_this_process_does_except_for_what_is_installed(monkeypatch):
+    installed = [sysconfig.get_path("stdlib"), *site.getsitepackages(), site.getusersitepackages()]
+    own = [f"{sys.prefix}/projects", f"{sys.prefix}-projects"]
+    monkeypatch.setattr(sys, "path", [*installed, *own])
+
+    assert _own_folders() == tuple(own)
 
 
 def test_a_world_of_one_rank():

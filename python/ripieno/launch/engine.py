@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import selectors
+import site
 import sys
 import sysconfig
 import threading
@@ -377,7 +378,8 @@ class EngineJob(Gang):
 def _own_folders() -> tuple[str, ...]:
     """Where this process finds modules that belong to no installation: those of a script or a notebook."""
     folders = [Path(folder).absolute() for folder in sys.path]
-    installed = [Path(folder) for folder in sysconfig.get_paths().values()]
+    paths = sysconfig.get_paths()
+    installed = (paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages())
     return tuple(str(folder) for folder in folders if not any(map(folder.is_relative_to, installed)))
 
 
