@@ -32,6 +32,15 @@ TORCHRUN, RIPIENO, OPEN_MPI, PMI, SLURM, KUBERNETES, OTHER = (
     "Kubernetes",
     "the environment",
 )
+# What makes a process a rank of an MPI launcher, and is passed on to whatever it starts.
+MPI_VARIABLES = (
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+)
 # Steps above are not srun's: the batch script, the job's container, an interactive shell of salloc.
 _LAST_STEP = 0xFFFFFFF0
 

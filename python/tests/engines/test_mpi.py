@@ -14,7 +14,7 @@ import conformance_programs as programs
 import launched
 import pytest
 import ripieno as rp
-from ripieno.launch import process
+from ripieno.launch import launchers, process
 
 FAILURE_S = 10.0
 # A command of each, as the page has it, and the package that brings the program.
@@ -149,6 +149,13 @@ def test_libraries_under_numpy_have_the_threads_of_a_rank(launcher, monkeypatch)
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2, threads=3) as job:
         assert job.run(lambda comm: [os.environ[name] for name in process.THREAD_VARIABLES]) == [["3"] * 4] * 2
+
+
+def test_a_rank_of_a_launcher_may_launch_ranks_by_another_one(launcher, monkeypatch):
+    for name in launchers.MPI_VARIABLES:
+        monkeypatch.setenv(name, "1" if name.endswith(("SIZE", "RANKS")) else "0")
+    with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2) as job:
+        assert job.run(lambda comm: (comm.rank, comm.world_size)) == [(0, 2), (1, 2)]
 
 
 def test_what_ranks_print_may_have_nowhere_to_go(launcher, monkeypatch):

@@ -64,7 +64,8 @@ class StartedRun(Run):
         self._account_of = account_of
         text = base64.b64encode(pickle.dumps(invitation)).decode()
         # What this process may be itself, as a rank of another job, its ranks are not.
-        kept = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
+        own = (*environment.VARIABLES, *launchers.MPI_VARIABLES)
+        kept = {name: value for name, value in os.environ.items() if name not in own}
         threads = process.thread_environment(invitation.threads)
         variables = {**kept, **process.package_path(), **threads, VARIABLE: text}
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
