@@ -17,6 +17,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from ripieno.algorithms.clock import FitReport, Iteration
 from ripieno.batches import Batches
 from ripieno.errors import InputError
+from ripieno.launch.engines.spark_frames import numbered
 from ripieno.spark.kmeans_params import KMeansParams, with_accessors
 from ripieno.spark.kmeans_ranks import labels_of, points_of
 from ripieno.spark.kmeans_rows import check_features
@@ -138,8 +139,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
                 labels = labels_of(points.reshape(batch.num_rows, -1), centers)
                 yield pa.record_batch([*batch.columns, pa.array(labels)], names=numbers)
 
-        # Spark's mapInArrow takes no names with dots, and no two of the same.
-        numbers = [f"c{number}" for number in range(len(names) + 1)]
+        numbers = numbered([*names, prediction])
         added = StructField(prediction, IntegerType(), False)
         fields = [
             StructField(number, field.dataType, field.nullable, field.metadata)

@@ -18,11 +18,11 @@ def selected(dataset: DataFrame, features: str, weight: str | None) -> DataFrame
         There is no such column, or it holds something else.
     """
     check_features(dataset.schema, features)
-    columns = [_without_dots(dataset, features)]
+    columns = [_column(dataset, features)]
     if weight is not None:
         if not isinstance(_type_of(dataset.schema, "weight_col", weight), NumericType):
             raise InputError(f"weight_col={weight!r}: expected a column of numbers, {_found(dataset.schema, weight)}")
-        columns.append(_without_dots(dataset, weight, "double"))
+        columns.append(_column(dataset, weight).cast("double").alias(weight))
     return dataset.select(*columns)
 
 
@@ -45,7 +45,5 @@ def _found(schema: StructType, name: str) -> str:
     return f"found {schema[name].dataType.simpleString()}"
 
 
-def _without_dots(dataset: DataFrame, name: str, kind: str | None = None) -> Column:
-    """A column, of another type if need be, under a name that Spark's mapInArrow takes."""
-    column = dataset[f"`{name.replace('`', '``')}`"]
-    return (column if kind is None else column.cast(kind)).alias(name.replace(".", "_"))
+def _column(dataset: DataFrame, name: str) -> Column:
+    return dataset[f"`{name.replace('`', '``')}`"]

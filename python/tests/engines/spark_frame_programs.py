@@ -58,6 +58,11 @@ def keys(comm, batches) -> set[int]:
     return set((batches.to_numpy("id") % 4).tolist())
 
 
+def columns(comm, batches) -> tuple[int, list[list[str]]]:
+    schemas = [batches.schema, batches.to_table().schema, *(batch.schema for batch in batches)]
+    return batches.row_count, [schema.names for schema in schemas]
+
+
 def features(comm, batches) -> np.ndarray:
     return batches.to_numpy("features")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -25,6 +26,17 @@ ON_ALL = pytest.mark.parametrize("spark", ["spark_local", "spark_cluster"], indi
 @pytest.fixture
 def spark(request: pytest.FixtureRequest):
     return request.getfixturevalue(request.param)
+
+
+@contextmanager
+def setting(spark, name: str, value: str):
+    """Meanwhile the session has this setting."""
+    before = spark.conf.get(name)
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
 @ON_ALL
@@ -122,14 +134,37 @@ def test_a_frame_whose_partitions_change_on_the_way_is_repartitioned(spark_local
     assert len(sizes) == 2 and sum(sizes) == count
 
 
-def test_a_rank_without_rows_knows_the_columns(spark_local):
+def joined(left, right):
+    return left.join(right, left.id == right.id)
+
+
+NAMES = {
+    "with dots": (["a.b", "a_b", "c`d"], lambda ids: ids.selectExpr("id as `a.b`", "id as `a_b`", "id as `c``d`")),
+    "twice": (["id", "more", "id"], lambda ids: joined(ids.selectExpr("id", "1 as more"), ids)),
+    "none": ([], lambda ids: ids.select()),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_columns_of_any_names_have_them_on_every_rank(spark_local, case):
+    names, named = NAMES[case]
+
+    rows = rp.spark.run(named(spark_local.range(20)), programs.columns, workers=2)
+
+    assert all(each == names for _, found in rows for each in found)
+    assert sum(count for count, _ in rows) == (20 if names else 0)
+
+
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_a_rank_without_rows_knows_the_columns(spark_local, large):
     linalg = import_module("pyspark.ml.linalg")
     columns = "id int, t timestamp, v array<float>, m map<string, int>, s struct<a: int, b: array<double>>"
     schema = pyspark.sql.types.StructType.fromDDL(columns).add("f", linalg.VectorUDT())
     row = (1, None, [1.0], {"a": 1}, (1, [2.0]), linalg.Vectors.dense([1.0, 2.0]))
     frame = spark_local.createDataFrame([row], schema).repartition(4)
 
-    rows = rp.spark.run(frame, programs.describe)
+    with setting(spark_local, "spark.sql.execution.arrow.useLargeVarTypes", large):
+        rows = rp.spark.run(frame, programs.describe)
 
     assert sorted(size for size, _, _ in rows) == [0, 0, 0, 1]
     assert len({columns for _, columns, _ in rows}) == 1
@@ -252,17 +287,13 @@ def test_a_frame_that_spark_cannot_compute_is_said_with_the_reason(spark_local):
 @pytest.mark.parametrize("spark", ["spark_local"], indirect=True)
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_ranks_that_take_long_hold_their_slots_however_spark_plans(spark, adaptive):
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
-    try:
+    with setting(spark, "spark.sql.adaptive.enabled", adaptive):
         # Rows that take longer to compute than slots are waited for, behind a shuffle, and ranks that do.
         pairs = spark.sparkContext.parallelize([(1, 2), (3, 4)], 2).mapPartitions(programs.taking(1.5)).groupByKey(4)
         frame = pairs.map(programs.key_alone).toDF("key int")
         options = {"workers": 4, "schema": "rows double", "slots_timeout_s": 0.5}
         result = rp.spark.run(frame, programs.counting_after(1.5), **options)
         assert sum(row.rows for row in result.collect()) == 2
-    finally:
-        spark.conf.set("spark.sql.adaptive.enabled", before)
 
 
 @pytest.mark.parametrize("spark", ["spark_local"], indirect=True)

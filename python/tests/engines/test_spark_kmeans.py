@@ -64,10 +64,12 @@ def test_on_the_same_shares_centres_have_the_bits_of_rp_kmeans(spark_local, dtyp
 
 def test_vectors_weights_and_first_centres_count_as_in_rp_kmeans(spark_local):
     rows = frame(spark_local, partitions=3)
-    rows = rows.select(array_to_vector("point").alias("a.vector"), "weight")
+    rows = rows.select(array_to_vector("point").alias("a.vector"), rows.weight.alias("a_vector"))
     start = POINTS[::40] + 0.1
 
-    estimator = KMeans(k=CLUSTERS, initial_centers=start, workers=WORKERS, features_col="a.vector", weight_col="weight")
+    estimator = KMeans(
+        k=CLUSTERS, initial_centers=start, workers=WORKERS, features_col="a.vector", weight_col="a_vector"
+    )
     found = estimator.fit(rows)
 
     expected = reference(weights=WEIGHTS, init=start)

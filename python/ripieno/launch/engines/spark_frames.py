@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,8 +27,14 @@ def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: Struc
     if partition_count(rows) != workers:
         rows = rows.repartition(workers)
     archive = shipped(frame.sparkSession.sparkContext)
+    # The ranks put the names back.
     function = spark_task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
-    return rows.mapInArrow(function, output, barrier=True)
+    return rows.toDF(*numbered(frame.columns)).mapInArrow(function, output, barrier=True)
+
+
+def numbered(columns: Sequence[str]) -> list[str]:
+    """Names for so many columns that Spark's mapInArrow takes, which it does not if one has a dot or two are equal."""
+    return [f"c{number}" for number in range(len(columns))]
 
 
 def kept(mapped: DataFrame, workers: int) -> DataFrame:
@@ -44,7 +51,9 @@ def kept(mapped: DataFrame, workers: int) -> DataFrame:
 
 def arrow_schema(schema: StructType, session: SparkSession) -> pa.Schema:
     """As Spark has it in Arrow."""
-    return to_arrow_schema(schema, timezone=session.conf.get("spark.sql.session.timeZone"))
+    large = session.conf.get("spark.sql.execution.arrow.useLargeVarTypes") == "true"
+    timezone = session.conf.get("spark.sql.session.timeZone")
+    return to_arrow_schema(schema, timezone=timezone, prefers_large_types=large)
 
 
 def check(frame: DataFrame) -> None:

@@ -15,6 +15,8 @@ from ripieno.launch.hub import Invitation
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ripieno.batches import Batches
+
 # The rows of a rank, and what it returns to Spark, among what its programs find there.
 ROWS, OUTPUT = "spark rows", "spark output"
 
@@ -37,24 +39,38 @@ def plain(invitation: Invitation, archive: str | None) -> Callable[[Iterable[Any
 def with_rows(
     invitation: Invitation, archive: str | None, schema: pa.Schema
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """The task of a rank that has rows of a DataFrame of `schema`, and may return others."""
+    """The task of a rank that has rows of a DataFrame, and may return others.
+
+    `schema` has the names of the columns; Spark may call them as it likes.
+    """
     pickled, serialized = pickle.dumps(invitation), schema.serialize().to_pybytes()
 
     def be_rank(rows: Iterable[Any]) -> Iterator[Any]:
         find_ripieno()
         import pyarrow
 
-        from ripieno.batches import Batches
         from ripieno.launch.engines import spark_task
 
-        batches = list(rows)
-        schema = batches[0].schema if batches else pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized))
+        own = spark_task.named(rows, pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized)))
         output: list[pyarrow.RecordBatch] = []
-        spark_task.serve(pickle.loads(pickled), {spark_task.ROWS: Batches(batches, schema), spark_task.OUTPUT: output})
+        spark_task.serve(pickle.loads(pickled), {spark_task.ROWS: own, spark_task.OUTPUT: output})
         yield from output
 
     find_ripieno = _finder(archive)
     return be_rank
+
+
+def named(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
+    """What Spark hands over, under the names that `schema` has."""
+    import pyarrow as pa
+
+    from ripieno.batches import Batches
+
+    batches = list(rows)
+    if batches:
+        fields = zip(batches[0].schema, schema.names, strict=True)
+        schema = pa.schema([field.with_name(name) for field, name in fields])
+    return Batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
 
 
 def serve(invitation: Invitation, local: dict[str, Any]) -> None:
