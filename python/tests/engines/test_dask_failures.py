@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 import ripieno as rp
 from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
 from ripieno import errors
+from ripieno.launch.remote import RemoteChannel
 from watching import comes_true, gone_within
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
@@ -42,6 +44,33 @@ def test_the_end_of_a_worker_is_told_with_what_dask_says(dask_client):
     dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
     with launch(dask_client) as job:
         assert places[1] not in job.run(place)
+
+
+def test_ranks_of_a_job_that_fails_are_no_failed_tasks_in_the_logs_of_workers(dask_client):
+    def failed_tasks() -> int:
+        logs = dask_client.get_worker_logs().values()
+        return sum("Compute Failed" in text for entries in logs for _, text in entries)
+
+    before = failed_tasks()
+    with launch(dask_client) as job, pytest.raises(ZeroDivisionError):
+        job.run(lambda comm: comm.barrier() or 1 // comm.rank)
+    assert failed_tasks() == before
+
+
+def test_a_rank_that_loses_its_launcher_is_told_by_dask(dask_client):
+    def program(comm):
+        if comm.rank == 1:
+            for each in gc.get_objects():
+                if isinstance(each, RemoteChannel):
+                    each.hang_up()
+        comm.recv(1 - comm.rank)
+
+    with (
+        launch(dask_client, 2) as job,
+        pytest.raises(rp.RankFailed, match=r"dask says: .* has lost the connection") as caught,
+    ):
+        job.run(program)
+    assert caught.value.rank == 1
 
 
 stuck = threading.Event()

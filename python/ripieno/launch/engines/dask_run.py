@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from distributed import Client, Future, get_worker, secede
 
+from ripieno.errors import EngineError
 from ripieno.launch.engine import Run
 from ripieno.launch.hub import Invitation
 from ripieno.launch.member import serve
@@ -28,8 +29,9 @@ END_S = 3.0
 RESTART_S = 10.0
 # Before all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000
-# What a task of ours says first, for those who listen to its worker.
+# What a task of ours says first, and when its launcher has hung up, for those who listen to its worker.
 BEGUN = "ripieno-rank-begun"
+HUNG_UP = "ripieno-rank-hung-up"
 
 logger = logging.getLogger("ripieno.dask")
 
@@ -109,6 +111,8 @@ class DaskRun(Run):
         what = event[1]
         if what == {"action": BEGUN, "key": self._key(rank)}:
             self._has_begun(rank)
+        elif what == {"action": HUNG_UP, "key": self._key(rank)}:
+            self.failed(rank, f"its task on {self.places[rank]} has lost the connection to its launcher")
         elif isinstance(what, dict) and what.get("action") == "remove-worker":
             by_itself = "its process ended, or its nanny has ended it"
             why = "closed or retired on purpose" if what["expected"] else by_itself
@@ -181,11 +185,15 @@ def _tell_all(ears: list[Ear], event: tuple[float, Any]) -> None:
 def _rank(invitation: Invitation, rank: int) -> None:
     """The task: a rank, on a thread of its own."""
     worker = get_worker()
-    worker.log_event(worker.address, {"action": BEGUN, "key": worker.get_current_task()})
+    key = worker.get_current_task()
+    worker.log_event(worker.address, {"action": BEGUN, "key": key})
     stay = _Stay(rank, has_nanny=worker.nanny is not None)
     secede()
     try:
         serve(invitation, rank, local={"rank": rank}, hung_up=stay.end)
+    except EngineError:
+        # The caller knows why; the worker's log would have a traceback of each rank.
+        worker.log_event(worker.address, {"action": HUNG_UP, "key": key})
     finally:
         stay.is_over()
 
