@@ -28,7 +28,7 @@ from ripieno.spark.programs import run
 LARGEST_SEED = 2**32 - 1
 
 
-@with_accessors
+@with_accessors()
 class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadable):
     """K-means by Lloyd's iteration, on the rows of a DataFrame.
 

@@ -60,9 +60,9 @@ class KMeansSummary:
         return self.report.iterations
 
 
-@with_accessors
+@with_accessors("featuresCol", "predictionCol")
 class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
-    """The centres that a fit has found.
+    """The centres that a fit has found. It has the parameters of the fit; those of the two columns may be set.
 
     Parameters
     ----------

@@ -41,22 +41,26 @@ def sets_parameters(method: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def with_accessors(owner: Owner) -> Owner:
-    """Give a class Spark's ``getK`` and ``setK`` for each of its parameters."""
-    for name in dir(owner):
-        if isinstance(getattr(owner, name), Param):
-            _add_accessors(owner, name, getattr(owner, name).doc)
-    return owner
+def with_accessors(*settable: str) -> Callable[[Owner], Owner]:
+    """Give a class Spark's ``getK`` for each of its parameters, and ``setK`` for those named; by default for all."""
+
+    def added(owner: Owner) -> Owner:
+        for name in dir(owner):
+            if isinstance(getattr(owner, name), Param):
+                _add_accessors(owner, name, getattr(owner, name).doc, not settable or name in settable)
+        return owner
+
+    return added
 
 
-def _add_accessors(owner: type, name: str, doc: str) -> None:
+def _add_accessors(owner: type, name: str, doc: str, is_settable: bool) -> None:
     def get(self: Params) -> Any:
         return self.getOrDefault(name)
 
     def set_to(self: Params, value: Any) -> Params:
         return self._set(**{name: value})
 
-    for prefix, method in (("get", get), ("set", set_to)):
+    for prefix, method in (("get", get), ("set", set_to)) if is_settable else (("get", get),):
         method.__name__ = prefix + name[0].upper() + name[1:]
         method.__qualname__ = f"{owner.__qualname__}.{method.__name__}"
         method.__doc__ = f"{'The value' if prefix == 'get' else 'Set the value'} of `{name}`: {doc}"

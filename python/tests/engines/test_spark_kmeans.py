@@ -149,6 +149,14 @@ def test_parameters_have_the_names_of_spark_and_those_of_python(spark_local):
         KMeans(n_clusters=3)
 
 
+def test_of_a_model_only_the_columns_can_be_set(model):
+    setters = {name for name in dir(model) if name.startswith("set")}
+
+    assert setters == {"set", "setFeaturesCol", "setPredictionCol"}
+    assert model.copy().setPredictionCol("cluster").getPredictionCol() == "cluster"
+    assert {"setK", "setMaxIter", "setFeaturesCol"} < set(dir(KMeans))
+
+
 def test_estimators_and_models_are_saved_and_loaded(spark_local, model, tmp_path):
     estimator = KMeans(k=2, initial_centers=[[0.1, 1.0], [2.0, 1 / 3]], max_iter=5)
     estimator.save(f"file://{tmp_path}/estimator")
