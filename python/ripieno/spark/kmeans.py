@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from ripieno.algorithms.kmeans import INITS
 from ripieno.algorithms.kmeans_program import FitOptions
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
+from ripieno.launch.engines.spark_stage import SLOTS_S
 from ripieno.spark.kmeans_model import KMeansModel, KMeansSummary
 from ripieno.spark.kmeans_params import KMeansParams, sets_parameters, snake_case, with_accessors
 from ripieno.spark.kmeans_ranks import fit_rows
@@ -62,6 +64,9 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         Ranks; by default one for each slot of the executors.
     threads : int, optional
         Threads that each rank computes with; by default as many as Spark gives cores to a task.
+    slots_timeout_s : float, default=10
+        How long a fit waits until enough slots are free, or executors with enough of them have registered. Fits beside
+        each other, as of a `CrossValidator` with ``parallelism=2``, wait for each other's.
 
     Spark's names of them, ``maxIter=20``, are taken, too; so are its calls ``setMaxIter`` and ``getMaxIter``.
 
@@ -91,6 +96,7 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         weight_col: str | None = None,
         workers: int | None = None,
         threads: int | None = None,
+        slots_timeout_s: float = SLOTS_S,
     ) -> None:
         super().__init__()
 
@@ -109,6 +115,7 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         weight_col: str | None = None,
         workers: int | None = None,
         threads: int | None = None,
+        slots_timeout_s: float | None = None,
     ) -> KMeans:
         """Set the parameters that are given."""
         return self
@@ -129,7 +136,8 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         begin = time.perf_counter()
         options = self._options()
         rows = selected(dataset, self.getFeaturesCol(), self._given("weightCol"))
-        parts = run(rows, fit_rows, options, workers=self._given("workers"), threads=self._given("threads"))
+        given = {snake_case(name): self._given(name) for name in ("workers", "threads", "slotsTimeoutS")}
+        parts = run(rows, fit_rows, options, **given)
         centers = parts[0].clustering.centroids
         report = program.report(parts, centers.shape[1], time.perf_counter() - begin)
         summary = KMeansSummary(len(centers), parts[0].clustering.inertia, report)
@@ -142,6 +150,8 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         k, tol, seed, init = (self.getOrDefault(name) for name in ("k", "tol", "seed", "initMode"))
         if not tol >= 0:
             raise InputError(f"tol={tol!r}: expected a number >= 0")
+        if not 0 <= self.getSlotsTimeoutS() < math.inf:
+            raise InputError(f"slots_timeout_s={self.getSlotsTimeoutS()!r}: expected a number of seconds >= 0")
         if init not in INITS:
             raise InputError(f"init_mode={init!r}: expected one of {', '.join(INITS)}")
         if not 0 <= seed <= LARGEST_SEED:

@@ -17,6 +17,8 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
+from ripieno.launch.engines.spark_stage import SLOTS_S
+
 Owner = TypeVar("Owner", bound=type)
 
 
@@ -83,7 +85,10 @@ class KMeansParams(HasFeaturesCol, HasPredictionCol, HasWeightCol, HasMaxIter, H
     threads: Param[int] = Param(
         Params._dummy(), "threads", "threads of each rank; unset: spark.task.cpus.", TypeConverters.toInt
     )
+    slotsTimeoutS: Param[float] = Param(
+        Params._dummy(), "slotsTimeoutS", "how long a fit waits for free slots, in seconds.", TypeConverters.toFloat
+    )
 
     def __init__(self) -> None:
         super().__init__()
-        self._setDefault(k=2, maxIter=20, tol=1e-4, seed=0, initMode="k-means||")
+        self._setDefault(k=2, maxIter=20, tol=1e-4, seed=0, initMode="k-means||", slotsTimeoutS=SLOTS_S)

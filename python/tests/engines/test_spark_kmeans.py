@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.errors import InputError
+from ripieno.errors import InputError, TooFewSlots
 
 pytest.importorskip("pyspark", reason="pip install 'ripieno[spark]'")
 
@@ -139,7 +140,7 @@ def test_parameters_have_the_names_of_spark_and_those_of_python(spark_local):
     explained = {param.name: value for param, value in estimator.extractParamMap().items()}
     assert explained == {
         "k": 8, "maxIter": 11, "tol": 1e-4, "seed": 0, "initMode": "random", "weightCol": "w", "workers": 3,
-        "featuresCol": "features", "predictionCol": "prediction",
+        "featuresCol": "features", "predictionCol": "prediction", "slotsTimeoutS": 10.0,
     }  # fmt: skip
     copied = estimator.copy({estimator.k: 4})
     assert (copied.getK(), estimator.getK(), copied.uid) == (4, 8, estimator.uid)
@@ -197,15 +198,30 @@ def test_it_is_a_stage_of_pipelines_that_are_saved_and_loaded(spark_local, tmp_p
 
 def test_cross_validation_chooses_among_its_parameters(spark_local):
     blobs = np.repeat(np.array([[0.0, 0.0], [9.0, 9.0]]), 30, axis=0) + np.random.default_rng(0).random((60, 2))
-    estimator = KMeans(workers=WORKERS)
+    # Two fits beside each other have not enough slots.
+    estimator = KMeans(workers=3, slots_timeout_s=100)
     grid = ParamGridBuilder().addGrid(estimator.k, [6, 2]).build()
     rows = frame(spark_local, points=blobs).select(array_to_vector("point").alias("features"))
 
     chosen = CrossValidator(
-        estimator=estimator, estimatorParamMaps=grid, evaluator=ClusteringEvaluator(), numFolds=2, seed=1
+        estimator=estimator, estimatorParamMaps=grid, evaluator=ClusteringEvaluator(), numFolds=2, seed=1, parallelism=2
     ).fit(rows)
 
     assert chosen.bestModel.getK() == len(chosen.bestModel.centers) == 2
+
+
+def test_a_fit_waits_for_slots_as_long_as_it_is_told(spark_local):
+    estimator = KMeans(workers=WORKERS, slots_timeout_s=0.2, features_col="point")
+    rows = frame(spark_local)
+
+    with rp.launch(engine="spark", workers=3):
+        begin = time.monotonic()
+        with pytest.raises(TooFewSlots) as caught:
+            estimator.fit(rows)
+        waited_s = time.monotonic() - begin
+
+    assert (caught.value.free, caught.value.total) == (1, 4)
+    assert 0.2 <= waited_s < KMeans().getSlotsTimeoutS()
 
 
 @pytest.mark.parametrize(
@@ -217,6 +233,7 @@ def test_cross_validation_chooses_among_its_parameters(spark_local):
         ({"k": 0}, "k=0: expected a whole number >= 1"),
         ({"max_iter": 0}, "max_iter=0: expected a whole number >= 1"),
         ({"tol": -1.0}, "tol=-1.0: expected a number >= 0"),
+        ({"slots_timeout_s": float("nan")}, "slots_timeout_s=nan: expected a number of seconds >= 0"),
         ({"seed": -1}, "seed=-1: expected a whole number from 0 to 4294967295"),
         ({"init_mode": "best"}, r"init_mode='best': expected one of k-means\|\|, k-means\+\+, random"),
         ({"k": 3, "initial_centers": [[1.0, 2.0, 3.0]]}, "initial_centers: expected k=3 rows of one length, there are"),

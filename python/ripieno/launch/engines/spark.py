@@ -19,7 +19,7 @@ from ripieno.launch.engine import Engine, EngineJob, Handover, Run
 from ripieno.launch.engines import spark_frames, spark_task
 from ripieno.launch.engines.spark_archive import shipped
 from ripieno.launch.engines.spark_internals import check_version, has_pinned_threads, is_stopped, slots
-from ripieno.launch.engines.spark_stage import StageRun, await_slots, is_local
+from ripieno.launch.engines.spark_stage import SLOTS_S, StageRun, await_slots, is_local
 from ripieno.launch.here import Here
 from ripieno.launch.hub import Invitation
 
@@ -49,7 +49,7 @@ class SparkEngine(Engine):
     NAME: ClassVar[str] = "spark"
     OPTIONS: ClassVar[frozenset[str]] = frozenset({"spark", "slots_timeout_s"})
 
-    def __init__(self, *, spark: SparkSession | None = None, slots_timeout_s: float = 10.0) -> None:
+    def __init__(self, *, spark: SparkSession | None = None, slots_timeout_s: float = SLOTS_S) -> None:
         self.session = _checked(_active() if spark is None else spark)
         self.slots_timeout_s = slots_timeout_s
         self.threads = int(self._context.getConf().get("spark.task.cpus", "1"))

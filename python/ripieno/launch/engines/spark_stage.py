@@ -24,6 +24,9 @@ ASK_S = 0.05
 LEAVE_S = 1.0
 CANCEL_S = 5.0
 
+# By default somebody waits so long for slots.
+SLOTS_S = 10.0
+
 _FAILED_TASK = re.compile(r"(?:ResultTask|ShuffleMapTask)\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
 _numbers = itertools.count()
