@@ -150,7 +150,7 @@ class Run(ABC):
     def end(self) -> None:
         """Give all slots back: the members have been told, whoever does not leave now is cancelled.
 
-        It takes a few seconds at most, may be called again, and raises nothing.
+        It takes 15 s at most, may be called again, and raises nothing.
         """
 
 
