@@ -59,6 +59,11 @@ class Batches(Sequence[pa.RecordBatch]):
         columns = ", ".join(f"{field.name}: {field.type}" for field in self.schema)
         return f"Batches({self.row_count} rows in {len(self)} batches; {columns})"
 
+    def clear(self) -> None:
+        """Let the rows go, whose memory is free then unless arrays or tables see it: this has none any more."""
+        self._batches = []
+        self.row_count = 0
+
     def to_table(self) -> pa.Table:
         """All rows as one table, without a copy."""
         return pa.Table.from_batches(self._batches, self.schema)

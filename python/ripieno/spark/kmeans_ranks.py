@@ -50,6 +50,8 @@ def labels_of(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDAr
 def fit_rows(comm: Communicator, batches: Batches, options: FitOptions) -> FitPart:
     """What every rank runs for a fit; the first column has the points, a second one their weights.
 
+    It uses the batches up, so that a rank has its rows only once meanwhile.
+
     Raises
     ------
     InputError
@@ -62,6 +64,8 @@ def fit_rows(comm: Communicator, batches: Batches, options: FitOptions) -> FitPa
         weights = batches.to_numpy(weight_names[0]) if weight_names else None
         if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise InputError(f"weight_col={weight_names[0]!r}: expected finite numbers >= 0")
+    # These ranks have no other program; what the arrays are views of stays.
+    batches.clear()
     width = _agreed_width(comm, name, points)
     start = options.starts[0]
     if isinstance(start, np.ndarray) and start.shape[1] != width:

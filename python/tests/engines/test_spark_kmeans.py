@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 
+import cloudpickle
 import numpy as np
 import pytest
 import ripieno as rp
+import spark_frame_programs as programs
 from ripieno.errors import InputError, TooFewSlots
 
 pytest.importorskip("pyspark", reason="pip install 'ripieno[spark]'")
@@ -19,6 +21,8 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from ripieno.spark import KMeans, KMeansModel
+
+cloudpickle.register_pickle_by_value(programs)
 
 WORKERS, CLUSTERS = 2, 5
 POINTS = np.random.default_rng(7).random((200, 3)) + np.repeat(np.arange(5.0), 40)[:, None]
@@ -208,6 +212,16 @@ def test_cross_validation_chooses_among_its_parameters(spark_local):
     ).fit(rows)
 
     assert chosen.bestModel.getK() == len(chosen.bestModel.centers) == 2
+
+
+def test_during_a_fit_a_rank_has_its_rows_once():
+    with rp.launch(workers=1) as job:
+        ((one, seen),) = job.run(programs.arrow_bytes_of_a_fit, 1, KMeans(max_iter=1)._options())
+        ((three, copied),) = job.run(programs.arrow_bytes_of_a_fit, 3, KMeans(max_iter=1)._options())
+
+    assert one >= 1000 * 4 * 8 and three >= 3 * 1000 * 4 * 8
+    assert 1000 * 4 * 8 <= seen <= one, "the array is a view of the only batch"
+    assert copied == 0, "the array is a copy"
 
 
 def test_a_fit_waits_for_slots_as_long_as_it_is_told(spark_local):
