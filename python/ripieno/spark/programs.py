@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -43,7 +44,8 @@ def run(
         How many ranks; by default one in every slot.
     schema : pyspark.sql.types.StructType or str, optional
         Of rows that the program returns: as a `pyarrow.RecordBatch`, a `pyarrow.Table`, an iterable of these, or None
-        for no rows. A str is as in ``"id long, vector array<double>"``.
+        for no rows. A str is as in ``"id long, vector array<double>"``. Timestamps without a zone count as those of the
+        session's, ``spark.sql.session.timeZone``.
     threads : int, optional
         That each rank computes with; by default ``spark.task.cpus``.
     on_event : callable, optional
@@ -126,6 +128,29 @@ def _conforming(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.R
             f"schema= has {', '.join(schema.names)}"
         )
     try:
-        return table.select(schema.names).cast(schema).to_batches()
+        columns = [_zoned(field.name, table[field.name], field.type) for field in schema]
+        return pa.table(columns, names=schema.names).cast(schema).to_batches()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(f"the program has returned rows that are not of schema=: {error}") from error
+
+
+def _zoned(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Timestamps without a zone as those of the session's, which `kind` has: a cast would take them for UTC."""
+    if not _lacks_zone(column.type, kind):
+        return column
+    if not pa.types.is_timestamp(kind):
+        raise InputError(
+            f"the program has returned timestamps without a time zone inside of column {name!r}: make them with one "
+            "(pyarrow.timestamp('us', 'UTC')), or name their type timestamp_ntz in schema="
+        )
+    # Of an hour that comes twice, PySpark takes the second, too.
+    return pc.assume_timezone(column, kind.tz, ambiguous="latest")
+
+
+def _lacks_zone(kind: pa.DataType, expected: pa.DataType) -> bool:
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(expected):
+        return kind.tz is None and expected.tz is not None
+    if kind.num_fields != expected.num_fields:
+        return False
+    places = range(kind.num_fields)
+    return any(_lacks_zone(kind.field(place).type, expected.field(place).type) for place in places)

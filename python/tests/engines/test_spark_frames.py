@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import contextmanager
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 
@@ -258,6 +259,41 @@ def test_what_can_be_cast_to_the_schema_is(spark_local):
     result = rp.spark.run(spark_local.range(4), programs.returning, returned, workers=1, schema="a long, b double")
 
     assert [tuple(row) for row in result.collect()] == [(2, 1.0), (3, 4.0)]
+
+
+def test_timestamps_without_a_zone_are_those_of_the_session(spark_local):
+    at = [datetime(2026, 7, 1, 12), datetime(2026, 11, 1, 1, 30), None]
+    naive, known = pa.array(at, pa.timestamp("ms")), pa.array(at, pa.timestamp("us", "UTC"))
+    schema = "naive timestamp, known timestamp, local timestamp_ntz"
+    returned = pa.table({"naive": naive, "known": known, "local": naive})
+
+    with setting(spark_local, "spark.sql.session.timeZone", "America/New_York"):
+        result = rp.spark.run(spark_local.range(4), programs.returning, returned, workers=2, schema=schema)
+        expected = spark_local.createDataFrame(pandas.DataFrame({"naive": at}), "naive timestamp").collect()
+        assert sorted(result.select("naive").collect(), key=str) == sorted(expected, key=str)
+        shown = result.selectExpr("string(naive)", "string(known)", "string(local)").collect()
+
+    assert {tuple(row) for row in shown} == {
+        ("2026-07-01 12:00:00", "2026-07-01 08:00:00", "2026-07-01 12:00:00"),
+        ("2026-11-01 01:30:00", "2026-10-31 21:30:00", "2026-11-01 01:30:00"),
+        (None, None, None),
+    }
+
+
+NAIVE = pa.array([datetime(2026, 3, 8, 2, 30)], pa.timestamp("us"))
+NAIVES = pa.array([NAIVE.to_pylist()], pa.list_(NAIVE.type))
+
+
+@pytest.mark.parametrize(
+    ("returned", "kind", "message"),
+    [
+        (NAIVE, pa.timestamp("us", "America/New_York"), "not of schema=: Timestamp doesn't exist in timezone"),
+        (NAIVES, pa.list_(pa.timestamp("us", "UTC")), "without a time zone inside of column 't'"),
+    ],
+)
+def test_timestamps_of_which_no_zone_can_be_told_are_refused(returned, kind, message):
+    with pytest.raises(InputError, match=message):
+        import_module("ripieno.spark.programs")._as_batches(pa.table({"t": returned}), pa.schema({"t": kind}))
 
 
 def test_two_frames_are_one_too_many(spark_local):
