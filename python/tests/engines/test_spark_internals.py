@@ -26,16 +26,24 @@ def test_an_older_version_is_refused(version):
         internals.check_version(version)
 
 
-def test_an_older_session_is_refused_before_anything_starts(spark_local, monkeypatch):
-    monkeypatch.setattr(type(spark_local), "version", "4.0.1")
-    jobs = spark_local.sparkContext.statusTracker().getJobIdsForGroup
+STARTS = {
+    "a job": lambda spark: rp.launch(engine="spark", spark=spark),
+    "a program": lambda spark: rp.spark.run(spark.range(4), programs.row_count),
+}
 
-    before = list(jobs())
-    for start in (lambda: rp.launch(engine="spark"), lambda: rp.spark.run(spark_local.range(4), programs.row_count)):
-        with pytest.raises(EngineError, match=r"Spark 4\.1 or later is needed, this is 4\.0\.1"):
-            start()
 
-    assert list(jobs()) == before
+@pytest.mark.parametrize("case", STARTS)
+def test_an_older_session_is_refused_before_anything_starts(spark_local, case, monkeypatch):
+    jobs = spark_local.sparkContext._jsc.sc().dagScheduler().numTotalJobs
+    before = jobs()
+    monkeypatch.setattr(spark_local, "version", "4.0.1")
+
+    with pytest.raises(EngineError, match=r"Spark 4\.1 or later is needed, this is 4\.0\.1"):
+        STARTS[case](spark_local)
+
+    assert jobs() == before
+    spark_local.range(1).count()
+    assert jobs() > before
 
 
 def test_an_attribute_that_pyspark_lacks_is_named_with_its_version():
