@@ -19,6 +19,17 @@ from ripieno.launch.hub import Invitation
 from ripieno.launch.machine import usable_cores
 
 _FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"
+# What Open MPI has to be told so that all ranks get the invitation, and may outnumber its cores.
+_OPEN_MPI = [*(word for name in started.VARIABLES for word in ("-x", name)), "--oversubscribe"]
+# Hydra ends all others with the first that fails, and does not tell which one that was: a shell around each rank does.
+_HYDRA_FAILURE = r"^ripieno: rank (?P<rank>\d+): (?P<cause>killed by signal \d+)$"
+_HYDRA_WRAPPER = [
+    "sh",
+    "-c",
+    '"$@" $$; status=$?; '
+    '[ $status -le 128 ] || echo "ripieno: rank $PMI_RANK: killed by signal $((status - 128))" >&2; exit $status',
+    "sh",
+]
 
 
 class MpirunEngine(Engine):
@@ -58,7 +69,7 @@ class MpirunEngine(Engine):
         self._arguments = list(arguments)
         self._host = host
         self._slots = usable_cores() if slots is None else slots
-        self._options = _options_of(self._command)
+        self._is_hydra = _is_hydra(self._command)
 
     def slots(self) -> int:
         """As told, or the cores of this host."""
@@ -84,15 +95,17 @@ class MpirunEngine(Engine):
         if workers > self._slots:
             advice = "launch fewer workers, or say how many there is room for: slots=…"
             raise TooFewSlots(self.NAME, workers, self._slots, self._slots, advice)
-        command = [self._command, *self._options, "-n", str(workers), *self._arguments]
+        command = [self._command, *([] if self._is_hydra else _OPEN_MPI), "-n", str(workers), *self._arguments]
+        if self._is_hydra:
+            return started.StartedRun(command, invitation, started.matching(_HYDRA_FAILURE), _HYDRA_WRAPPER)
         return started.StartedRun(command, invitation, started.matching(_FAILURE))
 
 
-def _options_of(command: str) -> list[str]:
-    """What the launcher has to be told so that all ranks get the invitation, and may outnumber its cores."""
+def _is_hydra(command: str) -> bool:
+    """Whether the launcher is hydra, and not Open MPI's."""
     version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=started.ANSWER_S).stdout
-    if "Open MPI" in version or "OpenRTE" in version:
-        return [*(word for name in started.VARIABLES for word in ("-x", name)), "--oversubscribe"]
     if "HYDRA" in version:
-        return []
+        return True
+    if "Open MPI" in version or "OpenRTE" in version:
+        return False
     raise EngineError(f"{command} is neither Open MPI's launcher nor hydra, by its --version")

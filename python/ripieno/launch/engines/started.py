@@ -56,9 +56,14 @@ class StartedRun(Run):
     invitation : Invitation
     account_of : callable
         What a line on the launcher's standard error says of a rank that has failed.
+    wrapper : sequence of str
+        A command that runs a rank, whose own command is added. It may give the rank an argument: the number of the
+        process that it ends with.
     """
 
-    def __init__(self, command: Sequence[str], invitation: Invitation, account_of: Account) -> None:
+    def __init__(
+        self, command: Sequence[str], invitation: Invitation, account_of: Account, wrapper: Sequence[str] = ()
+    ) -> None:
         super().__init__()
         self._name = os.path.basename(command[0])
         self._account_of = account_of
@@ -70,7 +75,7 @@ class StartedRun(Run):
         variables = {**kept, **process.package_path(), **threads, VARIABLE: text}
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
         self._process = subprocess.Popen(
-            process.ended_with_this([*command, *rank]),
+            process.ended_with_this([*command, *wrapper, *rank]),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=variables,
@@ -117,6 +122,8 @@ def matching(pattern: str) -> Account:
 
 def main() -> None:
     """Be a rank of the job that the invitation in the environment is to."""
+    if len(sys.argv) > 1:
+        process.die_with(int(sys.argv[1]))
     place = launchers.detect(os.environ)
     text = os.environ.pop(VARIABLE, None)
     if place is None or text is None:
