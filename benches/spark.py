@@ -1,7 +1,7 @@
 """Ripieno inside Spark beside Spark itself, in the same session and on the same executors, turn by turn.
 
-benches/spark.py [kmeans|broadcast|sum|start|large-kmeans]… [--master MASTER] [--conf NAME=VALUE]…
-                 [--repetitions N] [--quick] [--json FILE] [--page FILE]
+benches/spark.py [kmeans|kmeans-1M-1000|kmeans-1M-10000|broadcast|sum|start]… [--master MASTER]
+                 [--conf NAME=VALUE]… [--repetitions N] [--quick] [--json FILE] [--page FILE]
 
 K-means beside MLlib, broadcasts beside `sc.broadcast`, the sum of long vectors beside `treeAggregate`, and what running
 in Spark costs beside local workers.
@@ -31,7 +31,7 @@ from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 from spark_session import MASTER, session, slot_count  # noqa: E402
 
-NAMES = ("kmeans", "broadcast", "sum", "start", "large-kmeans")
+NAMES = (*spark_kmeans.PROBLEMS, "broadcast", "sum", "start")
 
 
 def measured(
@@ -75,7 +75,8 @@ def measured(
 @click.option(
     "--page",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A page of Markdown to write the figures into; a chart and the figures as JSON go beside it.",
+    help="A page of Markdown to write the figures into; a chart and the figures as JSON go beside it. Figures that are "
+    "there stay, if they are not measured again.",
 )
 def main(
     names: Sequence[str], master: str, settings: Sequence[str], repetitions: int | None, quick: bool,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import command
 from ripieno.bench.figures import Count, Figure, Report, Samples, duration_text, machine
@@ -13,7 +16,7 @@ BEGIN, END = "<!-- figures: filled by benches/spark.py --page -->", "<!-- end of
 
 
 def fill(page: Path, report: Report) -> None:
-    """Write the table into `page`, PAGE.svg and PAGE.json.
+    """Write the table into `page`, PAGE.svg and PAGE.json, with what is there of other cases.
 
     Raises
     ------
@@ -25,15 +28,40 @@ def fill(page: Path, report: Report) -> None:
     _, ended, tail = rest.partition(END)
     if not (found and ended):
         raise ValueError(f"{page}: expected the lines {BEGIN!r} and {END!r}")
+    report = _with_earlier(page.with_suffix(".json"), report)
     page.with_suffix(".svg").write_text(spark_chart(report.figures))
     command.write(page.with_suffix(".json"), {"reports": [report.as_json()]}, quick=False)
     page.write_text(f"{head}{BEGIN}\n\n{_filled(page, report)}\n{END}{tail}")
 
 
-def _filled(page: Path, report: Report) -> str:
+def _with_earlier(path: Path, report: Report) -> Report:
+    """The report, and before it what the one at `path` has of other cases."""
+    merged = Report(report.name)
+    if path.exists():
+        (earlier,) = json.loads(path.read_text())["reports"]
+        cases = {each.case for each in (*report.figures, *report.counts)}
+        merged.figures += [_figure(each) for each in earlier["figures"] if each["case"] not in cases]
+        counts = [{name: value for name, value in each.items() if name != "reached"} for each in earlier["counts"]]
+        merged.counts += [Count(**each) for each in counts if each["case"] not in cases]
+        merged.remarks += [each for each in earlier["remarks"] if each.partition(":")[0] not in cases]
     about = ", ".join(f"{name} {value}" for name, value in machine().items())
+    for remark in (*report.remarks, about):
+        merged.remark(remark)
+    merged.figures += report.figures
+    merged.counts += report.counts
+    return merged
+
+
+def _figure(values: dict[str, Any]) -> Figure:
+    names = {each.name for each in fields(Figure)}
+    own = {name: value for name, value in values.items() if name in names}
+    peers = {name: Samples(tuple(each["seconds"])) for name, each in values["peers"].items()}
+    return Figure(**own | {"ours": Samples(tuple(values["ours"]["seconds"])), "peers": peers})
+
+
+def _filled(page: Path, report: Report) -> str:
     lines = [_table(report.figures), _counts(report.counts), f"![Seconds of each]({page.stem}.svg)\n"]
-    return "\n".join([*lines, *(f"- {remark}" for remark in (*report.remarks, about))]) + "\n"
+    return "\n".join([*lines, *(f"- {remark}" for remark in report.remarks)]) + "\n"
 
 
 def _table(figures: Sequence[Figure]) -> str:

@@ -29,7 +29,7 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
 
     (report,) = json.loads(page.with_suffix(".json").read_text())["reports"]
     figures = {(figure["case"], figure["row"]): figure for figure in report["figures"]}
-    beside = {case.partition(",")[0]: set(figure["peers"]) for (case, _), figure in [*figures.items()][::-1]}
+    beside = {case.partition(",")[0]: set(figure["peers"]) for (case, _), figure in figures.items()}
     treeaggregates = {"treeAggregate, NumPy"} | ({"treeAggregate, Java"} if shutil.which("javac") else set())
     assert beside == {
         "K-means": {"MLlib, row", "MLlib, block"},
@@ -40,9 +40,9 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
     }
     assert all(min(figure["ours"]["seconds"]) > 0 for figure in figures.values())
     inertias = [each["reached"] for each in report["counts"] if each["row"].startswith("inertias differ")]
-    assert inertias == [True, True]
+    assert inertias == [True]
     limited = [figure for (case, row), figure in figures.items() if row in ("computing in it", "1 MB")]
-    assert len(limited) == 4 and all(figure["to_limit"] > 0 for figure in limited)
+    assert len(limited) == 3 and all(figure["to_limit"] > 0 for figure in limited)
     text = page.read_text()
     assert text.count("\n| ") == len(figures) + 1, "a row for each figure, below the head"
     assert all(case in text for case, _ in figures)
