@@ -123,7 +123,7 @@ def _compare(problem: Problem, points: Points, rows: DataFrame, slots: int, repo
     ours, theirs = Fits(), {solver: Fits() for solver in problem.solvers}
     operation_count, square_s = 2.0 * problem.n * problem.d * problem.k, []
     for _ in range(effort.runs(problem.run_count)):
-        square_s.append(gemm.square_s(np.float64, quick=effort.quick))
+        square_s.append(gemm.square_s(np.float32, quick=effort.quick))
         _fit_ours(problem, start, rows, slots, ours)
         for solver, fits in theirs.items():
             _fit_mllib(problem, solver, rows, slots, fits)
@@ -136,7 +136,7 @@ def _compare(problem: Problem, points: Points, rows: DataFrame, slots: int, repo
                 ours=Samples(tuple(getattr(ours, of))),
                 peers={f"MLlib, {solver}": Samples(tuple(getattr(fits, of))) for solver, fits in theirs.items()},
                 limit_s=float(np.median(square_s)) * operation_count if of != "whole_s" else None,
-                limit="dgemm of NumPy, all cores, at 2·n·k·d operations a pass",
+                limit="sgemm of NumPy, all cores, at 2·n·k·d operations a pass",
                 work=operation_count / 1e9 if of != "whole_s" else 0.0,
                 rate_unit="GFLOP/s",
                 targets=TARGETS if of == "iteration_s" else {},

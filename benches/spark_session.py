@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -25,7 +26,7 @@ CONFIGURATION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # Executors of another process register after the session is there.
+    # Executors of another process register after the session is there; for how many to wait, a number of cores tells.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     # The stages of a whole fit are asked for at its end.
     "spark.ui.retainedStages": "5000",
@@ -50,9 +51,11 @@ def session(master: str, configuration: Mapping[str, str]) -> Iterator[SparkSess
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    cluster = re.match(r"local-cluster\[(\d+),\s*(\d+),", master)
+    cores = {"spark.cores.max": str(int(cluster[1]) * int(cluster[2]))} if cluster else {}
     with tempfile.TemporaryDirectory() as folder:
         builder = SparkSession.builder.master(master).appName("ripieno")
-        for name, value in {**CONFIGURATION, "spark.local.dir": folder, **configuration}.items():
+        for name, value in {**CONFIGURATION, **cores, "spark.local.dir": folder, **configuration}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         application = spark.sparkContext.applicationId

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,15 +12,15 @@ from pyspark.ml import Model
 from pyspark.ml.linalg import Vector
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import DataFrame
-from pyspark.sql.types import IntegerType, StructField, StructType
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
 
 from ripieno.algorithms.clock import FitReport, Iteration
 from ripieno.batches import Batches
 from ripieno.errors import InputError
-from ripieno.launch.engines.spark_frames import numbered
 from ripieno.spark.kmeans_params import KMeansParams, with_accessors
 from ripieno.spark.kmeans_ranks import labels_of, points_of
-from ripieno.spark.kmeans_rows import check_features
+from ripieno.spark.kmeans_rows import arrays, check_features
 
 # Below the folder of a saved model.
 CENTERS = "centers"
@@ -130,23 +130,14 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         check_features(dataset.schema, features)
         if prediction in names:
             raise InputError(f"prediction_col={prediction!r}: there is such a column already")
-        place = names.index(features)
 
-        def assigned(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                column = pa.record_batch([batch.column(place)], names=[features])
-                points = points_of(Batches([column], column.schema), features)
-                labels = labels_of(points.reshape(batch.num_rows, -1), centers)
-                yield pa.record_batch([*batch.columns, pa.array(labels)], names=numbers)
+        @F.arrow_udf(IntegerType())
+        def assigned(points: pa.Array) -> pa.Array:
+            batch = pa.record_batch([points], names=[features])
+            found = points_of(Batches([batch], batch.schema), features)
+            return pa.array(labels_of(found.reshape(len(points), -1), centers))
 
-        numbers = numbered([*names, prediction])
-        added = StructField(prediction, IntegerType(), False)
-        fields = [
-            StructField(number, field.dataType, field.nullable, field.metadata)
-            for number, field in zip(numbers, [*dataset.schema.fields, added], strict=True)
-        ]
-        rows = dataset.toDF(*numbers[:-1]).mapInArrow(assigned, StructType(fields))
-        return rows.toDF(*names, prediction)
+        return dataset.select("*", assigned(arrays(dataset, features)).alias(prediction))
 
     def write(self) -> MLWriter:
         """What saves this model."""

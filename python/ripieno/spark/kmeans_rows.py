@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DecimalType, NumericType, StructType
 
 from ripieno.errors import InputError
 
 
 def selected(dataset: DataFrame, features: str, weight: str | None) -> DataFrame:
-    """The column of points and, if there is one, that of weights as double.
+    """The column of points, as arrays, and, if there is one, that of weights as double.
 
     Raises
     ------
@@ -18,12 +20,21 @@ def selected(dataset: DataFrame, features: str, weight: str | None) -> DataFrame
         There is no such column, or it holds something else.
     """
     check_features(dataset.schema, features)
-    columns = [_column(dataset, features)]
+    columns = [arrays(dataset, features)]
     if weight is not None:
         if not isinstance(_type_of(dataset.schema, "weight_col", weight), NumericType):
             raise InputError(f"weight_col={weight!r}: expected a column of numbers, {_found(dataset.schema, weight)}")
         columns.append(_column(dataset, weight).cast("double").alias(weight))
     return dataset.select(*columns)
+
+
+def arrays(dataset: DataFrame, features: str) -> Column:
+    """The column of points as arrays: a vector, with its list of indices that most have not, takes longer to send."""
+    points = _column(dataset, features)
+    if not isinstance(dataset.schema[features].dataType, VectorUDT):
+        return points
+    # Of a null `vector_to_array` makes an error of its own.
+    return F.when(points.isNotNull(), vector_to_array(points)).alias(features)
 
 
 def check_features(schema: StructType, name: str) -> None:

@@ -70,3 +70,7 @@ def _executor() -> int:
     """The JVM that this Python process belongs to: it started the daemon that forked this process."""
     daemon = os.getppid()
     return int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def rows_of_batches(comm, batches):
+    return [batch.num_rows for batch in batches]

@@ -12,6 +12,9 @@ from ripieno.errors import EngineError
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
 
 from py4j.protocol import Py4JNetworkError
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from ripieno.launch.engines import spark_internals as internals
 
 
@@ -24,6 +27,30 @@ def test_a_version_that_has_all_that_is_used_is_taken(version):
 def test_an_older_version_is_refused(version):
     with pytest.raises(EngineError, match=rf"Spark 4\.1 or later is needed, this is {version}"):
         internals.check_version(version)
+
+
+@pytest.mark.parametrize(
+    ("schema", "rows"),
+    [
+        ("x double, s string, t struct<u: int>", 0),
+        ("x double, v array<double>", internals.MOST_LISTS),
+        ("v array<double> not null", 0),
+        ("v array<array<double>> not null, m map<string, int>", internals.MOST_LISTS),
+        ("t struct<v: array<double> not null> not null", 0),
+        ("t struct<v: array<double> not null>", internals.MOST_LISTS),
+    ],
+)
+def test_batches_are_bounded_by_rows_only_where_lists_may_be_null(spark_local, schema, rows):
+    assert internals.most_rows(StructType.fromDDL(schema)) == rows
+
+
+def test_batches_of_vectors_have_few_rows(spark_local):
+    numbers = spark_local.range(0, 5000, 1, 2)
+    frame = numbers.select(array_to_vector(F.array(numbers.id.cast("double"))).alias("point"))
+
+    counts = rp.spark.run(frame, programs.rows_of_batches, workers=2)
+
+    assert counts == [[1024, 1024, 452]] * 2
 
 
 STARTS = {

@@ -8,6 +8,7 @@ Needs Open MPI's mpirun or MPICH's mpiexec.hydra, and the same Python and ripien
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -98,7 +99,21 @@ class MpirunEngine(Engine):
         command = [self._command, *([] if self._is_hydra else _OPEN_MPI), "-n", str(workers), *self._arguments]
         if self._is_hydra:
             return started.StartedRun(command, invitation, started.matching(_HYDRA_FAILURE), _HYDRA_WRAPPER)
-        return started.StartedRun(command, invitation, started.matching(_FAILURE))
+        return _OpenMpiRun(command, invitation)
+
+
+class _OpenMpiRun(started.StartedRun):
+    """With a session folder of its own: of two mpirun of Open MPI 4 that make the same one at once, both may fail."""
+
+    def __init__(self, command: Sequence[str], invitation: Invitation) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="ripieno-mpirun-", ignore_cleanup_errors=True)
+        variables = {"OMPI_MCA_orte_local_tmpdir_base": self._folder.name}
+        super().__init__(command, invitation, started.matching(_FAILURE), variables=variables)
+
+    def end(self) -> None:
+        """As of others, and nothing is left in the folder."""
+        super().end()
+        self._folder.cleanup()
 
 
 def _is_hydra(command: str) -> bool:

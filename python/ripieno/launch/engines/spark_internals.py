@@ -15,6 +15,7 @@ from py4j.clientserver import ClientServer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, UserDefinedType
 
 from ripieno import __version__
 from ripieno.errors import EngineError
@@ -24,6 +25,10 @@ OLDEST = (4, 1)
 # Bytes of a batch, by which alone its rows are bounded: an executor needs about thrice as many for every task. Larger
 # ones are not read faster.
 BATCH_BYTES = 64 << 20
+# Spark asks for the size of a batch with every row. Arrow's lists then pass over all rows since the last that is not
+# null: in a batch of many rows that would take minutes. The indices of Spark ML's vectors are such a list, null in
+# all of them that are dense; other lists may be.
+MOST_VECTORS, MOST_LISTS = 1 << 10, 1 << 16
 # Rules of Spark that leave no partition, and so no rank, of rows that turn out to be none.
 _NO_ROWS_NO_PARTITIONS = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
@@ -106,12 +111,24 @@ def tuned(frame: DataFrame) -> DataFrame:
     with _known(session):
         clone = session._jsparkSession.cloneSession()
         batch_bytes = min(BATCH_BYTES, clone.sessionState().conf().arrowMaxBytesPerBatch())
-        clone.conf().set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
+        clone.conf().set("spark.sql.execution.arrow.maxRecordsPerBatch", f"{most_rows(frame.schema)}")
         clone.conf().set("spark.sql.execution.arrow.maxBytesPerBatch", f"{batch_bytes}b")
         for name, rule in _NO_ROWS_NO_PARTITIONS.items():
             excluded = clone.conf().get(name, "")
             clone.conf().set(name, f"{excluded},{rule}" if excluded else rule)
         return _in(clone, frame)
+
+
+def most_rows(kind: DataType, *, nullable: bool = False) -> int:
+    """How many rows of this type a batch may have, or 0 for any number."""
+    if isinstance(kind, UserDefinedType):
+        return MOST_VECTORS if most_rows(kind.sqlType(), nullable=nullable) else 0
+    if isinstance(kind, StructType):
+        found = (most_rows(field.dataType, nullable=nullable or field.nullable) for field in kind.fields)
+        return min(filter(None, found), default=0)
+    if isinstance(kind, ArrayType) and not nullable:
+        return most_rows(kind.elementType, nullable=kind.containsNull)
+    return MOST_LISTS if isinstance(kind, ArrayType | MapType) else 0
 
 
 def untuned(frame: DataFrame) -> DataFrame:

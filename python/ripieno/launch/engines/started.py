@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ripieno.errors import EngineError, RendezvousError
@@ -59,10 +59,17 @@ class StartedRun(Run):
     wrapper : sequence of str
         A command that runs a rank, whose own command is added. It may give the rank an argument: the number of the
         process that it ends with.
+    variables : mapping of str to str, optional
+        More of the launcher's environment.
     """
 
     def __init__(
-        self, command: Sequence[str], invitation: Invitation, account_of: Account, wrapper: Sequence[str] = ()
+        self,
+        command: Sequence[str],
+        invitation: Invitation,
+        account_of: Account,
+        wrapper: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._name = os.path.basename(command[0])
@@ -72,13 +79,13 @@ class StartedRun(Run):
         own = (*environment.VARIABLES, *launchers.MPI_VARIABLES)
         kept = {name: value for name, value in os.environ.items() if name not in own}
         threads = process.thread_environment(invitation.threads)
-        variables = {**kept, **process.package_path(), **threads, VARIABLE: text}
+        environ = {**kept, **process.package_path(), **threads, **(variables or {}), VARIABLE: text}
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
         self._process = subprocess.Popen(
             process.ended_with_this([*command, *wrapper, *rank]),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
-            env=variables,
+            env=environ,
             # Ctrl-C is for this process, which ends the launcher.
             start_new_session=True,
         )
