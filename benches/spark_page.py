@@ -44,8 +44,7 @@ def _with_earlier(path: Path, report: Report) -> Report:
         counts = [{name: value for name, value in each.items() if name != "reached"} for each in earlier["counts"]]
         merged.counts += [Count(**each) for each in counts if each["case"] not in cases]
         merged.remarks += [each for each in earlier["remarks"] if each.partition(":")[0] not in cases]
-    about = ", ".join(f"{name} {value}" for name, value in machine().items())
-    for remark in (*report.remarks, about):
+    for remark in report.remarks:
         merged.remark(remark)
     merged.figures += report.figures
     merged.counts += report.counts
@@ -60,8 +59,9 @@ def _figure(values: dict[str, Any]) -> Figure:
 
 
 def _filled(page: Path, report: Report) -> str:
+    about = ", ".join(f"{name} {value}" for name, value in machine().items())
     lines = [_table(report.figures), _counts(report.counts), f"![Seconds of each]({page.stem}.svg)\n"]
-    return "\n".join([*lines, *(f"- {remark}" for remark in report.remarks)]) + "\n"
+    return "\n".join([*lines, *(f"- {remark}" for remark in (*report.remarks, about))]) + "\n"
 
 
 def _table(figures: Sequence[Figure]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import spark_sessions
+from ripieno.bench.figures import Report
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGURATION = {**spark_sessions.CONFIGURATION, "spark.driver.memory": "1g"}
@@ -18,7 +20,7 @@ CONFIGURATION = {**spark_sessions.CONFIGURATION, "spark.driver.memory": "1g"}
 # It starts a Spark of its own.
 @pytest.mark.timeout(400)
 @pytest.mark.skipif(spark_sessions.missing() is not None, reason=spark_sessions.missing() or "")
-def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_path):
+def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_path, monkeypatch):
     page = tmp_path / "spark-figures.md"
     shutil.copy(ROOT / "docs" / "engines" / page.name, page)
     words = [sys.executable, ROOT / "benches" / "spark.py", "--quick", "--master", "local[2]", "--page", page]
@@ -44,6 +46,12 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
     limited = [figure for (case, row), figure in figures.items() if row in ("computing in it", "1 MB")]
     assert len(limited) == 3 and all(figure["to_limit"] > 0 for figure in limited)
     text = page.read_text()
+    # Figures that are not measured again stay.
+    monkeypatch.syspath_prepend(ROOT / "benches")
+    importlib.import_module("spark_page").fill(page, Report("spark"))
+    assert [line for line in page.read_text().splitlines() if "processor" not in line] == [
+        line for line in text.splitlines() if "processor" not in line
+    ]
     assert text.count("\n| ") == len(figures) + 1, "a row for each figure, below the head"
     assert all(case in text for case, _ in figures)
     assert "treeAggregate, NumPy" in page.with_suffix(".svg").read_text()
