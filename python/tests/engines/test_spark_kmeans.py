@@ -220,8 +220,9 @@ def test_during_a_fit_a_rank_has_its_rows_once():
         ((three, copied),) = job.run(programs.arrow_bytes_of_a_fit, 3, KMeans(max_iter=1)._options())
 
     assert one >= 1000 * 4 * 8 and three >= 3 * 1000 * 4 * 8
-    assert 1000 * 4 * 8 <= seen <= one, "the array is a view of the only batch"
-    assert copied < 1000 * 4 * 8, "the array is a copy, and the batches are gone; Arrow keeps a little of its own"
+    # Arrow keeps a little of its own.
+    assert 1000 * 4 * 8 <= seen < 2 * 1000 * 4 * 8, "the array is a view of the only batch"
+    assert copied < 1000 * 4 * 8, "the array is a copy"
 
 
 def test_a_fit_waits_for_slots_as_long_as_it_is_told(spark_local):
