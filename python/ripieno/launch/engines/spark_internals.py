@@ -22,8 +22,7 @@ from ripieno.errors import EngineError
 
 # The first version that has all of it.
 OLDEST = (4, 1)
-# Bytes of a batch, by which alone its rows are bounded: an executor needs about thrice as many for every task. Larger
-# ones are not read faster.
+# Bytes of a batch: an executor needs about thrice as many for every task. Larger ones are not read faster.
 BATCH_BYTES = 64 << 20
 # Spark asks for the size of a batch with every row. Arrow's lists then pass over all rows since the last that is not
 # null: in a batch of many rows that would take minutes. The indices of Spark ML's vectors are such a list, null in
