@@ -12,7 +12,7 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -30,6 +30,8 @@ ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 #: Seconds in which a node of HDFS must take a connection, what is sent in one request, and say something; as in Hadoop.
 WEBHDFS_S = 60.0
+#: What file systems behind URLs call that which changes with a file.
+CHANGING = ("size", "mtime", "created", "modificationTime", "last_modified", "LastModified", "ETag")
 
 
 PathLike = str | os.PathLike[str]
@@ -222,6 +224,23 @@ def size_bytes(path: str) -> int:
         if is_url(path):
             return _known_size(path, file_system(path)[0].info(path))
         return _size_bytes(path)
+
+
+def version(path: str) -> Hashable:
+    """What differs when a file has changed, as far as its file system tells.
+
+    Raises
+    ------
+    InputError
+        It does not exist.
+    """
+    with blamed_on(path):
+        if is_url(path):
+            system, name = file_system(path)
+            entry = system.info(name)
+            return tuple(str(entry.get(key)) for key in CHANGING)
+        status = os.stat(path)
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _local(path: str) -> list[File]:

@@ -7,7 +7,10 @@ import errno
 import gzip
 import hashlib
 import json
+import os
+import pickle
 import shutil
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -21,7 +24,9 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno.cli import main
-from ripieno.input import divide, open_partitions, splits
+from ripieno.data.agreement import agreement
+from ripieno.files import opened
+from ripieno.input import checksums, divide, open_partitions, splits
 from ripieno.input.replicas import placed
 
 COUNTS = [1, 2, 3, 7, 20]
@@ -76,7 +81,7 @@ def joined(kind, parts):
 def test_partitions_are_even_and_hold_all_records_once_and_in_order(sources, tmp_path, pattern, count):
     path = divide(str(sources / pattern), tmp_path / "parts", partitions=count)
 
-    parts = open_partitions(path, verify=True)
+    parts = open_partitions(path)
     kind = parts[0].format.name
     records, sizes = joined(kind, parts)
     expected = {"text": LINES, "npy": ROWS.tolist(), "parquet": TABLE}.get(kind)
@@ -99,7 +104,7 @@ def test_more_partitions_than_records_are_empty_ones(tmp_path):
     (tmp_path / "a.txt").write_text("1\n2\n3")
     for name, expected in [("a.npy", ROWS[:3].tolist()), ("a.txt", [b"1", b"2", b"3"]), ("a.parquet", TABLE[:3])]:
         path = divide(tmp_path / name, tmp_path / f"parts-{name}", partitions=7)
-        parts = open_partitions(path, verify=True)
+        parts = open_partitions(path)
         assert len(parts) == 7 and joined(parts[0].format.name, parts)[0] == expected
     parts = open_partitions(divide(tmp_path / "a.csv", tmp_path / "parts", partitions=7))
     assert pa.concat_tables(part.read() for part in parts).to_pydict() == {"n": [1, 2, 3]}
@@ -113,7 +118,7 @@ def test_in_place_nothing_is_copied_and_ranges_end_with_records(sources, text, t
 
     path = divide(str(sources / pattern), tmp_path / "parts", partitions=count, in_place=True)
 
-    parts = open_partitions(path, verify=True)
+    parts = open_partitions(path)
     before = splits(str(sources / pattern), count=count)
     assert names(tmp_path / "parts") == ["partitions.json"] and len(parts) == len(before)
     assert all(Path(part.path).parent == sources and part.hosts == () for part in parts)
@@ -136,21 +141,162 @@ def test_replicas_without_nodes_have_a_folder_each(text, tmp_path):
 
     assert [path for path in names(path.parent) if "00001" in path] == [f"copy-{i}/part-00001.txt" for i in range(2)]
     shutil.rmtree(path.parent / "copy-0")
-    assert joined("text", open_partitions(path, verify=True))[0] == LINES
+    assert joined("text", open_partitions(path))[0] == LINES
 
 
-def test_a_changed_partition_is_found(sources, tmp_path):
-    for pattern in ("*.npy", "*.parquet", "a.log", "0.csv"):
-        path = divide(str(sources / pattern), tmp_path / pattern[2:], partitions=3, in_place=True)
-        file = sorted(sources.glob(pattern))[0]
-        content = bytearray(file.read_bytes())
-        part = open_partitions(path)[0]
-        content[part.checksum.stop - 1] ^= 1
-        file.write_bytes(content)
-        with pytest.raises(rp.InputError, match=rf"{file.name}, .* not what was written there"):
-            part.verify()
-        with pytest.raises(rp.InputError, match="not what was written there"):
-            open_partitions(path, verify=True)
+def damage(path, at=0):
+    """Change a byte of a file, and the time of its change whatever the clock's steps are."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    # Another file: copies may be names of the same one.
+    path.unlink()
+    path.write_bytes(content)
+    os.utime(path, ns=(0, damage.count))
+    damage.count += 1
+
+
+damage.count = 1
+
+
+def everything(part):
+    return part.read()
+
+
+def first_block(part):
+    return next(part.blocks(1))
+
+
+@pytest.mark.parametrize("read", [everything, first_block])
+@pytest.mark.parametrize("pattern", ["*.npy", "*.parquet", "a.log", "b.log.gz", "0.csv"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_no_record_of_a_damaged_partition_is_handed_out(sources, tmp_path, pattern, in_place, read):
+    path = divide(str(sources / pattern), tmp_path / "parts", partitions=3, in_place=in_place)
+    first = open_partitions(path)[0]
+    read(first)
+
+    damage(Path(first.path), first.checksum.ranges[0][1] - 1)
+
+    expected = rf"{Path(first.path).name} on {socket.gethostname()} is damaged: SHA-256 \w{{64}}, expected \w{{64}}"
+    with pytest.raises(rp.InputError, match=expected):
+        read(first)
+    with pytest.raises(rp.InputError, match=expected):
+        first.verify()
+
+
+def test_a_damaged_footer_is_found_of_which_a_partition_in_place_is_made(tmp_path):
+    pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=8)
+    path = divide(tmp_path / "a.parquet", tmp_path / "parts", partitions=3, in_place=True)
+
+    damage(tmp_path / "a.parquet", (tmp_path / "a.parquet").stat().st_size - 40)
+
+    for part in open_partitions(path):
+        with pytest.raises(rp.InputError, match=r"a.parquet .* is damaged: SHA-256"):
+            part.read()
+
+
+@pytest.mark.parametrize("change", [lambda text: text[:-1], lambda text: text + b"more\n"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_partition_of_another_length_is_damaged(text, tmp_path, in_place, change):
+    path = divide(text, tmp_path / "parts", partitions=2, in_place=in_place)
+    part = open_partitions(path)[1]
+    before = Path(part.path).read_bytes()
+
+    Path(part.path).write_bytes(change(before))
+
+    with pytest.raises(rp.InputError, match=rf"is damaged: [\d,]+ bytes, expected {len(before):,}; no other copy"):
+        part.read()
+
+
+def test_a_good_copy_is_read_in_place_of_a_damaged_one_which_is_told(text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=4, replicas=3, nodes=["a", "b", "c"])
+    part = open_partitions(path)[0]
+    expected = part.read()
+    first, second, third = map(Path, (part.path, *part.copies))
+
+    damage(first)
+    with pytest.warns(UserWarning) as told:
+        assert part.read() == expected
+    assert [str(warning.message) for warning in told] == [
+        f"{first} on a is damaged: SHA-256 {hashlib.sha256(first.read_bytes()).hexdigest()}, "
+        f"expected {part.checksum.sha256}; {second} is read in its place"
+    ]
+    shutil.rmtree(second.parent)
+    second.parent.symlink_to(tmp_path / "nowhere")
+    with pytest.warns(UserWarning, match=f"{third} is read in its place"):
+        assert b"".join(part.blocks(100)) == expected
+
+    third.unlink()
+    os.mkfifo(third)
+    with pytest.raises(
+        rp.InputError, match=rf"{first} on a is damaged: .*; {third} is a pipe .*; no other copy is here"
+    ):
+        part.read()
+
+
+def test_a_partition_is_read_for_its_checksum_once(text, tmp_path, monkeypatch):
+    path = divide(text, tmp_path / "parts", partitions=5, in_place=True)
+    read = []
+    monkeypatch.setattr(checksums, "opened", lambda path: read.append(path) or opened(path))
+    checksums.sha256.cache_clear()
+
+    for _ in range(3):
+        parts = open_partitions(path)
+        assert joined("text", parts)[0] == joined("text", [pickle.loads(pickle.dumps(part)) for part in parts])[0]
+        assert all(list(part.blocks(10)) for part in parts)
+
+    # Each of the five reads its own range of the one file.
+    assert read == [str(text)] * 5
+
+
+def test_partitions_are_read_as_they_are_if_that_is_asked_for(text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=2)
+    damage(tmp_path / "parts" / "part-00000.txt")
+
+    for parts in (open_partitions(path, verify=False), splits(path.parent, verify=False)):
+        assert parts[0].read().startswith(b"mine 0\n")
+        with pytest.raises(rp.InputError, match="has no checksum"):
+            parts[0].verify()
+
+
+def test_the_command_names_every_damaged_copy(text, tmp_path, capsys):
+    path = divide(text, tmp_path / "parts", partitions=3, replicas=2, nodes=["a", "b"])
+    plan = ["split", "--plan", str(path), "--verify"]
+    assert main(plan) == 0
+    damage(path.parent / "b" / "part-00000.txt")
+    damage(path.parent / "a" / "part-00001.txt")
+    damage(path.parent / "b" / "part-00001.txt")
+    capsys.readouterr()
+
+    assert main(plan) == 2
+
+    told = capsys.readouterr()
+    assert told.out == "" and "2 of 3 partitions are damaged" in told.err
+    for name, count in {"b/part-00000.txt on b": 1, "a/part-00001.txt on a": 1, "b/part-00001.txt on b": 1}.items():
+        assert told.err.count(f"{name} is damaged: SHA-256") == count
+
+
+def test_whoever_reads_partitions_reads_none_that_is_damaged(world, text, tmp_path):
+    path = divide(text, tmp_path / "parts", partitions=4)
+    damage(path.parent / "part-00002.txt")
+
+    def shared(comm, folder):
+        with agreement(comm):
+            return [part.read() for part in rp.input.share(rp.input.splits(folder), comm)]
+
+    def counted(comm, folder):
+        return rp.count_words(folder, comm=comm)
+
+    def searched(comm, folder):
+        return rp.grep("line", folder, comm=comm)
+
+    for program in (shared, counted, searched):
+        with pytest.raises(rp.RipienoError, match=r"part-00002.txt .* is damaged: SHA-256"):
+            world(2).run(program, str(path.parent))
+    with (
+        rp.MapReduce(lambda text, emit: emit("bytes", len(text)), job=world(2)) as job,
+        pytest.raises(rp.RipienoError, match=r"part-00002.txt .* is damaged: SHA-256"),
+    ):
+        job.cache(rp.input.open_partitions(path))
 
 
 def test_nodes_have_folders_and_a_partition_is_read_where_it_is_found(text, tmp_path):
@@ -162,7 +308,7 @@ def test_nodes_have_folders_and_a_partition_is_read_where_it_is_found(text, tmp_
         assert all((tmp_path / "parts" / host / f"part-{at:05}.txt").is_file() for host in part.hosts)
     shutil.rmtree(tmp_path / "parts" / "b")
     moved = shutil.move(tmp_path / "parts", tmp_path / "elsewhere") / "partitions.json"
-    parts = open_partitions(moved, verify=True)
+    parts = open_partitions(moved)
     assert joined("text", parts)[0] == LINES
     shutil.rmtree(tmp_path / "elsewhere" / "a")
     lost = next(part for part in parts if set(part.hosts) == {"a", "b"})
@@ -236,7 +382,7 @@ def test_a_file_that_is_no_partition_file_is_refused(text, tmp_path):
     for content, message in [
         ("{", "is no partition file"),
         ("[]", "is no partition file: expected JSON that says kind"),
-        (good.replace('"version": 1', '"version": 2'), "version 2, expected 1"),
+        (good.replace('"version": 2', '"version": 1'), "version 1, expected 2: divide the files anew"),
         (good.replace('"start"', '"begin"'), "is damaged: KeyError 'start'"),
         (good.replace('"name": "text"', '"name": "video"'), "is damaged: KeyError 'video'"),
         (good[: len(good) // 2], "is no partition file"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 
 from ripieno.cli.options import LocalPath
 from ripieno.errors import InputError
-from ripieno.input import assign, divide, open_partitions
+from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
 from ripieno.launch.racks import read as read_racks
 
@@ -62,7 +63,11 @@ class Names(click.ParamType):
 @click.option(
     "--hosts", type=Names(), metavar="A,B,C", default="", help="With --plan; by default the nodes of the file."
 )
-@click.option("--verify", is_flag=True, help="With --plan: read the partitions, and compare them with their checksums.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="With --plan: read all copies of partitions that are here, and compare them with their checksums.",
+)
 def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) -> None:
     """Divide INPUTS into even partitions, cut between records, and list them in OUT/partitions.json.
 
@@ -106,11 +111,25 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
 
 
 def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool) -> str:
-    parts = open_partitions(path, verify=verify)
+    parts = open_partitions(path)
+    if verify:
+        _verify(parts)
     hosts = hosts or tuple(dict.fromkeys(host for part in parts for host in part.hosts)) or (socket.gethostname(),)
     count = workers or len(hosts)
     # As launchers do it: neighbouring ranks are on one host.
     return str(assign(parts, [hosts[rank * len(hosts) // count] for rank in range(count)]))
+
+
+def _verify(parts: Sequence[Split]) -> None:
+    """Raise InputError, naming all that are damaged, if partitions are not what they were."""
+    wrong = []
+    for part in parts:
+        try:
+            part.verify()
+        except InputError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise InputError("\n".join([f"{len(wrong)} of {len(parts)} partitions are damaged", *wrong]))
 
 
 def _racks_of(nodes: tuple[str, ...], path: str) -> dict[str, str]:

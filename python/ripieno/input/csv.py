@@ -95,20 +95,21 @@ class Csv:
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Records, of so many bytes and as many as the last of them needs."""
-        with split.opened() as file:
+        place = split.place()
+        with split.opened(place) as file:
             stop = sys.maxsize if split.compression else split.stop
-            pieces = records(split.path, file, max(split.start, self.body), stop, block_bytes)
+            pieces = records(place, file, max(split.start, self.body), stop, block_bytes)
             while True:
-                with blamed_on(split.path):
+                with blamed_on(place):
                     begin, text = next(pieces, (0, b""))
                 if not text:
                     return
                 if text.strip():
-                    yield self._table(split, begin, text)
+                    yield self._table(place, begin, text)
 
-    def extent(self, split: Split) -> tuple[int, int]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """The split's range."""
-        return split.start, split.stop
+        return ((split.start, split.stop),)
 
     @property
     def schema(self) -> pa.Schema:
@@ -116,7 +117,7 @@ class Csv:
         types = dict(self.types)
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
 
-    def _table(self, split: Split, begin: int, text: bytes) -> pa.Table:
+    def _table(self, path: str, begin: int, text: bytes) -> pa.Table:
         schema = self.schema
         try:
             return pa.csv.read_csv(
@@ -129,7 +130,7 @@ class Csv:
             )
         except pa.ArrowInvalid as error:
             hint = f"; name its type, as in {TYPES_HINT}" * ("conversion error" in str(error))
-            raise InputError(f"{split.path}, records from byte {begin:,} on: {error}{hint}") from error
+            raise InputError(f"{path}, records from byte {begin:,} on: {error}{hint}") from error
 
 
 def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int) -> Iterator[tuple[int, bytes]]:

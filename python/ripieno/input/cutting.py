@@ -30,6 +30,7 @@ def splits(
     types: Mapping[str, str] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
+    verify: bool = True,
 ) -> list[Split]:
     """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
 
@@ -55,6 +56,8 @@ def splits(
     delimiter : str, optional
         The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise what the
         first record has most of outside quotes: commas, semicolons or tabs.
+    verify : bool, default=True
+        As for `open_partitions`; of no meaning for files that no partition file lists.
 
     Returns
     -------
@@ -85,7 +88,7 @@ def splits(
     if any(listed):
         if not all(listed) or options != Options():
             raise InputError(f"{next(filter(None, listed))} says what its partitions are, and is read by itself only")
-        parts = [part for path in listed if path is not None for part in open_partitions(path)]
+        parts = [part for path in listed if path is not None for part in open_partitions(path, verify=verify)]
         other = next((part for part in parts if format not in (None, part.format.name)), None)
         if other is not None:
             raise InputError(f"format={format!r}: {other.path} is listed as {other.format.name}")

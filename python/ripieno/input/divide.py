@@ -132,11 +132,12 @@ def _listed(parts: list[Split]) -> list[Split]:
     listed = []
     for part in parts:
         path = part.path if is_url(part.path) else os.path.abspath(part.path)
-        extent = (0, part.stop) if part.compression else part.format.extent(part)
+        extents = ((0, part.stop),) if part.compression else part.format.extents(part)
         if part.format.name == "text" and not part.compression:
             # Ranges that begin and end with a line are of use to other programs, too.
-            part = replace(part, start=extent[0], stop=extent[1], size_bytes=extent[1] - extent[0])
-        listed.append(replace(part, path=path, checksum=Checksum.of(path, *extent)))
+            start, stop = extents[0]
+            part = replace(part, start=start, stop=stop, size_bytes=stop - start)
+        listed.append(replace(part, path=path, checksum=Checksum.of(path, *extents)))
     return listed
 
 
@@ -160,7 +161,7 @@ def _written(material: Material, folder: Path, places: Sequence[tuple[str, ...]]
         format = material.format(whole)
         range = next(iter(format.cut(whole, 1)), (0, 0, 0))
         copies = tuple(os.path.join(other, name) for other in others)
-        checksum = Checksum.of(str(path), 0, whole.size_bytes)
+        checksum = Checksum.of(str(path), (0, whole.size_bytes))
         relative = os.path.normpath(os.path.join(first, name))
         parts.append(Split(relative, format, *range, copies=copies, checksum=checksum))
     return parts

@@ -67,25 +67,24 @@ class Npy:
 
     def read(self, split: Split) -> NDArray[Any]:
         """The rows, read-only."""
-        return self._rows(split, *self._range(split))
+        return self._rows(split, split.place(), *self._range(split))
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
         """As many rows at a time as have so many bytes, at least one."""
-        first, last = self._range(split)
+        place, (first, last) = split.place(), self._range(split)
         step = max(1, block_bytes // max(1, self.row_bytes))
         for start in range(first, last, step):
-            yield self._rows(split, start, min(start + step, last))
+            yield self._rows(split, place, start, min(start + step, last))
 
-    def extent(self, split: Split) -> tuple[int, int]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """The bytes of the rows."""
-        return self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes
+        return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
 
     def _range(self, split: Split) -> tuple[int, int]:
         return (0, self.shape[0]) if split.compression else (split.start, split.stop)
 
-    def _rows(self, split: Split, start: int, stop: int) -> NDArray[Any]:
+    def _rows(self, split: Split, path: str, start: int, stop: int) -> NDArray[Any]:
         shape, at = (stop - start, *self.shape[1:]), self.offset + start * self.row_bytes
-        path = split.place()
         short = InputError(f"{path} is shorter than its header says: rows {start:,} … {stop:,} are not all there")
         with blamed_on(path):
             if split.compression is None and not is_url(path) and prod(shape):
@@ -93,7 +92,7 @@ class Npy:
                     return np.memmap(path, self.dtype, "r", at, shape)
                 except ValueError:
                     raise short from None
-            with split.opened() as file:
+            with split.opened(path) as file:
                 file.seek(at)
                 rows = file.read((stop - start) * self.row_bytes)
         if len(rows) < (stop - start) * self.row_bytes:

@@ -12,11 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ripieno.errors import InputError
-from ripieno.files import File, blamed_on, opened
+from ripieno.files import File, blamed_on, opened, size_bytes
 from ripieno.input.cuts import grouped
 
 if TYPE_CHECKING:
     from ripieno.input.split import Options, Range, Split
+
+#: Behind the footer: its length, and a mark.
+FOOTER_END_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -59,23 +62,26 @@ class Parquet:
                 for batch in table.iter_batches(rows, row_groups=[number], columns=self.columns):
                     yield pa.Table.from_batches([batch])
 
-    def extent(self, split: Split) -> tuple[int, int]:
-        """From the first page of the row groups to the last one."""
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """From the first page of the row groups to the last one, and the footer."""
         with self._opened(split) as table:
             groups = [table.metadata.row_group(i) for i in range(split.start, split.stop)]
+            footer_bytes = table.metadata.serialized_size + FOOTER_END_BYTES
         chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
         begins = [
             min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0) for chunk in chunks
         ]
         ends = [begin + chunk.total_compressed_size for begin, chunk in zip(begins, chunks, strict=True)]
-        return min(begins, default=0), max(ends, default=0)
+        length = size_bytes(split.path)
+        return ((min(begins, default=0), max(ends, default=0)), (length - footer_bytes, length))
 
     @contextmanager
     def _opened(self, split: Split) -> Iterator[pq.ParquetFile]:
-        with split.opened() as file, _checked(split.path), pq.ParquetFile(file) as table:
+        place = split.place()
+        with split.opened(place) as file, _checked(place), pq.ParquetFile(file) as table:
             if table.num_row_groups < split.stop:
                 raise InputError(
-                    f"{split.path} has {table.num_row_groups} row groups, but had {split.stop} when it was split"
+                    f"{place} has {table.num_row_groups} row groups, but had {split.stop} when it was split"
                 )
             yield table
 

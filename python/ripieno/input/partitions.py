@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ from ripieno.input.split import FORMATS, Format, Split
 
 #: What a partition file is called that `ripieno split` writes.
 FILE_NAME = "partitions.json"
-VERSION = 1
+VERSION = 2
 _KIND = "ripieno partitions"
 
 
-def open_partitions(path: PathLike, *, verify: bool = False) -> list[Split]:
+def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     """The splits that a partition file lists, with the hosts that have them.
 
     Nothing but the partition file has to be where this is called.
@@ -32,13 +32,14 @@ def open_partitions(path: PathLike, *, verify: bool = False) -> list[Split]:
     ----------
     path : path
         The file that `ripieno split` has written.
-    verify : bool, default=False
-        Read all partitions, and compare them with their checksums. `Split.verify` does so for one.
+    verify : bool, default=True
+        Compare a partition with its checksum before any of it is handed out: once in a process, until the file changes.
+        A copy that is damaged is named by a warning, and another one is read. Without, the splits have no checksums.
 
     Raises
     ------
     InputError
-        It is no partition file, or one of another version; with `verify`, a partition is not what it was.
+        It is no partition file, or one of another version.
     """
     path = Path(path)
     with blamed_on(str(path)):
@@ -50,16 +51,15 @@ def open_partitions(path: PathLike, *, verify: bool = False) -> list[Split]:
     if not isinstance(content, dict) or content.get("kind") != _KIND:
         raise InputError(f"{path} is no partition file: expected JSON that says kind = {_KIND!r}")
     if content.get("version") != VERSION:
-        raise InputError(f"{path} is a partition file of version {content.get('version')}, expected {VERSION}")
+        raise InputError(
+            f"{path} is a partition file of version {content.get('version')}, expected {VERSION}: divide the files anew"
+        )
     try:
         formats = [_format(entry) for entry in content["formats"]]
         parts = [_split(entry, formats, path.parent) for entry in content["partitions"]]
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise InputError(f"{path} is damaged: {type(error).__name__} {error}") from error
-    if verify:
-        for part in parts:
-            part.verify()
-    return parts
+    return parts if verify else [replace(part, checksum=None) for part in parts]
 
 
 def write_partitions(path: Path, parts: Sequence[Split]) -> None:
@@ -95,7 +95,7 @@ def _split(entry: dict[str, Any], formats: list[Format], folder: Path) -> Split:
         hosts=tuple(entry["hosts"]),
         compression=entry["compression"],
         copies=tuple(copies),
-        checksum=Checksum(**entry["checksum"]),
+        checksum=Checksum(**{name: _tuples(value) for name, value in entry["checksum"].items()}),
     )
 
 

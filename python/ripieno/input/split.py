@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,8 +39,8 @@ class Format(Protocol):
     def blocks(self, split: Split, block_bytes: int) -> Iterator[Any]:
         """The same, some at a time."""
 
-    def extent(self, split: Split) -> tuple[int, int]:
-        """The bytes of the file, as it is stored, in which a split lies."""
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """The bytes of the file, as it is stored, that a split is made of."""
 
 
 FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet}
@@ -81,9 +83,9 @@ class Split:
     compression : str or None
         What fsspec calls it. The split is then the whole file, and `stop` its length as it is stored.
     copies : tuple of str
-        Other paths of the same file. The first of all that is there is read.
+        Other paths of the same file. The first of all that is there, and is what it was, is read.
     checksum : Checksum, optional
-        Of the bytes in which the split lies, from the partition file.
+        Of the bytes in which the split lies, from the partition file. With it nothing is read that is something else.
     """
 
     path: str
@@ -106,7 +108,8 @@ class Split:
         Raises
         ------
         InputError
-            The file is missing, damaged, or shorter than it was; names the file and the place.
+            The file is missing, damaged, or shorter than it was; names the file and the place. Of several copies it is
+            raised if none is left; before that a warning names each that is damaged.
         """
         return self.format.read(self)
 
@@ -128,32 +131,64 @@ class Split:
         return self.format.blocks(self, block_bytes or self.format.block_bytes)
 
     def verify(self) -> None:
-        """Read the bytes in which the split lies.
+        """Read all copies of the split that are here.
 
         Raises
         ------
         InputError
-            They are not what they were when the partition file was written, or there is none.
+            One is not what it was when the partition file was written; names all that are not. Or there is no checksum.
         """
         if self.checksum is None:
             raise InputError(f"{self} has no checksum: only what a partition file lists has one")
-        place = self.place()
-        if self.checksum != Checksum.of(place, self.checksum.start, self.checksum.stop):
-            raise InputError(f"{place}, {self.format.unit} {self.start:,} … {self.stop:,}: not what was written there")
+        damages = list(filter(None, map(self._damage, self._found())))
+        if damages:
+            raise InputError("; ".join(damages))
 
     def place(self) -> str:
-        """Where the file is read: the first of `path` and `copies` that is there."""
+        """Where the file is read: the first of `path` and `copies` that is there and, by the checksum, what it was.
+
+        Every copy that is not is named by a warning.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        damages = []
+        for place in self._found():
+            damage = self._damage(place)
+            if damage is None:
+                for told in damages:
+                    warnings.warn(f"{told}; {place} is read in its place", stacklevel=2)
+                return place
+            damages.append(damage)
         places = (self.path, *self.copies)
-        found = next((path for path in places if is_url(path) or os.path.exists(path)), None)
-        if found is None:
-            owners = f" here; on {', '.join(self.hosts)} it should" if self.hosts else ""
+        owners = f" here; on {', '.join(self.hosts)} it should" if self.hosts else ""
+        if not damages:
             raise InputError(f"{' and '.join(places)} {'do' if self.copies else 'does'} not exist{owners}")
-        return found
+        raise InputError(f"{'; '.join(damages)}; no other copy is{' here' if self.copies else ' listed'}")
+
+    def _found(self) -> list[str]:
+        return [path for path in (self.path, *self.copies) if is_url(path) or os.path.exists(path)]
+
+    def _damage(self, place: str) -> str | None:
+        """What is wrong with a copy, in words that name it and its node."""
+        if self.checksum is None:
+            return None
+        try:
+            damage = self.checksum.damage(place)
+        except InputError as error:
+            return str(error)
+        return damage and f"{place} on {self._node(place)} is damaged: {damage}"
+
+    def _node(self, place: str) -> str:
+        """The node that a copy belongs to; this host where all have it under one path."""
+        places = (self.path, *self.copies)
+        return self.hosts[places.index(place)] if len(self.hosts) == len(places) else socket.gethostname()
 
     @contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
-        """The file, unpacked; refused if it has become too short to hold what the split stands for."""
-        place = self.place()
+    def opened(self, place: str) -> Iterator[IO[bytes]]:
+        """The file at a place, unpacked; refused if it has become too short to hold what the split stands for."""
         with opened(place, self.compression) as file:
             if self.compression is None and self.format.unit == "bytes" and file.seek(0, os.SEEK_END) < self.stop:
                 raise InputError(f"{place} has {file.tell():,} bytes, but had {self.stop:,} when it was split")

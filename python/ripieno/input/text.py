@@ -40,18 +40,19 @@ class Text:
     def blocks(self, split: Split, block_bytes: int) -> Iterator[bytes]:
         """Whole lines, of so many bytes and as many as the last of them needs."""
         at = split.start
-        with split.opened() as file:
+        place = split.place()
+        with split.opened(place) as file:
             stop = split.stop if split.compression is None else sys.maxsize
             blocks = lines.blocks(file, split.start, stop, block_bytes)
             while True:
-                with blamed_on(split.path, f" from byte {at:,} on{' of what is unpacked' * bool(split.compression)}"):
+                with blamed_on(place, f" from byte {at:,} on{' of what is unpacked' * bool(split.compression)}"):
                     begin, text = next(blocks, (at, b""))
                 if not text:
                     return
                 yield text
                 at = begin + len(text)
 
-    def extent(self, split: Split) -> tuple[int, int]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """The split's range, from the first line that begins in it to the end of the last one."""
-        with split.opened() as file, blamed_on(split.path):
-            return lines.line_start(file, split.start), lines.line_start(file, split.stop)
+        with split.opened(split.path) as file, blamed_on(split.path):
+            return ((lines.line_start(file, split.start), lines.line_start(file, split.stop)),)
