@@ -20,10 +20,11 @@ from typing import Any
 import click
 import command
 from effort import Effort, Measured
-from ripieno.bench.figures import Count, Figure, Report, Samples, bytes_text
+from ripieno.bench.figures import Count, Figure, Report, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
 from ripieno.lab.blueprint import bits_per_s
+from ripieno.units import bytes_text
 from shuffle_rank import Case
 
 HERE = Path(__file__).resolve().parent

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from effort import Effort
 from ripieno.bench import toolchain
 from ripieno.bench.cases import Case
-from ripieno.bench.figures import Figure, Report, Samples, size_text
+from ripieno.bench.figures import Figure, Report, Samples
 from ripieno.bench.limits import MemoryLimit
+from ripieno.units import size_text
 from spark_programs import added, checksum, fresh_bytes, given_by_rank_0, part, received, summed
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ripieno.bench.cases import Case
 from ripieno.bench.contestants import Contestant
-from ripieno.bench.figures import Figure, Report, Samples, size_text
+from ripieno.bench.figures import Figure, Report, Samples
 from ripieno.bench.limits import Limit
 from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
 from ripieno.bench.programs.timing import ELEMENT_BYTES
+from ripieno.units import size_text
 
 #: Goes first and does not count: until ranks have run for a while, some may share a core. No barrier that is asked for
 #: has this size, or its calls would be these cold ones.

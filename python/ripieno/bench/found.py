@@ -11,7 +11,8 @@ from rich.table import Table
 from ripieno import _native
 from ripieno.bench import figures, table
 from ripieno.bench.choice import TOLERANCE, Cell
-from ripieno.bench.figures import Report, duration_text, size_text
+from ripieno.bench.figures import Report
+from ripieno.units import duration_text, size_text
 
 OFF = f"more than {TOLERANCE - 1:.0%} off the best"
 

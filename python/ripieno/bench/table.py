@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from ripieno.bench.figures import Figure, Report, Samples, duration_text, unit_of
+from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.units import duration_text, unit_of
 
 WIDTH = 180
 VERDICTS = {True: "[green]reached[/]", False: "[red]missed[/]", None: ""}

@@ -54,6 +54,7 @@ def packets_command(
     from ripieno.bench.cases import sizes_of
     from ripieno.launch.run import under_launcher
     from ripieno.output import check_different, check_new_file, new_file
+    from ripieno.units import bytes_text, duration_text
 
     sizes_bytes = sizes_of(sizes) if sizes else _native.PACKET_SIZES_BYTES
     if len(sizes_bytes) < 2:
@@ -72,11 +73,11 @@ def packets_command(
         return
     curve = packets.from_json(found)
     table.console().print(_table(curve))
-    efficient = figures.bytes_text(curve.efficient_bytes)
+    efficient = bytes_text(curve.efficient_bytes)
     click.echo(
         f"{found['ranks']} ranks on {found['nodes']} nodes: efficient from {efficient} on, "
-        f"best {curve.best_throughput / 1e6:.4g} MB/s; alpha {figures.duration_text(curve.alpha_s)}, "
-        f"latency {figures.duration_text(curve.latency_s)}"
+        f"best {curve.best_throughput / 1e6:.4g} MB/s; alpha {duration_text(curve.alpha_s)}, "
+        f"latency {duration_text(curve.latency_s)}"
     )
     if plot is not None:
         # Brings matplotlib with it.
@@ -94,7 +95,7 @@ def packets_command(
 def _table(curve: Any) -> Any:
     from rich.table import Table
 
-    from ripieno.bench.figures import duration_text, size_text
+    from ripieno.units import duration_text, size_text
 
     rows = Table()
     for heading in ("packet", "time", "MB/s", "of the best"):

@@ -8,9 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ripieno.bench.figures import bytes_text, duration_text
 from ripieno.design.explain import Data, Explanation, levels
 from ripieno.design.live import LiveExplanation
+from ripieno.units import bytes_text, duration_text
 
 WIDTH = 150
 LEFT = ("", "degrees")

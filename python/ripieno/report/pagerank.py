@@ -9,8 +9,8 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from ripieno.bench.figures import duration_text
 from ripieno.report import charts
+from ripieno.units import duration_text
 
 
 @dataclass(frozen=True)

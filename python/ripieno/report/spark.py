@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
-from ripieno.bench.figures import Figure, duration_text
+from ripieno.bench.figures import Figure
 from ripieno.report import charts
+from ripieno.units import duration_text
 
 PEER_COLOURS = (charts.SECOND, charts.THIRD)
 BAR_INCHES, HEAD_INCHES = 0.19, 0.6

@@ -14,8 +14,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from numpy.typing import ArrayLike
 
 from ripieno._native import EFFICIENT_SHARE, DensityCurve, PacketCurve
-from ripieno.bench.figures import bytes_text, duration_text
 from ripieno.report import charts
+from ripieno.units import bytes_text, duration_text
 
 COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("o", "s", "^", "D", "v")

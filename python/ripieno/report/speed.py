@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
-from ripieno.bench.figures import Figure, duration_text, size_text
+from ripieno.bench.figures import Figure
 from ripieno.report import charts
+from ripieno.units import duration_text, size_text
 
 PEER_COLOURS = (charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("s", "^", "D", "v")
