@@ -16,10 +16,11 @@ from ripieno.bench import cases, contest, found, limits, processes, session, too
 from ripieno.bench.cases import Case
 from ripieno.bench.choice import Cell
 from ripieno.bench.contestants import Contestant, Place
-from ripieno.bench.figures import Report, Samples, size_text
+from ripieno.bench.figures import Report, Samples
 from ripieno.bench.programs import timing
 from ripieno.cli import main
 from ripieno.errors import InputError
+from ripieno.units import size_text
 
 COMMAND = [sys.executable, "-m", "ripieno.cli"]
 
@@ -246,7 +247,7 @@ def test_a_peer_that_hangs_is_left_out_with_what_it_said():
 def test_a_launcher_that_fails_is_told_and_the_rest_is_measured(tmp_path, monkeypatch):
     for name, text in {
         "mpirun.openmpi": 'test "$1" = --version && echo "mpirun (Open MPI) 4" && exit; echo "no slots" >&2; exit 3',
-        "mpicc.openmpi": 'while [ "$1" != -o ]; do shift; done; : > "$2"',
+        "mpicc.openmpi": 'while [ "$1" ]; do test "$1" != -o || : > "$2"; shift; done',
     }.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o700)
@@ -258,6 +259,18 @@ def test_a_launcher_that_fails_is_told_and_the_rest_is_measured(tmp_path, monkey
     assert done.returncode == 1
     assert "barrier, 2 ranks" in done.stdout
     assert re.search(r"(?s)Open MPI \(CMA\) is left out: .*ended with 3; it said:\s+no slots", done.stdout)
+
+
+def test_a_peer_whose_compiler_has_no_headers_is_told_with_how_to_get_them(tmp_path, monkeypatch):
+    for name, text in {"mpirun.openmpi": 'echo "mpirun (Open MPI) 4"', "mpicc.openmpi": "exit 1"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    done = bench("barrier", "--repetitions", "1", "--against", "openmpi")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "barrier, 2 ranks" in done.stdout and "apt-get install libopenmpi-dev" in done.stdout
 
 
 def test_a_rank_that_fails_ends_the_others_and_is_told():

@@ -26,13 +26,22 @@ class Skipped(RipienoError):
 
 @dataclass(frozen=True)
 class Mpi:
-    """An MPI that is installed: its launcher and its compiler."""
+    """An MPI that is installed: its launcher, its compiler, and the Debian package of its headers."""
 
     launcher: str
     compiler: str
+    headers: str
 
     def compiled(self, source: Path) -> Path:
-        """One of our C programs for it; where it lies."""
+        """One of our C programs for it; where it lies.
+
+        Raises
+        ------
+        Skipped
+            If its headers are not installed, which may be missing beside its compiler.
+        """
+        if not _has_mpi_header(self.compiler):
+            raise Skipped(f"{self.compiler} finds no mpi.h, which is not installed: apt-get install {self.headers}")
         return _compiled(self.compiler, source, ["-O3", "-march=native"])
 
 
@@ -45,7 +54,7 @@ def open_mpi() -> Mpi:
     Skipped
         If it is not installed.
     """
-    found = _find("Open MPI", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"))
+    found = _find("Open MPI", "libopenmpi-dev", ("mpirun.openmpi", "mpicc.openmpi"), ("mpirun", "mpicc"))
     if found is None:
         raise Skipped("Open MPI is not installed: apt-get install openmpi-bin libopenmpi-dev")
     return found
@@ -60,7 +69,9 @@ def mpich() -> Mpi:
     Skipped
         If it is not installed.
     """
-    found = _find("HYDRA", ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc"))
+    found = _find(
+        "HYDRA", "libmpich-dev", ("mpirun.mpich", "mpicc.mpich"), ("mpiexec.hydra", "mpicc"), ("mpirun", "mpicc")
+    )
     if found is None:
         raise Skipped("MPICH is not installed: apt-get install mpich libmpich-dev")
     return found
@@ -133,13 +144,22 @@ def java_archive(source: Path, libraries: Path) -> Path:
     return archive
 
 
-def _find(version: str, *pairs: tuple[str, str]) -> Mpi | None:
+def _find(version: str, headers: str, *pairs: tuple[str, str]) -> Mpi | None:
     """The first launcher that calls itself so, with its compiler."""
     for launcher, compiler in pairs:
         paths = shutil.which(launcher), shutil.which(compiler)
         if paths[0] and paths[1] and version in run([paths[0], "--version"], timeout_s=QUESTION_TIMEOUT_S):
-            return Mpi(paths[0], paths[1])
+            return Mpi(paths[0], paths[1], headers)
     return None
+
+
+@cache
+def _has_mpi_header(compiler: str) -> bool:
+    try:
+        run([compiler, "-fsyntax-only", "-include", "mpi.h", "-x", "c", os.devnull], timeout_s=QUESTION_TIMEOUT_S)
+    except ProgramFailed:
+        return False
+    return True
 
 
 def _compiled(compiler: str, source: Path, options: list[str]) -> Path:
