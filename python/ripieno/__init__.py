@@ -13,10 +13,10 @@ comm = rp.init()                                                       # a scrip
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from ripieno._arrays import empty
+from ripieno._version import __version__ as __version__
 from ripieno.comm import Communicator
 from ripieno.errors import (
     CheckpointError,
@@ -48,14 +48,6 @@ if TYPE_CHECKING:
     from ripieno.graph import Graph
     from ripieno.mapreduce import MapReduce
     from ripieno.text import count_words, grep
-
-# What a source tree that was never installed calls itself.
-UNKNOWN_VERSION = "0+unknown"
-
-try:
-    __version__ = version("ripieno")
-except PackageNotFoundError:
-    __version__ = UNKNOWN_VERSION
 
 __all__ = [
     "BFS",

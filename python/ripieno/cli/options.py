@@ -14,9 +14,9 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from ripieno import init
 from ripieno.errors import InputError
 from ripieno.files import is_url, suffix
+from ripieno.launch import init
 from ripieno.launch.run import under_launcher
 from ripieno.output import Place, check_different, check_new_file, new_file
 

@@ -84,7 +84,8 @@ def show(findings: list[Finding]) -> None:
 
 
 def _versions() -> Iterator[Finding]:
-    from ripieno import UNKNOWN_VERSION, __version__, _native
+    from ripieno import _native
+    from ripieno._version import UNKNOWN_VERSION, __version__
 
     yield Finding("Python", f"{platform.python_version()} ({platform.python_implementation()})")
     native = _native.__version__

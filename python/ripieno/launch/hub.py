@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from ripieno._version import __version__
 from ripieno.launch import remote
 from ripieno.launch.channel import HungUp
 from ripieno.launch.remote import NotAuthentic, RemoteChannel
@@ -77,8 +78,6 @@ class Join:
 
 def versions() -> dict[str, str]:
     """Of what must be equal in all processes of a job: ripieno, and Python but for its last number."""
-    from ripieno import __version__
-
     return {"ripieno": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 

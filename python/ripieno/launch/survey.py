@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ripieno._version import __version__
 from ripieno.launch import remote
 from ripieno.launch.engine import Engine, EngineJob, Run
 from ripieno.launch.gang import tell
@@ -68,8 +69,6 @@ class Unreached:
 
 def versions() -> dict[str, str]:
     """Of what a program may depend on, here."""
-    from ripieno import __version__
-
     return {
         "Python": platform.python_version(),
         "ripieno": __version__,

@@ -18,7 +18,7 @@ from typing import Any
 from distributed import Client, Lock
 from distributed.utils import get_ip
 
-from ripieno import __version__
+from ripieno._version import __version__
 from ripieno.errors import EngineError, InputError, TooFewSlots
 from ripieno.launch.engine import Engine, Handover
 from ripieno.launch.engines.dask_job import DaskJob

@@ -15,7 +15,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-import ripieno
+from ripieno._version import __version__
 from ripieno.launch.engine import Run
 from ripieno.launch.engines.ray_session import one_line
 from ripieno.launch.hub import Invitation
@@ -61,7 +61,7 @@ class RayRun(Run):
         ]
         super().__init__()
         said = pickle.dumps(invitation)
-        calls = [actor.serve.remote(rank, said, ripieno.__version__) for rank, actor in enumerate(self.actors)]
+        calls = [actor.serve.remote(rank, said, __version__) for rank, actor in enumerate(self.actors)]
         # Who waits by Ray's own means waits for ever once this process has left Ray.
         self._serving = [call.future() for call in calls]
         for rank, serving in enumerate(self._serving):

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from ripieno import __version__
+from ripieno._version import __version__
 from ripieno.launch.engines.spark_internals import folder
 
 # What Spark unpacks is a folder with a name like this, among its files.

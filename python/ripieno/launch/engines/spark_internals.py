@@ -17,7 +17,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, UserDefinedType
 
-from ripieno import __version__
+from ripieno._version import __version__
 from ripieno.errors import EngineError
 
 # The first version that has all of it.
