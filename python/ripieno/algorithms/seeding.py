@@ -87,7 +87,8 @@ def scalable_plus_plus(comm: Communicator, rows: Rows, n_clusters: int, seed: in
     if len(candidates) <= n_clusters:
         # Few rows, or few different ones: choosing among all of them is cheap.
         return plus_plus(comm, rows, n_clusters, seed, threads=threads)
-    weights = comm.allreduce(np.bincount(closest, mass, len(candidates)))
+    # Of no rows NumPy makes a count of integers, whatever the weights are.
+    weights = comm.allreduce(np.bincount(closest, mass, len(candidates)).astype(np.float64, copy=False))
     first, last = (len(candidates) * i // comm.world_size for i in (comm.rank, comm.rank + 1))
     share = Rows(candidates[first:last], weights[first:last], first, len(candidates))
     return plus_plus(comm, share, n_clusters, seed, threads=threads)
