@@ -27,6 +27,8 @@ from ripieno.errors import InputError
 #: Suffixes of compressed files, and what they need where fsspec cannot read them as it stands.
 NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
+#: How much is read at once where all is read.
+READ_BYTES = 1 << 20
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 #: Seconds in which a node of HDFS must take a connection, what is sent in one request, and say something; as in Hadoop.
 WEBHDFS_S = 60.0
@@ -241,6 +243,14 @@ def version(path: str) -> Hashable:
             return tuple(str(entry.get(key)) for key in CHANGING)
         status = os.stat(path)
         return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def unpacked_bytes(file: File) -> int:
+    """How long a file is when it is unpacked; one that is compressed is read to know."""
+    if file.compression is None:
+        return file.size_bytes
+    with opened(file.path, file.compression) as stream, blamed_on(file.path):
+        return sum(map(len, iter(lambda: stream.read(READ_BYTES), b"")))
 
 
 def _local(path: str) -> list[File]:

@@ -15,7 +15,8 @@ import pytest
 import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ripieno.input import splits
+from ripieno.cli import main
+from ripieno.input import divide, splits
 
 COUNTS = range(1, 21)
 CSVS = {
@@ -269,3 +270,121 @@ def test_the_names_of_files_say_how_they_are_read_unless_the_caller_does(tmp_pat
     (tmp_path / "d.csv").touch()
     assert splits(tmp_path / "d.csv") == []
     assert len(splits([tmp_path / "a.csv", tmp_path / "b.csv.gz"], count=3)) == 3
+
+
+RECORDS = np.arange(60, dtype="<i4").reshape(10, 3, 2)
+
+
+@pytest.mark.parametrize("place", ["local", "memory", "packed"])
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 20])
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        ({"record_bytes": 24}, RECORDS.view("u1").reshape(10, 24)),
+        ({"record_bytes": 24, "dtype": "int32"}, RECORDS.reshape(10, 6)),
+        ({"dtype": "<i4", "shape": (3, 2)}, RECORDS),
+        ({"dtype": "int32", "shape": 6, "record_bytes": 24, "format": "binary"}, RECORDS.reshape(10, 6)),
+        ({"dtype": ">i4", "shape": ()}, RECORDS.reshape(60).view(">i4")),
+    ],
+)
+def test_splits_of_raw_records_are_all_of_them_once_and_in_order(tmp_path, described, expected, count, place):
+    path = tmp_path / f"a.bin{'.gz' * (place == 'packed')}"
+    path.write_bytes(gzip.compress(RECORDS.tobytes()) if place == "packed" else RECORDS.tobytes())
+    if place == "memory":
+        with fsspec.open("memory://records/a.bin", "wb") as file:
+            file.write(RECORDS.tobytes())
+
+    parts = splits("memory://records/a.bin" if place == "memory" else path, count=count, **described)
+
+    read = [part.read() for part in parts]
+    assert {part.format.name for part in parts} == {"binary"} and {rows.dtype for rows in read} == {expected.dtype}
+    np.testing.assert_array_equal(np.concatenate(read), expected)
+    np.testing.assert_array_equal(np.concatenate([rows for part in parts for rows in part.blocks(30)]), expected)
+    assert len(parts) == (1 if place == "packed" else min(count, len(expected)))
+
+
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ({"record_bytes": 7}, r"a.bin: 240 bytes are 34 records of 7 bytes and 2 more: expected whole records"),
+        ({"record_bytes": 1000}, r"240 bytes are 0 records of 1,000 bytes and 240 more"),
+        ({"record_bytes": 0}, "record_bytes=0: expected"),
+        ({"record_bytes": 6, "dtype": "float32"}, "record_bytes=6: no whole values of float32, of 4 bytes each"),
+        ({"record_bytes": 24, "shape": (2, 2)}, r"record_bytes=24, but shape=\(2, 2\) of uint8 takes 4"),
+        ({"shape": (0, 2)}, "shape=0: expected whole numbers >= 1"),
+        ({"record_bytes": 8, "dtype": "object"}, "dtype='object': expected a type of numbers"),
+        ({"record_bytes": 8, "dtype": "video"}, "dtype='video': NumPy knows no such type"),
+        ({"dtype": "uint8"}, "dtype='uint8' says nothing of how long a record is"),
+        ({"format": "binary"}, "format='binary': expected record_bytes"),
+        ({"format": "text", "record_bytes": 24}, "record_bytes=24: .*a.bin is read as text; expected binary"),
+    ],
+)
+def test_records_that_cannot_be_are_named(tmp_path, described, message):
+    (tmp_path / "a.bin").write_bytes(RECORDS.tobytes())
+
+    for make in (splits, lambda path, **options: divide(path, tmp_path / "parts", partitions=2, **options)):
+        with pytest.raises(rp.InputError, match=message):
+            make(tmp_path / "a.bin", **described)
+    assert not (tmp_path / "parts").exists()
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_partitions_of_raw_records_are_raw_records(tmp_path, in_place):
+    for name, rows in (("a.bin", RECORDS[:7]), ("b.dat", RECORDS[7:])):
+        (tmp_path / name).write_bytes(rows.tobytes())
+
+    arguments = ["split", str(tmp_path / "*.*"), "-p", "4", "--record-bytes", "24", "--dtype", "int32"]
+    assert main([*arguments, "--out", str(tmp_path / "parts"), *["--in-place"] * in_place]) == 0
+
+    parts = splits(tmp_path / "parts")
+    np.testing.assert_array_equal(np.concatenate([part.read() for part in parts]), RECORDS.reshape(10, 6))
+    assert len(parts) == 4
+    if not in_place:
+        files = sorted((tmp_path / "parts").glob("part-*.bin"))
+        assert b"".join(path.read_bytes() for path in files) == RECORDS.tobytes()
+
+
+@pytest.mark.parametrize("name", ["a.bin", "a.pdf", "a.xyz.gz", "a.json"])
+def test_a_name_that_says_nothing_is_told_beside_those_that_do(tmp_path, name, capsys):
+    (tmp_path / name).write_bytes(gzip.compress(b"1 2\n") if name.endswith("gz") else b"1 2\n")
+    end = name.removesuffix(".gz")[1:]
+
+    for make in (splits, lambda path: divide(path, tmp_path / "parts", partitions=2)):
+        with pytest.raises(
+            rp.InputError, match=rf"{name}: nothing is known of files that end in {end}, .*\.npy.*format="
+        ):
+            make(tmp_path / name)
+    assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
+    assert "say what it is: --format text, csv, npy, parquet, binary; records of" in capsys.readouterr().err
+    with pytest.raises(rp.InputError, match=rf"{name}: nothing is known of graphs that end in {end}, .*\.txt.*format="):
+        rp.Graph(tmp_path / name)
+    assert main(["components", str(tmp_path / name)]) == 2
+    assert "say what it is: --format text, csv" in capsys.readouterr().err
+
+    # Whoever reads text alone is not told that it is.
+    assert splits(tmp_path / name, format="text")[0].read() == b"1 2\n"
+    assert rp.count_words(tmp_path / name, workers=1).values.tolist() == [1, 1]
+    assert rp.grep("1", tmp_path / name)["line"].to_pylist() == [1]
+    assert main(["components", str(tmp_path / name), "--format", "text"]) == 0
+
+
+def test_raw_vectors_are_clustered_as_the_array_they_are(tmp_path, capsys):
+    rows = np.random.default_rng(0).integers(0, 255, (200, 16), np.uint8)
+    (tmp_path / "a.bin").write_bytes(rows[:90].tobytes())
+    (tmp_path / "b.dat").write_bytes(rows[90:].tobytes())
+
+    files = rp.input.BinaryFiles([tmp_path / "a.bin", tmp_path / "b.dat"], record_bytes=16)
+    model = rp.KMeans(4, random_state=0).fit(files)
+    np.testing.assert_array_equal(model.labels_, rp.KMeans(4, random_state=0).fit(rows).labels_)
+    np.testing.assert_array_equal(model.predict(files), model.labels_)
+
+    command = ["kmeans", str(tmp_path / "a.bin"), "-k", "2", "-o", str(tmp_path / "result")]
+    assert main([*command, "--record-bytes", "32", "--dtype", "uint16"]) == 0
+    assert np.load(tmp_path / "result" / "centroids.npy").shape == (2, 16)
+    for options, message in [
+        ([], "a.bin: unknown kind of file, expected one of .npy"),
+        (["--record-bytes", "7"], "1,440 bytes are 205 records of 7 bytes and 5 more"),
+        (["--dtype", "uint8"], "--dtype uint8 is of raw vectors: expected --record-bytes, too"),
+    ]:
+        assert main([*command, "--overwrite", *options]) == 2
+        assert message in capsys.readouterr().err

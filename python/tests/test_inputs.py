@@ -117,7 +117,7 @@ def test_a_url_may_be_a_folder_or_a_glob(publish, source):
     [
         ("memory://shares/none.npy", "memory://shares/none.npy does not exist"),
         ("memory://shares/*.csv", "no file matches"),
-        ("memory://shares/short.npy", "memory://shares/short.npy is shorter than its header says"),
+        ("memory://shares/short.npy", "memory://shares/short.npy is shorter than it should be"),
         ("memory://shares/cut.npz", "memory://shares/cut.npz is not a readable .npz file"),
         ("memory://shares/cut.parquet", "memory://shares/cut.parquet"),
         ("nosuch://shares/a.npy", "nosuch"),
@@ -326,7 +326,7 @@ def test_a_file_that_ends_early_is_named(tmp_path):
     np.save(tmp_path / "short.npy", X)
     os.truncate(tmp_path / "short.npy", 300)
 
-    with pytest.raises(rp.InputError, match=r"short\.npy is shorter than its header says"):
+    with pytest.raises(rp.InputError, match=r"short\.npy is shorter than it should be"):
         rp.KMeans(2).fit(str(tmp_path / "short.npy"))
 
 

@@ -20,7 +20,7 @@ from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.kmeans_program import FitOptions, FitPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
-from ripieno.data import Dataset, InMemory, is_path_like, open_source
+from ripieno.data import BinaryFiles, Dataset, InMemory, is_path_like, open_source
 from ripieno.errors import InputError
 from ripieno.files import PathLike
 
@@ -32,7 +32,7 @@ INITS = ("k-means||", "k-means++", "random")
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 RANDOM_RUN_COUNT = 10
 
-Input = ArrayLike | PathLike | Sequence[PathLike]
+Input = ArrayLike | PathLike | Sequence[PathLike] | BinaryFiles
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, WorkerEstimator):
@@ -223,7 +223,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         return self._run(run, _payload(source), self.cluster_centers_, comm=None, alone=alone)
 
     def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
-        if not is_path_like(X):
+        if not is_path_like(X) and not isinstance(X, BinaryFiles):
             # Whether values are finite is found out where they are computed on, by row and column.
             array = validate_data(self, X, reset=reset, dtype=POINT_DTYPES, order="C", ensure_all_finite=False)
             return InMemory(array)

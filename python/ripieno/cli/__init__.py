@@ -48,9 +48,9 @@ COMMANDS = {
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }
 
-#: What messages call parameters, and the options of commands on graphs that stand for them.
-GRAPH_COMMANDS = ("bfs", "components", "diameter", "pagerank")
+#: What messages call parameters, and the options of commands that stand for them.
 GRAPH_OPTIONS = {
+    "format": "--format",
     "directed=False": "--undirected",
     "max_iter": "--max-iterations",
     "n_strings": "--strings",
@@ -58,6 +58,12 @@ GRAPH_OPTIONS = {
     "vertex_count": "--vertices",
     "weighted=False": "--unweighted",
     "weighted=True": "--weighted",
+}
+RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
+OPTIONS = {
+    **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
+    "kmeans": RECORD_OPTIONS,
+    "split": RECORD_OPTIONS,
 }
 
 
@@ -85,7 +91,7 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code; what went wrong is told in a sentence."""
     command = next(iter(sys.argv[1:] if args is None else args), "")
-    options = GRAPH_OPTIONS if command in GRAPH_COMMANDS else {}
+    options = OPTIONS.get(command, {})
     failed = FAILED_AS.get(command, FAILED)
 
     def tell(message: str, code: int) -> int:

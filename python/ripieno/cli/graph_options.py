@@ -23,6 +23,11 @@ _OPTIONS = (
         metavar="COUNT",
         help="Vertices 0 … COUNT - 1 are there, edges or not.",
     ),
+    click.option(
+        "--format",
+        type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
+        help="What the files are; by default what their names say.",
+    ),
     trace_option,
 )
 

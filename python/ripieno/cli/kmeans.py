@@ -17,7 +17,7 @@ from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans import INITS
 from ripieno.cli.options import LocalPath, PathOrUrl
 from ripieno.cli.progress import KMeansProgress
-from ripieno.data import open_source
+from ripieno.data import BinaryFiles, open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
 from ripieno.flight.trace import traced
@@ -85,6 +85,13 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     show_default=True,
     help="Makes a run repeatable.",
 )
+@click.option(
+    "--record-bytes",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="The inputs are raw: vectors of so many bytes, and nothing else.",
+)
+@click.option("--dtype", metavar="TYPE", help="Of the values of raw vectors, such as float32; by default uint8.")
 @click.option("--weights", type=LocalPath(), help="Weights of the rows: a .npy file, or text with one per line.")
 @click.option(
     "--patches",
@@ -111,6 +118,8 @@ def kmeans_command(
     max_iter: int,
     tol: float,
     seed: int,
+    record_bytes: int | None,
+    dtype: str | None,
     weights: Path | None,
     patches: Path | None,
     photos: Path | None,
@@ -121,8 +130,9 @@ def kmeans_command(
     """Cluster the vectors of INPUTS and write centroids, labels and a report.
 
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
-    "picture row col f1 … fn". Every worker reads its own share. The folder then holds centroids.npy, labels.npy (in the
-    order of the rows), model.json and report.html; it appears as a whole or not at all, also at a URL.
+    "picture row col f1 … fn"; with --record-bytes any files, of raw vectors. Every worker reads its own share. The
+    folder then holds centroids.npy, labels.npy (in the order of the rows), model.json and report.html; it appears as a
+    whole or not at all, also at a URL.
 
     \b
     Example:
@@ -132,7 +142,10 @@ def kmeans_command(
     console = Console(stderr=True)
     replaceable = RESULT_FILES if overwrite else ()
     check_new_folder(out, replaceable)
-    dataset = open_source(inputs)
+    if dtype is not None and record_bytes is None:
+        raise InputError(f"dtype={dtype} is of raw vectors: expected --record-bytes, too")
+    source = inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8")
+    dataset = open_source(source)
     found = find_patches(dataset, patches, photos)
     progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
@@ -147,7 +160,7 @@ def kmeans_command(
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(inputs, sample_weight=None if weights is None else _read_weights(weights))
+        model.fit(source, sample_weight=None if weights is None else _read_weights(weights))
     with new_folder(out, replaceable) as folder:
         _write(folder, model, dataset.names, found)
     report = model.report_

@@ -71,6 +71,7 @@ def pagerank_command(
     undirected: bool,
     weighted: bool | None,
     vertices: int | None,
+    format: str | None,
     top: int,
     report: Path | None,
     trace: Path | None,
@@ -86,7 +87,7 @@ def pagerank_command(
       ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
     """
     check_files(out, trace, report)
-    graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices)
+    graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)

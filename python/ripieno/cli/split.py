@@ -42,13 +42,20 @@ class Names(click.ParamType):
 )
 @click.option(
     "--format",
-    type=click.Choice(["text", "csv", "npy", "parquet"]),
+    type=click.Choice(["text", "csv", "npy", "parquet", "binary"]),
     help="How the files are read; by default what their names say.",
 )
 @click.option("--no-header", is_flag=True, help="CSV begins with a record, not with names of columns.")
 @click.option(
     "--delimiter", metavar="CHARACTER", help="What is between the fields of CSV; by default what it looks like."
 )
+@click.option(
+    "--record-bytes",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="The files are binary: records of so many bytes, and nothing else.",
+)
+@click.option("--dtype", metavar="TYPE", help="Of the values in such records, such as float32; by default uint8.")
 @click.option("--in-place", is_flag=True, help="Copy nothing: list ranges of the files as they are.")
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds partitions.")
 @click.option(
@@ -71,9 +78,10 @@ class Names(click.ParamType):
 def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) -> None:
     """Divide INPUTS into even partitions, cut between records, and list them in OUT/partitions.json.
 
-    INPUTS are files, globs, folders or URLs of text, .csv, .npy or .parquet; text and CSV also compressed. The
-    partitions are files of the same kind. With --nodes each node gets a folder with what it shall hold, to be moved
-    there; programs that read the partition file find partitions on the host that they run on.
+    INPUTS are files, globs, folders or URLs of text, .csv, .npy, .parquet or, with --record-bytes, raw records; text
+    and CSV also compressed. The partitions are files of the same kind. With --nodes each node gets a folder with what
+    it shall hold, to be moved there; programs that read the partition file find partitions on the host that they run
+    on.
 
     With --plan nothing is divided. By default there is a worker on each of the nodes that the partition file names.
 
@@ -103,6 +111,8 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
         format=options["format"],
         header=not options["no_header"],
         delimiter=options["delimiter"],
+        record_bytes=options["record_bytes"],
+        dtype=options["dtype"],
         in_place=options["in_place"],
         overwrite=options["overwrite"],
     )

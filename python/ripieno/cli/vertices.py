@@ -27,13 +27,14 @@ def _fit(
     workers: int | None,
     threads: int | None,
     vertices: int | None,
+    format: str | None,
     trace: Path | None,
     undirected: bool = False,
 ) -> None:
     """Fit `model` to the graph in files, print what `tell` says of it, and write `columns`."""
     check_files(out, trace)
     # A third column means nothing here.
-    graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices)
+    graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)
     with traced(trace):
         model.set_params(workers=workers or 1, threads=threads).fit(graph, comm=comm)

@@ -1,4 +1,4 @@
-"""NumPy files: .npy, mapped into memory by row range, and .npz, read by row range where stored uncompressed.
+"""Arrays in files: .npy and raw ones, mapped into memory by row range, and .npz, read so where stored uncompressed.
 
 Files behind a URL cannot be mapped: their rows are read.
 """
@@ -13,8 +13,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.data.records import Record
 from ripieno.errors import InputError
-from ripieno.files import blamed_on, is_url, opened
+from ripieno.files import File, blamed_on, is_url, opened, size_bytes
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
@@ -39,7 +40,10 @@ def kernel_dtype(dtype: np.dtype, name: str) -> np.dtype:
 
 @dataclass(frozen=True)
 class NpyFile:
-    """An .npy file, or one inside an archive: `offset` bytes in, raw; `member` where it has to be decompressed."""
+    """An .npy file, or one inside an archive: `offset` bytes in, raw; `member` where it has to be decompressed.
+
+    A file of nothing but rows is one, too.
+    """
 
     path: str
     shape: tuple[int, int]
@@ -54,6 +58,16 @@ class NpyFile:
         """Read the header of an .npy file."""
         with opened(path) as stream, blamed_on(path):
             return cls(path, *_header(stream, path), offset=stream.tell())
+
+    @classmethod
+    def of_records(cls, path: str, record: Record) -> NpyFile:
+        """A file of nothing but rows."""
+        file = File(path, size_bytes(path))
+        if file.compression is not None:
+            raise InputError(f"{path}: workers read parts of files of records: unpack it first")
+        dtype = np.dtype(record.dtype)
+        kernel_dtype(dtype, path)
+        return cls(path, (record.count(file), *record.shape), dtype, fortran=False, offset=0)
 
     @property
     def column_count(self) -> int:
@@ -110,7 +124,7 @@ class NpyFile:
         return rows[start - first : stop - first]
 
     def _short(self) -> InputError:
-        return InputError(f"{self.path} is shorter than its header says")
+        return InputError(f"{self.path} is shorter than it should be")
 
     def describe(self, start: int, row: int) -> str:
         """Position of a row."""

@@ -9,14 +9,15 @@ by bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from ripieno.data import binary, parquet, text
+from ripieno.data.records import Record
 from ripieno.errors import InputError
 from ripieno.files import PathLike, expand, size_bytes, suffix
 
@@ -195,6 +196,25 @@ class _Rows:
         return f"{self.where}row {start + row}"
 
 
+@dataclass(frozen=True)
+class BinaryFiles:
+    """Files of vectors and nothing else, each of which is a record of the same length.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        Of folders all files that are not hidden.
+    record_bytes : int
+        The length of a vector in the file.
+    dtype : dtype
+        Of its values.
+    """
+
+    source: PathLike | Sequence[PathLike]
+    record_bytes: int
+    dtype: DTypeLike = "uint8"
+
+
 def is_path_like(source: object) -> bool:
     """Whether a source is a path or a non-empty list of paths, rather than an array."""
     if isinstance(source, (list, tuple)):
@@ -202,7 +222,7 @@ def is_path_like(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
+def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles) -> Dataset:
     """Open a path, a glob, a folder, a URL of these or a list of them, reading headers only.
 
     Raises
@@ -210,8 +230,11 @@ def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
     InputError
         Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width.
     """
-    items = source if isinstance(source, (list, tuple)) else [source]
-    files = tuple(_open_file(path) for item in items for path in expand(os.fspath(item), FORMATS))
+    if isinstance(source, BinaryFiles):
+        record = Record.of(source.record_bytes, source.dtype)
+        files = tuple(_open_records(path, record) for path in _paths(source.source, None))
+    else:
+        files = tuple(_open_file(path) for path in _paths(source, FORMATS))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -220,10 +243,24 @@ def open_source(source: PathLike | Sequence[PathLike]) -> Dataset:
     return Dataset(files)
 
 
+def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> Iterator[str]:
+    for item in source if isinstance(source, (list, tuple)) else [source]:
+        yield from expand(os.fspath(item), kinds)
+
+
+def _open_records(path: str, record: Record) -> DataFile:
+    if size_bytes(path) == 0:
+        raise InputError(f"{path} is empty")
+    return binary.NpyFile.of_records(path, record)
+
+
 def _open_file(path: str) -> DataFile:
     kind = FORMATS.get(suffix(path))
     if kind is None:
-        raise InputError(f"{path}: unknown kind of file, expected one of {', '.join(FORMATS)}")
+        raise InputError(
+            f"{path}: unknown kind of file, expected one of {', '.join(FORMATS)}, or raw vectors with their length: "
+            "BinaryFiles(…, record_bytes=COUNT)"
+        )
     if size_bytes(path) == 0:
         raise InputError(f"{path} is empty")
     return kind.open(path)

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from ripieno.data.agreement import agreement
 from ripieno.data.dataset import is_path_like
 from ripieno.errors import InputError
-from ripieno.files import PathLike, expand, is_url
+from ripieno.files import PathLike, expand, is_url, suffix
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
@@ -23,12 +22,16 @@ from ripieno.graph.memory import InMemory, checked, in_memory
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.parts import EdgeFile, EmptyFile, divided
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
-from ripieno.graph.text import TextEdges
+from ripieno.graph.text import CsvEdges, TextEdges
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
-FORMATS = {".npy": NpyEdges, ".npz": NpzEdges, ".parquet": ParquetEdges, ".pq": ParquetEdges}
+FORMATS = {"text": TextEdges, "csv": CsvEdges, "parquet": ParquetEdges, "npy": NpyEdges, "npz": NpzEdges}
+#: What the end of a name says, without that of a compression.
+SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"} | dict.fromkeys(
+    ("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist"), "text"
+)
 DUPLICATES = ("once", "sum")
 
 
@@ -66,9 +69,10 @@ class Graph:
     ----------
     source : path, glob, folder, list of paths, array, tuple, sparse matrix or networkx graph
         Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` of arrays src, dst
-        and perhaps weight or as `scipy.sparse.save_npz` writes it; any other file is text with a line
-        ``source target [weight]`` per edge, as SNAP's, or ``source<TAB>target,target,…``. Text may be gzipped
-        (``.gz``). Of several files some may be empty. An array has shape (m, 2); a tuple is (sources, targets) or
+        and perhaps weight or as `scipy.sparse.save_npz` writes it; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``,
+        ``.el``, ``.adj``, ``.adjlist`` and names without an end are text with a line ``source target [weight]`` per
+        edge, as SNAP's, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``). Of several files some may be
+        empty. An array has shape (m, 2); a tuple is (sources, targets) or
         (sources, targets, weights). In a matrix, row i, column j is the edge from i to j.
     directed : bool, optional
         With False each edge leads both ways; of weighted edges that do so already, as in a symmetric matrix, each pair
@@ -80,6 +84,8 @@ class Graph:
     vertex_count : int, optional
         Vertices 0 … vertex_count - 1 are there, be it without edges. By default a vertex is there if an edge says so,
         an adjacency list has a line for it, or the matrix or networkx graph has it.
+    format : {"text", "csv", "parquet", "npy", "npz"}, optional
+        What the files are; by default what their names say.
     duplicates : {"once", "sum"}, optional
         Whether edges of equal ends count as one, as in `networkx.DiGraph`, or their weights add up, as in
         `networkx.MultiDiGraph` and in SciPy. By default "sum" with weights and for multigraphs, otherwise "once".
@@ -104,11 +110,12 @@ class Graph:
         weighted: bool | None = None,
         vertex_count: int | None = None,
         duplicates: str | None = None,
+        format: str | None = None,
     ) -> None:
         if vertex_count is not None and (not isinstance(vertex_count, Integral) or vertex_count < 1):
             raise InputError(f"vertex_count={vertex_count!r}: expected a whole number >= 1")
         self.source: Files | InMemory = (
-            _open_files(source, weighted) if is_path_like(source) else in_memory(source, weighted)
+            _open_files(source, weighted, format) if is_path_like(source) else in_memory(source, weighted)
         )
         said = self.source.directed
         self.directed: bool = directed if directed is not None else said if said is not None else True
@@ -247,13 +254,15 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
     return duplicates
 
 
-def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None) -> Files:
+def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None, format: str | None) -> Files:
+    if format is not None and format not in FORMATS:
+        raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
     items = source if isinstance(source, (list, tuple)) else [source]
     paths = [path for item in items for path in expand(os.fspath(item))]
     files, empty = [], []
     for path in paths:
         try:
-            files.append(_open_file(path, weighted))
+            files.append(_open_file(path, weighted, format))
         except EmptyFile as error:
             empty.append(error)
     if not files:
@@ -265,14 +274,25 @@ def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None) ->
     return Files(tuple(files))
 
 
-def _open_file(path: str, weighted: bool | None) -> EdgeFile:
+def _open_file(path: str, weighted: bool | None, format: str | None) -> EdgeFile:
     if is_url(path):
         raise InputError(f"{path}: graphs are read from files that each worker finds by their path: copy it first")
     try:
         if os.path.getsize(path) == 0:
             raise EmptyFile(f"{path} is empty")
-        return FORMATS.get(Path(path).suffix.lower(), TextEdges).open(path, weighted)
+        return FORMATS[format or _format_of(path)].open(path, weighted)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _format_of(path: str) -> str:
+    """What the name of a file says it is."""
+    end = suffix(path.lower().removesuffix(".gz"))
+    if end not in SUFFIXES:
+        raise InputError(
+            f"{path}: nothing is known of graphs that end in {end}, expected {', '.join(filter(None, SUFFIXES))}; say "
+            f"what it is: format={', '.join(FORMATS)}"
+        )
+    return SUFFIXES[end]

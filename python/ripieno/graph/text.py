@@ -25,6 +25,8 @@ DEALT_BYTES = 1 << 20
 FIRST_LINE_BYTES = 1 << 16
 QUOTED_CHARACTERS = 40
 MARK = b"\xef\xbb\xbf"
+#: What a third field is, if edges are said to have weights, or not.
+THIRD = {True: "weight", False: "ignored", None: "refused"}
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
@@ -52,18 +54,8 @@ class TextEdges:
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> TextEdges:
         """Read as much as tells what the fields are."""
-        third = {True: "weight", False: "ignored", None: "refused"}[weighted]
-        if not path.lower().removesuffix(".gz").endswith(".csv"):
-            line, begin, _ = _first_line(path)
-            return cls(path, begin, None, None, third)
-        line, begin, end = _first_line(path)
-        delimiter = next((mark for mark in ",;\t" if mark in line), None)
-        if delimiter is None:
-            return cls(path, begin, None, None, third)
-        fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        has_names = not any(is_number(field) for field in fields[:2])
-        names: Sequence[str] = fields if has_names else [""] * len(fields)
-        return cls(path, end if has_names else begin, delimiter, choose_columns(path, names, weighted), third)
+        _, begin, _ = _first_line(path)
+        return cls(path, begin, None, None, THIRD[weighted])
 
     @property
     def weighted(self) -> bool:
@@ -129,6 +121,23 @@ class TextEdges:
                 number += block.count(b"\n")
                 offset -= len(block)
         return number
+
+
+class CsvEdges(TextEdges):
+    """The same with columns, if there are any delimiters."""
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> TextEdges:
+        """Read as much as tells what the columns are."""
+        line, begin, end = _first_line(path)
+        delimiter = next((mark for mark in ",;\t" if mark in line), None)
+        if delimiter is None:
+            return super().open(path, weighted)
+        fields = [field.strip().strip('"') for field in line.split(delimiter)]
+        has_names = not any(is_number(field) for field in fields[:2])
+        names: Sequence[str] = fields if has_names else [""] * len(fields)
+        columns = choose_columns(path, names, weighted)
+        return cls(path, end if has_names else begin, delimiter, columns, THIRD[weighted])
 
 
 def _unpacked(path: str) -> IO[bytes]:

@@ -10,10 +10,11 @@
 Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """
 
+from ripieno.data import BinaryFiles
 from ripieno.input.assignment import Assignment, assign, share
 from ripieno.input.cutting import splits
 from ripieno.input.divide import divide
 from ripieno.input.partitions import open_partitions
 from ripieno.input.split import Format, Split
 
-__all__ = ["Assignment", "Format", "Split", "assign", "divide", "open_partitions", "share", "splits"]
+__all__ = ["Assignment", "BinaryFiles", "Format", "Split", "assign", "divide", "open_partitions", "share", "splits"]

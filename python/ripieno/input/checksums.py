@@ -11,9 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ripieno.files import blamed_on, opened, size_bytes, version
+from ripieno.files import READ_BYTES, blamed_on, opened, size_bytes, version
 
-READ_BYTES = 1 << 20
 #: Files and ranges of them whose digests a process remembers.
 REMEMBERED = 1 << 16
 

@@ -6,7 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from numpy.typing import DTypeLike
+
 from ripieno._checks import check_count
+from ripieno.data.records import Record
 from ripieno.errors import InputError
 from ripieno.files import File, PathLike, found, is_url
 from ripieno.input.csv import Csv, arrow_type, of_same_types
@@ -16,8 +19,12 @@ from ripieno.input.split import FORMATS, Format, Options, Split
 
 #: Bytes of a split where nothing else is asked for.
 SPLIT_BYTES = 64 << 20
-#: What the end of a name says, without that of a compression; all others are text.
-SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"}
+#: Names of text; those without an end are, too, as those of Hadoop's results.
+TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson")
+#: What the end of a name says, without that of a compression.
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"} | dict.fromkeys(
+    ("", *TEXT_SUFFIXES), "text"
+)
 
 
 def splits(
@@ -30,6 +37,9 @@ def splits(
     types: Mapping[str, str] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
+    record_bytes: int | None = None,
+    dtype: DTypeLike | None = None,
+    shape: int | tuple[int, ...] | None = None,
     verify: bool = True,
 ) -> list[Split]:
     """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
@@ -45,8 +55,9 @@ def splits(
         is not as much to cut.
     bytes : int, optional
         About how much a split holds at most, but for what cannot be cut. By default, without `count`, 64 MiB.
-    format : {"text", "csv", "npy", "parquet"}, optional
-        By default what the names of the files say: .csv and .tsv, .npy, .parquet and .pq; all others are text.
+    format : {"text", "csv", "npy", "parquet", "binary"}, optional
+        By default what the names of the files say: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
+        .jsonl, .ndjson and names without an end are text. Files that are described as records are binary.
     header : bool, default=True
         Whether a CSV file begins with the names of its columns; without, they are f0, f1, …
     types : mapping of str to str, optional
@@ -56,6 +67,13 @@ def splits(
     delimiter : str, optional
         The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise what the
         first record has most of outside quotes: commas, semicolons or tabs.
+    record_bytes : int, optional
+        The length of every record of files that hold nothing else. They are read as arrays of shape
+        (n, record_bytes / size of a value).
+    dtype : dtype, optional
+        Type of the values of such files; by default uint8.
+    shape : int or tuple of int, optional
+        Of a record, in place of `record_bytes`: they are read as arrays of n such records.
     verify : bool, default=True
         As for `open_partitions`; of no meaning for files that no partition file lists.
 
@@ -68,22 +86,24 @@ def splits(
     Raises
     ------
     InputError
-        Nothing matches, a file is missing, is no such thing as its name says, or needs a package.
+        Nothing matches, a file is missing, is no such thing as its name says, has a name that says nothing, does not
+        end with a whole record, or needs a package.
     """
     if count is not None and bytes is not None:
         raise InputError(f"count={count} and bytes={bytes}: expected one of them")
     for name, value in (("count", count), ("bytes", bytes)):
         if value is not None:
             check_count(name, value)
-    if format is not None and format not in FORMATS:
-        raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
-    options = Options(header, types or {}, None if columns is None else tuple(columns), checked_delimiter(delimiter))
+    record = Record.of(record_bytes, dtype, shape)
+    options = Options(
+        header, types or {}, None if columns is None else tuple(columns), checked_delimiter(delimiter), record
+    )
     for name, kind in options.types.items():
         try:
             arrow_type(kind)
         except ValueError:
             raise InputError(f"types={{{name!r}: {kind!r}}}: expected the name of an Arrow type") from None
-    files = found(source)
+    check_format(format, record)
     listed = [_partition_file(item) for item in (source if isinstance(source, list | tuple) else [source])]
     if any(listed):
         if not all(listed) or options != Options():
@@ -111,6 +131,14 @@ def _partition_file(item: PathLike) -> Path | None:
     return path if path.name == FILE_NAME and path.is_file() else None
 
 
+def check_format(name: str | None, record: Record | None) -> None:
+    """Raise InputError if there is no format of this name, or it takes a description of records that is not there."""
+    if name is not None and name not in FORMATS:
+        raise InputError(f"format={name!r}: expected one of {', '.join(FORMATS)}")
+    if name == "binary" and record is None:
+        raise InputError("format='binary': expected record_bytes, the length of a record, or its shape")
+
+
 def checked_delimiter(delimiter: str | None) -> str | None:
     """What the user says is between fields, if it can be."""
     if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
@@ -129,15 +157,27 @@ def open_formats(files: Sequence[File], name: str | None, options: Options) -> l
 
 def _open_format(file: File, name: str | None, options: Options) -> Format:
     """How the records lie in a file, by the name of a format or what the file's own name says."""
-    name = name or SUFFIXES.get(file.inner_suffix, "text")
+    name = name or ("binary" if options.record else SUFFIXES.get(file.inner_suffix))
+    if name is None:
+        raise InputError(
+            f"{file.path}: nothing is known of files that end in {file.inner_suffix}, expected {_endings()}; say what "
+            f"it is: format={', '.join(FORMATS)}; records of equal length: record_bytes=COUNT"
+        )
     for option, value, kinds in (
         ("columns", options.columns, ("csv", "parquet")),
         ("types", options.types, ("csv",)),
         ("delimiter", options.delimiter, ("csv",)),
+        ("record_bytes", options.record and options.record.size_bytes, ("binary",)),
     ):
         if value and name not in kinds:
             raise InputError(f"{option}={value!r}: {file.path} is read as {name}; expected {' or '.join(kinds)}")
     return FORMATS[name].open(file, options)
+
+
+def _endings() -> str:
+    """The ends of names that say something, by format."""
+    kinds = {kind: [suffix for suffix, of in SUFFIXES.items() if of == kind and suffix] for kind in SUFFIXES.values()}
+    return "; ".join(f"{', '.join(suffixes)} ({kind})" for kind, suffixes in kinds.items())
 
 
 def _cut(file: File, count: int, format: Format) -> list[Split]:

@@ -10,12 +10,15 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from numpy.typing import DTypeLike
+
 from ripieno._checks import check_count
+from ripieno.data.records import Record
 from ripieno.errors import InputError
 from ripieno.files import File, PathLike, found, is_url
 from ripieno.input.checksums import Checksum
 from ripieno.input.cuts import piece_size
-from ripieno.input.cutting import checked_delimiter, open_formats, splits
+from ripieno.input.cutting import check_format, checked_delimiter, open_formats, splits
 from ripieno.input.materials import MATERIALS, Material
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.replicas import placed
@@ -34,6 +37,9 @@ def divide(
     format: str | None = None,
     header: bool = True,
     delimiter: str | None = None,
+    record_bytes: int | None = None,
+    dtype: DTypeLike | None = None,
+    shape: int | tuple[int, ...] | None = None,
     in_place: bool = False,
     overwrite: bool = False,
 ) -> Path:
@@ -58,11 +64,11 @@ def divide(
         Hosts that hold the partitions.
     racks : mapping of str to str, optional
         The rack of every node: replicas of a partition are put into different ones.
-    format : {"text", "csv", "npy", "parquet"}, optional
+    format : {"text", "csv", "npy", "parquet", "binary"}, optional
         By default what the names of the files say; of all files the same.
     header : bool, default=True
         Whether CSV begins with the names of the columns. Every partition gets them.
-    delimiter : str, optional
+    delimiter, record_bytes, dtype, shape : optional
         As for `splits`.
     in_place : bool, default=False
         Copy nothing: list ranges of the files as they are. There may be fewer partitions then, or more, as from
@@ -85,13 +91,16 @@ def divide(
     if is_url(out):
         raise InputError(f"{out}: partitions are files on disks of the nodes: expected a path, not a URL")
     out = Path(out)
+    record = Record.of(record_bytes, dtype, shape)
+    check_format(format, record)
+    described = {"delimiter": delimiter, "record_bytes": record_bytes, "dtype": dtype, "shape": shape}
     with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
         if in_place:
-            parts = _listed(splits(source, count=partitions, format=format, header=header, delimiter=delimiter))
+            parts = _listed(splits(source, count=partitions, format=format, header=header, **described))
             hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
             files = [file for file in found(source) if file.size_bytes]
-            options = Options(header, delimiter=checked_delimiter(delimiter))
+            options = Options(header, delimiter=checked_delimiter(delimiter), record=record)
             material = _material(files, open_formats(files, format, options))
             count = replicas or 1
             hosts = placed(partitions, nodes, count, racks) if nodes else [()] * partitions

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ripieno.data import lines
+from ripieno.data.records import Record
 from ripieno.errors import InputError
-from ripieno.files import File, blamed_on, opened
-from ripieno.input.checksums import READ_BYTES
+from ripieno.files import File, blamed_on, opened, unpacked_bytes
 from ripieno.input.csv import Csv, records
-from ripieno.input.cutting import SUFFIXES
-from ripieno.input.npy import Npy
+from ripieno.input.cutting import TEXT_SUFFIXES
 from ripieno.input.parquet import Parquet
-from ripieno.input.sinks import LineSink, NpySink, ParquetSink, Sink
+from ripieno.input.rows import Binary, Npy, Rows
+from ripieno.input.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
 from ripieno.input.split import Format, Options, Split
 from ripieno.input.text import Text
 
@@ -48,8 +48,8 @@ class Lines:
         self._files = files
         endings = {file.inner_suffix for file in files}
         # Files are read again as what their names say.
-        self.ending = endings.pop() if len(endings) == 1 and not endings & {"", *SUFFIXES} else ".txt"
-        self.length = sum(map(_unpacked_bytes, files))
+        self.ending = endings.pop() if len(endings) == 1 and endings <= {*TEXT_SUFFIXES} else ".txt"
+        self.length = sum(map(unpacked_bytes, files))
 
     def pieces(self, size: int) -> Iterator[Piece]:
         """All records in order, some at a time."""
@@ -81,7 +81,7 @@ class Records:
                 raise InputError(f"{file.path} has other columns than {files[0].path}, or another delimiter")
         with opened(files[0].path, files[0].compression) as stream, blamed_on(files[0].path):
             self._head = stream.read(first.body)
-        self._stops = [_unpacked_bytes(file) for file in files]
+        self._stops = [unpacked_bytes(file) for file in files]
         self.length = sum(self._stops) - sum(format.body for format in formats)
 
     def pieces(self, size: int) -> Iterator[Piece]:
@@ -100,12 +100,12 @@ class Records:
         return replace(self._formats[0], body=len(self._head))
 
 
-class Rows:
+class Arrays:
     """Rows of arrays that differ in their number only."""
 
     ending = ".npy"
 
-    def __init__(self, files: Sequence[File], formats: Sequence[Npy]) -> None:
+    def __init__(self, files: Sequence[File], formats: Sequence[Rows]) -> None:
         self._first = formats[0]
         for file, other in zip(files, formats, strict=True):
             if (other.dtype, other.shape[1:]) != (self._first.dtype, self._first.shape[1:]):
@@ -122,13 +122,28 @@ class Rows:
             for rows in whole.blocks(max(1, size * self._first.row_bytes)):
                 yield len(rows), rows
 
-    def sink(self, file: IO[bytes]) -> NpySink:
+    def sink(self, file: IO[bytes]) -> Sink:
         """What puts them into a new file."""
         return NpySink(file, self._first.dtype, self._first.shape[1:])
 
-    def format(self, file: File) -> Npy:
+    def format(self, file: File) -> Rows:
         """How they lie there."""
         return Npy.open(file, Options())
+
+
+class RawArrays(Arrays):
+    """The same, written as nothing but their records."""
+
+    ending = ".bin"
+
+    def sink(self, file: IO[bytes]) -> BinarySink:
+        """What puts them into a new file."""
+        return BinarySink(file)
+
+    def format(self, file: File) -> Binary:
+        """How they lie there."""
+        record = Record(self._first.dtype, self._first.shape[1:])
+        return Binary.open(file, Options(record=record))
 
 
 class Tables:
@@ -163,15 +178,8 @@ class Tables:
         return Parquet()
 
 
-MATERIALS: dict[str, Any] = {"text": Lines, "csv": Records, "npy": Rows, "parquet": Tables}
+MATERIALS: dict[str, Any] = {"text": Lines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}
 
 
 def _whole(file: File, format: Format, stop: int) -> Split:
     return Split(file.path, format, 0, stop, file.size_bytes, (), file.compression)
-
-
-def _unpacked_bytes(file: File) -> int:
-    if file.compression is None:
-        return file.size_bytes
-    with opened(file.path, file.compression) as stream, blamed_on(file.path):
-        return sum(map(len, iter(lambda: stream.read(READ_BYTES), b"")))

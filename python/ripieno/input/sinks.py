@@ -42,6 +42,20 @@ class LineSink:
         """Nothing is left to do."""
 
 
+class BinarySink:
+    """Records as they are."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def write(self, records: NDArray[Any]) -> None:
+        """Records behind those that came before."""
+        self._file.write(np.ascontiguousarray(records).data)
+
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
 class NpySink:
     """Rows of an array whose length is known at the end: the header is written anew then, in the room that it has."""
 

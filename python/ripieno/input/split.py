@@ -10,12 +10,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
+from ripieno.data.records import Record
 from ripieno.errors import InputError
 from ripieno.files import File, is_url, opened
 from ripieno.input.checksums import Checksum
 from ripieno.input.csv import Csv
-from ripieno.input.npy import Npy
 from ripieno.input.parquet import Parquet
+from ripieno.input.rows import Binary, Npy
 from ripieno.input.text import Text
 
 #: Start and stop in the format's unit, and what the split holds in bytes.
@@ -43,17 +44,18 @@ class Format(Protocol):
         """The bytes of the file, as it is stored, that a split is made of."""
 
 
-FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet}
+FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet, "binary": Binary}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the user says about the columns of files that have some."""
+    """What the user says about the columns of files that have some, and the records of those that say nothing."""
 
     header: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     delimiter: str | None = None
+    record: Record | None = None
 
     def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
         """The columns to read; an error if a file lacks one."""
@@ -72,9 +74,9 @@ class Split:
     path : str
         The file: a local path, or a URL of fsspec.
     format : Format
-        How the records lie in it; ``format.name`` is "text", "csv", "npy" or "parquet".
+        How the records lie in it; ``format.name`` is "text", "csv", "npy", "parquet" or "binary".
     start, stop : int
-        The range that this split has, in ``format.unit``: bytes of text and CSV, rows of .npy, row groups of Parquet.
+        The range that this split has, in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet.
         Of text, the lines that *begin* there are the split's; those of CSV begin and end with a record.
     size_bytes : int
         What it holds, as it is stored: what splits are balanced by.
@@ -103,7 +105,7 @@ class Split:
         return f"{self.path}, {where}"
 
     def read(self) -> Any:
-        """The records: of text, the bytes of whole lines; of .npy, an array; of CSV and Parquet, a `pyarrow.Table`.
+        """The records: lines of text as bytes, rows of .npy and binary as an array, tables as a `pyarrow.Table`.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""NumPy files: a split has rows, of the first axis; those of a local file are mapped into memory, not read."""
+"""Arrays, of NumPy files or raw: a split has rows, of the first axis; those of a local file are mapped, not read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Npy:
-    """An array of one or more axes.
+class Rows:
+    """An array of one or more axes in a file.
 
     Parameters
     ----------
@@ -37,24 +37,8 @@ class Npy:
     dtype: str
     shape: tuple[int, ...]
 
-    name = "npy"
     unit = "rows"
     block_bytes = 8 << 20
-
-    @classmethod
-    def open(cls, file: File, options: Options) -> Npy:
-        """Read the header."""
-        with opened(file.path, file.compression) as stream, blamed_on(file.path):
-            shape, fortran, dtype = npy_header(stream, file.path)
-            offset = stream.tell()
-        if not shape or dtype.hasobject or dtype.names:
-            raise InputError(f"{file.path}: an array of shape {shape} and type {dtype}, expected rows of numbers")
-        if fortran and len(shape) > 1:
-            raise InputError(
-                f"{file.path} is stored column by column, so its rows cannot be read one by one: save it anew with "
-                "numpy.ascontiguousarray"
-            )
-        return cls(offset, dtype.str, shape)
 
     @property
     def row_bytes(self) -> int:
@@ -85,7 +69,7 @@ class Npy:
 
     def _rows(self, split: Split, path: str, start: int, stop: int) -> NDArray[Any]:
         shape, at = (stop - start, *self.shape[1:]), self.offset + start * self.row_bytes
-        short = InputError(f"{path} is shorter than its header says: rows {start:,} … {stop:,} are not all there")
+        short = InputError(f"{path} is shorter than it should be: rows {start:,} … {stop:,} are not all there")
         with blamed_on(path):
             if split.compression is None and not is_url(path) and prod(shape):
                 try:
@@ -98,3 +82,36 @@ class Npy:
         if len(rows) < (stop - start) * self.row_bytes:
             raise short
         return np.frombuffer(rows, self.dtype).reshape(shape)
+
+
+class Npy(Rows):
+    """A NumPy file, whose header says what it holds."""
+
+    name = "npy"
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Npy:
+        """Read the header."""
+        with opened(file.path, file.compression) as stream, blamed_on(file.path):
+            shape, fortran, dtype = npy_header(stream, file.path)
+            offset = stream.tell()
+        if not shape or dtype.hasobject or dtype.names:
+            raise InputError(f"{file.path}: an array of shape {shape} and type {dtype}, expected rows of numbers")
+        if fortran and len(shape) > 1:
+            raise InputError(
+                f"{file.path} is stored column by column, so its rows cannot be read one by one: save it anew with "
+                "numpy.ascontiguousarray"
+            )
+        return cls(offset, dtype.str, shape)
+
+
+class Binary(Rows):
+    """Records of equal length and nothing else, of which the caller says what they are."""
+
+    name = "binary"
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Binary:
+        """Look how long the file is."""
+        assert options.record is not None, "records are described where binary files are opened"
+        return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))
