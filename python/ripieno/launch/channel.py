@@ -17,7 +17,8 @@ from ripieno.launch.parcel import Parcel, open_inline, open_shared
 # Who has begun a message, or whom the launching process sends one, may stand still for this long.
 MESSAGE_S = 60.0
 
-_HEADER = struct.Struct("<16sQ?")  # kind, bytes of the parcel, whether it lies in shared memory
+# Kind, bytes of the parcel, whether it lies in shared memory, whether its arrays may be written to.
+_HEADER = struct.Struct("<16sQ??")
 
 
 class HungUp(Exception):
@@ -48,7 +49,7 @@ class Channel:
 
     def send_parcel(self, kind: str, parcel: Parcel) -> None:
         """Send a parcel that may go to others too."""
-        header = _HEADER.pack(kind.encode(), parcel.size_bytes, parcel.fd is not None)
+        header = _HEADER.pack(kind.encode(), parcel.size_bytes, parcel.fd is not None, parcel.writable)
         with self._sending:
             try:
                 self._send(header, parcel)
@@ -64,11 +65,11 @@ class Channel:
         if not start:
             raise HungUp("the other process is gone")
         header = bytearray(start) + self._exactly(_HEADER.size - len(start))
-        kind, size_bytes, shared = _HEADER.unpack(header)
+        kind, size_bytes, shared, writable = _HEADER.unpack(header)
         name = kind.rstrip(b"\0").decode()
         if shared:
             return name, open_shared(fds[0], size_bytes)
-        return name, open_inline(self._exactly(size_bytes))
+        return name, open_inline(self._exactly(size_bytes), writable=writable)
 
     def has_message(self) -> bool:
         """Whether something has come that was not received yet."""

@@ -38,7 +38,8 @@ class Parcel:
     """
 
     def __init__(self, value: Any, *, writable: bool = False) -> None:
-        packed = pack(value)
+        packed = pack(value, read_only=not writable)
+        self.writable = writable
         self.fd: int | None = None
         self.inline: bytes | None = None
         self.size_bytes = _wire.blob_bytes(packed)
@@ -62,9 +63,11 @@ class Parcel:
         self.close()
 
 
-def open_inline(blob: bytearray) -> Any:
+def open_inline(blob: bytearray, *, writable: bool) -> Any:
     """The value of a parcel that came inline."""
-    return _wire.read_blob(np.frombuffer(blob, np.uint8))
+    array = np.frombuffer(blob, np.uint8)
+    array.flags.writeable = writable
+    return _wire.read_blob(array)
 
 
 def open_shared(fd: int, size_bytes: int) -> Any:
@@ -80,24 +83,56 @@ def open_shared(fd: int, size_bytes: int) -> Any:
     return _wire.read_blob(np.frombuffer(memory, np.uint8))
 
 
-def pack(value: Any, persistent_id: Callable[[Any], Any] | None = None, *, files_by_name: bool = True) -> _wire.Packed:
+def pack(
+    value: Any,
+    persistent_id: Callable[[Any], Any] | None = None,
+    *,
+    files_by_name: bool = True,
+    read_only: bool = False,
+) -> _wire.Packed:
     """Pickle `value` for another process, leaving the memory of its arrays where it is.
 
     `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in. A process of
-    another machine may not find files by their names, and gets what is in them.
+    another machine may not find files by their names, and gets what is in them. With `read_only` no array can be
+    written to if the buffers cannot, whatever its kind.
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     try:
-        pickler = (_Pickler if files_by_name else cloudpickle.Pickler)(
-            stream, protocol=5, buffer_callback=buffers.append
-        )
+        pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
+        pickler.files_by_name, pickler.read_only = files_by_name, read_only
         if persistent_id is not None:
             pickler.persistent_id = persistent_id
         pickler.dump(value)
     except Exception as error:
         raise SerializationError(f"{type(error).__name__}: {error}") from error
     return _wire.Packed(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
+
+
+def handed_over(value: Any) -> Any:
+    """`value` as another process would get it, in this one: a copy of all but arrays, of which it has read-only views.
+
+    Raises
+    ------
+    SerializationError
+        If it could not travel.
+    """
+    arrays: list[np.ndarray] = []
+
+    def in_place(obj: Any) -> int | None:
+        if not isinstance(obj, np.ndarray) or obj.dtype.hasobject:
+            return None
+        view = obj.view()
+        view.flags.writeable = False
+        arrays.append(view)
+        return len(arrays) - 1
+
+    packed = pack(value, in_place, read_only=True)
+    for buffer in packed.buffers:
+        buffer.flags.writeable = False
+    opener = pickle.Unpickler(io.BytesIO(packed.pickled), buffers=packed.buffers)
+    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]
+    return opener.load()
 
 
 def _in_memory(packed: _wire.Packed, size_bytes: int, writable: bool) -> int:
@@ -118,15 +153,42 @@ def _in_memory(packed: _wire.Packed, size_bytes: int, writable: bool) -> int:
 
 
 class _Pickler(cloudpickle.Pickler):
+    files_by_name = True
+    read_only = False
+
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, np.ndarray) and type(obj) in (np.ndarray, np.memmap) and not obj.dtype.hasobject:
-            in_file = _file_view(obj)
+        if isinstance(obj, np.ndarray):
+            reduced = self._array(obj)
+            if reduced is not None:
+                return reduced
+        return super().reducer_override(obj)
+
+    def _array(self, array: np.ndarray) -> tuple[Any, ...] | None:
+        """How `array` is made again; None to leave it to NumPy."""
+        if type(array) in (np.ndarray, np.memmap) and not array.dtype.hasobject:
+            in_file = _file_view(array) if self.files_by_name else None
             if in_file is not None:
                 return _open_file_view, in_file
-            if not obj.flags.forc:
-                obj = np.ascontiguousarray(obj)
-            return np.asarray(obj).__reduce_ex__(5)
-        return super().reducer_override(obj)
+            array = np.asarray(array if array.flags.forc else np.ascontiguousarray(array))
+            if array.dtype.kind in "mM":
+                # NumPy lends no buffer of times.
+                return _viewed, (array.view(np.int64), array.dtype)
+        reduced = array.__reduce_ex__(5)
+        if self.read_only and not any(isinstance(each, pickle.PickleBuffer) for each in reduced[1]):
+            return _locked, reduced[:3]
+        return reduced if type(array) is np.ndarray else None
+
+
+def _viewed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return numbers.view(dtype)
+
+
+def _locked(make: Callable[..., np.ndarray], args: tuple[Any, ...], state: Any = None) -> np.ndarray:
+    array = make(*args)
+    if state is not None:
+        array.__setstate__(state)
+    array.flags.writeable = False
+    return array
 
 
 def _file_view(array: np.ndarray) -> tuple[Any, ...] | None:
