@@ -105,7 +105,7 @@ class Communicator:
         Which of the copies of its rank this process is, 0 … replicas - 1.
     kept : dict
         What programs keep on this rank from one `Job.run` to the next, under keys of their own; emptied when the
-        communicator is closed.
+        communicator is closed. A program that comes after a failure gets a new communicator, whose `kept` is empty.
 
     Notes
     -----

@@ -23,6 +23,11 @@ class RankFailed(RipienoError):
         Why, in one line: ``"killed by SIGKILL"``, ``"ValueError: x"``, ``"silent for 10 s"``.
     traceback : str
         The Python traceback of the failed rank, if it could still send one.
+
+    Attributes
+    ----------
+    results : dict of int to object
+        Raised by `Job.run`, or the cause of what it raises: what the ranks have returned that did return, by rank.
     """
 
     def __init__(self, rank: int, host: str = "", cause: str = "", traceback: str = "") -> None:
@@ -31,6 +36,7 @@ class RankFailed(RipienoError):
         self.host = host
         self.cause = cause
         self.traceback = traceback
+        self.results: dict[int, object] = {}
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host else ""

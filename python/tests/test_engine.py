@@ -73,14 +73,16 @@ def test_the_caller_gets_the_culprits_own_exception(culprit, others):
         exec(others)
 
     engine = StandIn()
-    with engine.launch(3) as job, pytest.raises(KeyError, match="mine") as caught:
-        started = time.monotonic()
-        job.run(program)
-    assert time.monotonic() - started < PROMPT_S + SLACK_S
+    with engine.launch(3) as job:
+        with pytest.raises(KeyError, match="mine") as caught:
+            started = time.monotonic()
+            job.run(program)
+        assert time.monotonic() - started < PROMPT_S + SLACK_S
+        assert job.run(lambda comm: comm.allreduce(1)) == [3] * 3
     assert caught.value.__cause__.rank == culprit
     assert caught.value.__cause__.host == socket.gethostname()
     assert not engine.run.processes
-    with pytest.raises(rp.CommunicatorClosed, match="its program failed: KeyError: 'mine'; launch another one"):
+    with pytest.raises(rp.CommunicatorClosed, match="this job is over: it was closed; launch another one"):
         job.run(program)
 
 

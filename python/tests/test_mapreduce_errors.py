@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import ripieno as rp
 from mapreduce_programs import emit_ones
-from watching import PROMPT_S, SLACK_S, gone_within
 
 
 def failing(part, _):
@@ -28,7 +27,8 @@ def test_what_map_raises_comes_to_the_caller_with_task_and_partition(threads):
 
     assert caught.value.args == ("no such thing", 4)
     assert any(note == "in map task 4 (int64) on rank 1" for note in caught.value.__notes__)
-    assert gone_within(PROMPT_S + SLACK_S, launched.pids)
+    with launched:
+        assert launched.run(lambda comm: (comm.allreduce(1), len(comm.kept))) == [(2, 0)] * 2
 
 
 def only_once(part, _):
@@ -155,3 +155,16 @@ def test_a_job_goes_on_when_a_copy_of_a_rank_dies():
     for step in steps:
         order = np.argsort(step.keys)
         np.testing.assert_array_equal(step.values[order], [570, 590, 610])
+
+
+def test_a_failure_in_between_is_told_by_the_next_step(world):
+    def fail(comm):
+        raise KeyError("in between")
+
+    with rp.MapReduce(lambda numbers, _: None, job=world(2)) as job:
+        job.cache([[1], [2]])
+        job.step()
+        with pytest.raises(KeyError):
+            world(2).run(fail)
+        with pytest.raises(rp.CommunicatorClosed, match="kept for this map-reduce job is gone, because a program has"):
+            job.step()

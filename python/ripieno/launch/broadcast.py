@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import InputError, SerializationError
@@ -28,6 +29,9 @@ class Broadcast:
         self._key = f"broadcast {next(_numbers)}"
         self._job: Job | None = job
         self._value = value
+        # It only notes the name: it may run anywhere, at any time.
+        self._dropping = weakref.finalize(self, job.dropped.append, self._key)
+        self._dropping.atexit = False
         job.run(_keep, self._key, value)
         job.kept.add(self)
 
@@ -38,16 +42,24 @@ class Broadcast:
         return self._value
 
     def release(self) -> None:
-        """Let the ranks forget it. May be called again, and after the job's end."""
+        """Let the ranks forget it, at the latest before their next program; the same when the handle is let go of.
+
+        May be called again, and after the job's end.
+        """
         job, self._job, self._value = self._job, None, None
         if job is not None:
             job.kept.discard(self)
-            if not job.over:
-                job.run(_forget, self._key)
+            self._dropping()
+            job.forget_now()
 
     def sent_again(self) -> tuple[Any, ...]:
         """What ranks that come in the place of others are to run, with its arguments."""
         return _keep, (self._key, self._value), {}
+
+    def __repr__(self) -> str:
+        if self._job is None:
+            return "<Broadcast, released>"
+        return f"<Broadcast of a {type(self._value).__name__} to {self._job.workers} ranks>"
 
     def __enter__(self) -> Broadcast:
         return self
@@ -67,6 +79,9 @@ class Received:
     def __init__(self, value: Any) -> None:
         self.value = value
 
+    def __repr__(self) -> str:
+        return f"<Broadcast of a {type(self.value).__name__}>"
+
 
 def _received(key: str) -> Received:
     found = local()
@@ -79,7 +94,3 @@ def _received(key: str) -> Received:
 
 def _keep(comm: Communicator, key: str, value: Any) -> None:
     local()[key] = value
-
-
-def _forget(comm: Communicator, key: str) -> None:
-    local().pop(key, None)

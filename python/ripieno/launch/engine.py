@@ -195,26 +195,21 @@ class EngineJob(Gang):
         self.engine = engine
         self._options = options
         self._hold = _Hold()
-        self._ending = weakref.finalize(self, _end_members, self.members, self._hold, os.getpid())
-        try:
-            self._prepare()
-        except BaseException as error:
-            self._fail(f"its ranks did not start: {error}".partition("\n")[0])
-            raise
-
-    def _prepare(self) -> None:
-        """Do what can be done before the first program comes."""
-        self._form()
+        self._owner_pid = os.getpid()
+        weakref.finalize(self, _end_members, self.members, self._hold, self._owner_pid)
+        self._form_first()
 
     def _start(self, invitation: Invitation) -> Run:
         return self.engine.start(self.workers, invitation)
 
     def _patience_s(self) -> float:
         """How long tasks have to join."""
+        return self._meeting_s()
+
+    def _meeting_s(self) -> float:
         return self._options.get("rendezvous_timeout_s", MEETING_S)
 
     def _form(self) -> None:
-        """Start the ranks and let them meet."""
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
@@ -231,16 +226,7 @@ class EngineJob(Gang):
         hub.close()
         for member in self.members:
             tell(member, "welcome")
-        self._replies("ready", self._options.get("rendezvous_timeout_s", MEETING_S))
-
-    def _form_again(self) -> None:
-        """End the ranks and start others, which get the values that `broadcast` gave to those before."""
-        with held_back():
-            self._say_goodbye()
-            _release(self.members, self._hold)
-        self._form()
-        for each in list(self.kept):
-            super()._run(*each.sent_again())
+        self._replies("ready", self._meeting_s())
 
     def _gathered(self, hub: Hub, run: Run) -> list[Member]:
         """A member for every rank, all of one attempt."""
@@ -312,7 +298,7 @@ class EngineJob(Gang):
         )
 
     def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        packed = pack((program, args, kwargs), files_by_name=False)
+        packed = pack((program, args, kwargs), files_by_name=False, read_only=True)
         size_bytes = _wire.blob_bytes(packed)
         relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
         for member in self.members:
@@ -345,7 +331,7 @@ class EngineJob(Gang):
     def _check_ranks(self) -> None:
         """While something else than the ranks is waited for: raise what has become of them."""
         if self._was_closed or self._hold.run.failure is not None:
-            with self._over_if_it_fails():
+            with self._recovering():
                 raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
 
     def _alarmed(self) -> BaseException:
@@ -355,10 +341,8 @@ class EngineJob(Gang):
         host = next((member.host for member in self.members if member.rank == rank), "")
         return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
 
-    def _close(self) -> None:
-        with held_back():
-            self._say_goodbye()
-            self._end()
+    def _is_whole(self) -> bool:
+        return self._hold.run is not None and self._hold.run.failure is None
 
     def _say_goodbye(self) -> None:
         """Let the members leave; one that is hung up on takes it for the end of the launching process."""
@@ -372,7 +356,7 @@ class EngineJob(Gang):
 
     def _end(self) -> None:
         with held_back():
-            self._ending()
+            _end_members(self.members, self._hold, self._owner_pid)
 
 
 def _own_folders() -> tuple[str, ...]:
@@ -384,12 +368,9 @@ def _own_folders() -> tuple[str, ...]:
 
 
 def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
-    """Leave no connection, task or thread behind."""
-    if os.getpid() == owner_pid:
-        _release(members, hold)
-
-
-def _release(members: list[Any], hold: _Hold) -> None:
+    """Leave no connection, task or thread behind. May be called again."""
+    if os.getpid() != owner_pid:
+        return  # a fork of the launcher, whose ranks these are not
     for member in members:
         member.channel.close()
     members.clear()

@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from typing import Any, NoReturn
 
@@ -20,14 +21,15 @@ from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, Seri
 from ripieno.flight.trace import Trace
 from ripieno.launch.channel import Channel, HungUp
 from ripieno.launch.copies import copies_of
-from ripieno.launch.interruption import interruptible
-from ripieno.launch.job import EventListener, Job, tell_all
-from ripieno.launch.report import Report
+from ripieno.launch.interruption import held_back, interruptible
+from ripieno.launch.job import EventListener, Job, tell_all, unsendable
+from ripieno.launch.programs import Returned
+from ripieno.launch.report import Report, other_rank
 
 # Once a rank says that another one failed, that one has this long to give its own account.
 CULPRIT_S = 2.0
-# After a failure the other ranks have this long to report what they were at.
-WITNESSES_S = 0.5
+# After a failure the other ranks have this long to report what they were at, or to return.
+WITNESSES_S = 1.0
 # Members of a job that has done its work get this long to leave.
 GOODBYE_S = 5.0
 
@@ -58,6 +60,14 @@ class Member:
         return "its process closed the connection to its launcher"
 
 
+class State(Enum):
+    """What a gang is ready for."""
+
+    READY = "its ranks wait for programs"
+    APART = "its ranks wait, and must meet anew before a program that communicates"
+    GONE = "its ranks have ended, and others must be started"
+
+
 class Gang(Job):
     """Ranks that live and die together.
 
@@ -74,20 +84,51 @@ class Gang(Job):
         self.members: list[Member] = []
         # The thread that waits, or has waited last, for a program.
         self._runner = 0
-        # Of ranks that have failed, by rank.
+        self._state = State.GONE
+        # Of the program that runs, or ran last, by rank: of ranks that have failed, and what others have returned.
         self._reports: dict[int, Report] = {}
+        self._answers: dict[int, Any] = {}
+
+    @abstractmethod
+    def _form(self) -> None:
+        """Start the members and let them meet."""
 
     @abstractmethod
     def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Send a program to all members that live; `SerializationError` only if nobody has got any of it."""
 
     @abstractmethod
+    def _say_goodbye(self) -> None:
+        """Let the members that wait leave by themselves."""
+
+    @abstractmethod
     def _end(self) -> None:
-        """End all members, whatever they are at, and leave nothing behind."""
+        """End all members, whatever they are at, and leave nothing behind. May be called again."""
+
+    @abstractmethod
+    def _meeting_s(self) -> float:
+        """How long members that live may take to meet."""
+
+    def _form_first(self) -> None:
+        """Form, or be over."""
+        try:
+            self._form()
+        except BaseException as error:
+            self._over = f"its ranks did not start: {error}".partition("\n")[0]
+            self._end()
+            self._finish_trace(failed=True)
+            raise
+        self._state = State.READY
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         self._runner = threading.get_ident()
-        with self._over_if_it_fails():
+        with self._recovering():
+            self._come_together()
+        return self._ask(program, args, kwargs)
+
+    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """What members that are ready return."""
+        with self._recovering():
             try:
                 self._send(program, args, kwargs)
                 unsent = None
@@ -95,22 +136,80 @@ class Gang(Job):
                 unsent = error
             if unsent is None:
                 return self._replies("result")
-        # Nothing has begun, so the job can go on.
-        name = getattr(program, "__qualname__", repr(program))
-        raise SerializationError(f"{name} or its arguments cannot be sent to workers: {unsent}") from unsent
+        # Nothing has begun.
+        raise unsendable(program, unsent) from unsent
+
+    def _come_together(self) -> None:
+        """Be ready: members that live meet anew, others are started in the place of those that have ended."""
+        if self._state is State.APART:
+            # One may have died since.
+            with suppress(RankFailed, RendezvousError):
+                for member in self.members:
+                    tell(member, "meet")
+                self._replies("ready", self._meeting_s())
+                self._state = State.READY
+        if self._state is not State.READY:
+            self._form_again()
+
+    def _form_again(self) -> None:
+        """End the members and start others, which get the values that `broadcast` gave to those before."""
+        self.epoch += 1
+        with held_back():
+            if self._state is State.READY:
+                self._say_goodbye()
+            self._end()
+        self._state = State.GONE
+        self.lost.clear()
+        try:
+            self._form()
+        except BaseException:
+            self._end()
+            raise
+        self._state = State.READY
+        for each in list(self.kept):
+            self._ask(*each.sent_again())
 
     @contextmanager
-    def _over_if_it_fails(self) -> Iterator[None]:
+    def _recovering(self) -> Iterator[None]:
+        """An error within tells what the ranks were at and have returned, and leaves a gang that can go on."""
         try:
             yield
         except BaseException as error:
-            if isinstance(error, Exception):
-                self._hear_witnesses()
-                for line in self._flight_lines():
-                    if line not in getattr(error, "__notes__", ()):
-                        error.add_note(line)
-            self._fail(f"its program failed: {type(error).__name__}: {error}".partition("\n")[0])
+            self._has_failed = True
+            if self._state is not State.GONE:
+                if isinstance(error, Exception) and not self._was_closed:
+                    self._hear_witnesses()
+                    self._add_what_is_known(error)
+                self._part()
             raise
+
+    def _part(self) -> None:
+        """Ranks have failed: those that live can meet again if all do, and wait; otherwise they are ended."""
+        self.epoch += 1
+        waiting = self._answers.keys() | self._reports.keys()
+        if self._was_closed or self.lost or not self._is_whole() or len(waiting) < len(self.members):
+            self._state = State.GONE
+            self._end()
+        else:
+            self._state = State.APART
+        self._answers.clear()
+
+    def _is_whole(self) -> bool:
+        """Whether nobody but the members has told of the end of one."""
+        return True
+
+    def _add_what_is_known(self, error: Exception) -> None:
+        failed = other_rank(error)
+        if failed is not None:
+            failed.results = dict(sorted(self._answers.items()))
+        for line in self._flight_lines():
+            if line not in getattr(error, "__notes__", ()):
+                error.add_note(line)
+
+    def _forget(self, names: list[str]) -> None:
+        if self._state is not State.GONE:
+            for member in self._living():
+                tell(member, "forget", names)
 
     def _hang_up(self) -> bool:
         if self._runner == threading.get_ident():
@@ -119,10 +218,12 @@ class Gang(Job):
             member.channel.hang_up()
         return True
 
-    def _fail(self, sentence: str) -> None:
-        self._over = sentence
-        self._end()
-        self._finish_trace(failed=True)
+    def _close(self) -> None:
+        with held_back():
+            if self._state is not State.GONE:
+                self._say_goodbye()
+            self._state = State.GONE
+            self._end()
 
     def _living(self) -> list[Any]:
         return [member for member in self.members if member.rank not in self.lost]
@@ -140,11 +241,14 @@ class Gang(Job):
         return member, member.ending()
 
     def _hear_witnesses(self) -> None:
-        """Wait for the reports of ranks that fail now because another one has; each has left its records by then."""
+        """Wait for those that fail now, or return, because another rank has failed.
+
+        Who reports has left its records by then.
+        """
         deadline = time.monotonic() + WITNESSES_S
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
-                if member.rank not in self._reports:
+                if member.rank not in self._reports and member.rank not in self._answers:
                     selector.register(member.channel, selectors.EVENT_READ, member)
             while selector.get_map() and (left_s := deadline - time.monotonic()) > 0:
                 for key, _ in ready(left_s):
@@ -156,7 +260,11 @@ class Gang(Job):
                         continue
                     if kind == "error":
                         self._reports[member.rank] = value
-                        selector.unregister(key.fileobj)
+                    elif kind in ("result", "returned"):
+                        self._answers[member.rank] = value if kind == "result" else value.value
+                    else:
+                        continue
+                    selector.unregister(key.fileobj)
 
     def _flight_lines(self) -> list[str]:
         """What the ranks that have reported did last."""
@@ -164,6 +272,8 @@ class Gang(Job):
 
     def _replies(self, kind: str, within_s: float | None = None) -> list[Any]:
         """One message of `kind` from every member; serves exchanges and events until then, and raises on failure."""
+        self._reports.clear()
+        self._answers.clear()
         conversation = _Conversation(kind, self, within_s)
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
@@ -188,7 +298,14 @@ class Gang(Job):
                     if key.data.rank in self.lost:
                         for source in key.data.sources:
                             selector.unregister(source)
-        return conversation.results()
+        if conversation.apart:
+            conversation.check_mismatch()
+        results = conversation.results()
+        if conversation.apart:
+            self._part()
+        # They are the caller's, who may let go of them before the next program.
+        self._answers.clear()
+        return results
 
 
 class _Conversation:
@@ -207,7 +324,9 @@ class _Conversation:
         # What is raised unless somebody gives a better account in time.
         self._verdict: Callable[[], NoReturn] | None = None
         self._verdict_by = 0.0
-        self.replies: dict[int, Any] = {}
+        self.replies = gang._answers
+        # Who has returned, but could not end the program together with the others.
+        self.apart: list[Returned] = []
 
     @property
     def complete(self) -> bool:
@@ -217,6 +336,13 @@ class _Conversation:
         """The reply of every logical rank: of the first of its copies that has replied."""
         by_copy = [self._copies(logical) for logical in range(len(self._members) // self._replicas)]
         return [next(self.replies[rank] for rank in copies if rank in self.replies) for copies in by_copy]
+
+    def check_mismatch(self) -> None:
+        """Raise if the ranks have made different calls, and no program has met that: it came out in the end."""
+        if not any(each.was_known for each in self.apart):
+            for each in self.apart:
+                if each.failure.victim is None:
+                    each.failure.throw()
 
     def _copies(self, rank: int) -> range:
         return copies_of(rank, len(self._members), self._replicas)
@@ -231,7 +357,8 @@ class _Conversation:
         """How long to wait for the next message; raises the verdict if no culprit has come forward in time."""
         now = time.monotonic()
         if self._verdict is not None:
-            if now >= self._verdict_by:
+            # Nobody else can come forward once all have spoken.
+            if now >= self._verdict_by or len(self.replies.keys() | self._reports.keys()) == len(self._members):
                 self._verdict()
             return self._verdict_by - now
         if self._deadline is None:
@@ -257,6 +384,9 @@ class _Conversation:
             return self._dead(member)
         if kind == self._awaited:
             self.replies[member.rank] = value
+        elif kind == "returned":
+            self.replies[member.rank] = value.value
+            self.apart.append(value)
         elif kind == "exchange":
             self._exchanged(member, value)
         elif kind == "event":

@@ -47,6 +47,12 @@ def local() -> dict[str, Any]:
     return found
 
 
+def forget(names: list[str]) -> None:
+    """Let the rank that this thread serves have nothing under `names` any more."""
+    for name in names:
+        local().pop(name, None)
+
+
 def _found(name: str) -> Any:
     try:
         return local()[name]

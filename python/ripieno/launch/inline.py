@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from ripieno import flight
 from ripieno.comm import Communicator, describe
+from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
-from ripieno.launch.here import standing_for
-from ripieno.launch.job import EventListener, Job, tell_all
+from ripieno.launch.here import forget, standing_for
+from ripieno.launch.job import EventListener, Job, tell_all, unsendable
+from ripieno.launch.parcel import handed_over
+from ripieno.launch.programs import Seat
 from ripieno.launch.racks import rack_of_this_host
 
 
@@ -21,21 +25,49 @@ class InlineJob(Job):
     def __init__(self, *, threads: int, on_event: EventListener | None, trace: Trace | None, **options: Any) -> None:
         super().__init__(1, threads, trace, on_event)
         options |= {} if trace is None else {"flight_folder": trace.folder}
-        self._comm = alone(threads=threads, on_event=partial(tell_all, self._listeners), **options)
+        meet = partial(alone, threads=threads, on_event=partial(tell_all, self._listeners), **options)
+        self._seat = Seat(meet(), meet)
         self._local: dict[str, Any] = {}
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        if self._seat.comm.closed:
+            self._seat.meet_again()
+        with standing_for(self._local):
+            try:
+                args, kwargs = handed_over((args, kwargs))
+            except SerializationError as error:
+                raise unsendable(program, error) from error
+            try:
+                result = program(self._seat.comm, *args, **kwargs)
+            except BaseException as error:
+                self._has_failed = True
+                self._part()
+                _raise_as_of_a_rank(error)
         try:
-            with standing_for(self._local):
-                return [program(self._comm, *args, **kwargs)]
-        except BaseException as error:
-            self._over = f"its program failed: {describe(error)[0]}"
-            self._comm.close()
-            self._finish_trace(failed=True)
-            raise
+            self._seat.end_program()
+        except (CommunicatorClosed, RankFailed):
+            self._part()
+        return [result]
+
+    def _part(self) -> None:
+        self.epoch += 1
+        self._seat.comm.close()
+
+    def _forget(self, names: list[str]) -> None:
+        with standing_for(self._local):
+            forget(names)
 
     def _close(self) -> None:
-        self._comm.close()
+        self._seat.comm.close()
+
+
+def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
+    failed = RankFailed(0, socket.gethostname(), describe(error)[0])
+    if isinstance(error, SystemExit):
+        raise failed from error
+    if error.__cause__ is None:
+        raise error from failed
+    raise error
 
 
 def alone(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -32,9 +33,13 @@ class Job(ABC):
     replicas : int
         How many copies there are of each logical rank.
     lost : dict of int to str
-        Ranks that have died of which a copy lives, and why.
+        Ranks that have died of which a copy lives, and why; none once new ones have been started.
     kept : set of Broadcast
         The values that the ranks keep.
+    dropped : deque of str
+        Names of those that they are to forget before the next program.
+    epoch : int
+        Grows whenever the ranks lose their communicators; what these kept (`Communicator.kept`) is gone then.
     """
 
     def __init__(
@@ -45,10 +50,16 @@ class Job(ABC):
         self.replicas = replicas
         self.lost: dict[int, str] = {}
         self.kept: WeakSet[Broadcast] = WeakSet()
+        self.epoch = 0
         self._trace = trace
         self._listeners = [] if on_event is None else [on_event]
+        # What no handle stands for any more, and ranks still keep.
+        self.dropped: deque[str] = deque()
         self._over: str | None = None
+        # Who holds it runs a program, or several, while others wait.
+        self._turn = threading.RLock()
         self._running = False
+        self._has_failed = False
         self._was_closed = False
         self._idle = threading.Event()
         self._lock = threading.Lock()
@@ -56,8 +67,14 @@ class Job(ABC):
     def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
 
-        Functions of ``__main__`` and of notebooks work. Arrays among the arguments, however deeply nested, are
-        read-only views of memory that all workers of a machine share; a `numpy.memmap` is opened anew by each.
+        Programs run one after the other: a call in another thread waits for its turn. Functions of ``__main__`` and of
+        notebooks work. Programs get arguments of their own, and the caller results of its own.
+
+        Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
+        large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The
+        caller may go on to write to its own arrays once the program has ended. Other objects are copies. A single
+        worker, which is the calling process, differs in two ways: the program itself is no copy, so what it has closed
+        over is the caller's own; and the result is the very object that it returned, which need not be able to travel.
 
         Parameters
         ----------
@@ -73,41 +90,52 @@ class Job(ABC):
         Raises
         ------
         Exception
-            What the program raised on the rank that failed first, from a `RankFailed` that says which and where. After
-            that the job is over.
+            What the program raised on the rank that failed first, from a `RankFailed` that says which and where.
         RankFailed
-            If a rank ended without a word, or its exception cannot travel.
+            If a rank ended without a word, even if others went on without it, or its exception cannot travel.
+        CollectiveMismatch
+            If ranks made different calls and no program has met that; or as an exception of the program.
         SerializationError
             If the program, an argument or a result cannot travel.
         CommunicatorClosed
             If the job is over.
+
+        Notes
+        -----
+        If all ranks return, their results are returned, also those of programs that have caught a `CollectiveMismatch`
+        or `RankFailed`, or closed the communicator. If a rank fails, others that return within a second, having caught
+        `RankFailed` say, lose nothing: `RankFailed.results` of what is raised, or of its cause, has what they returned.
+
+        After a failure the job goes on. Ranks that wait for the next program keep their process, with all modules and
+        broadcast values, and meet anew before it; if one has died, still computes, or has a copy that died, all are
+        ended, and the next program gets new ones, to which broadcast values are sent again. Either way it gets a new
+        communicator, whose ``kept`` is empty.
         """
-        if self._over is not None:
-            raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
-        if self._running:
-            raise InputError("this job is already running a program: a job runs one at a time")
-        self._running = True
-        self._idle.clear()
-        failed = True
-        try:
-            result = self._run(program, args, kwargs)
-            failed = False
-            return result
-        except Exception as error:
-            if self._was_closed:
-                raise CommunicatorClosed("the job was closed while it ran a program") from error
-            raise
-        finally:
-            with self._lock:
-                self._running = False
-                ends_here = self._was_closed and not failed
-            if ends_here:
-                self._close()
-                self._finish_trace(failed=False)
-            self._idle.set()
+        with self._turn:
+            if self._running:
+                raise InputError("this job is already running a program, which calls it, or whose events do")
+            if self._over is not None:
+                raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
+            self._forget_dropped()
+            self._running = True
+            self._idle.clear()
+            try:
+                return self._run(program, args, kwargs)
+            except Exception as error:
+                if self._was_closed:
+                    raise CommunicatorClosed("the job was closed while it ran a program") from error
+                raise
+            finally:
+                with self._lock:
+                    self._running = False
+                    ends_here = self._was_closed
+                if ends_here:
+                    self._close()
+                    self._finish_trace(failed=False)
+                self._idle.set()
 
     def broadcast(self, value: Any) -> Broadcast:
-        """Give all ranks `value`, to keep until it is released.
+        """Give all ranks `value`, to keep until it is released, or nobody holds what is returned here.
 
         Parameters
         ----------
@@ -136,16 +164,18 @@ class Job(ABC):
     def telling(self, listener: EventListener | None) -> Iterator[None]:
         """Within the ``with`` statement `listener` gets what ranks emit, too; with None nothing changes."""
         listeners = [] if listener is None else [listener]
-        self._listeners.extend(listeners)
-        try:
-            yield
-        finally:
-            for each in listeners:
-                self._listeners.remove(each)
+        # What ranks emit for other threads is not for this listener.
+        with self._turn:
+            self._listeners.extend(listeners)
+            try:
+                yield
+            finally:
+                for each in listeners:
+                    self._listeners.remove(each)
 
     @property
     def over(self) -> bool:
-        """Whether it was closed or has failed."""
+        """Whether it was closed, or never stood."""
         return self._over is not None
 
     def close(self) -> None:
@@ -159,6 +189,22 @@ class Job(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close_once(failed=error is not None)
+
+    def forget_now(self) -> None:
+        """Let the ranks forget what was dropped, if they wait for a program; otherwise before the next one."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if not self._running and self._over is None:
+                    self._forget_dropped()
+            finally:
+                self._turn.release()
+
+    def _forget_dropped(self) -> None:
+        names = []
+        while self.dropped:
+            names.append(self.dropped.popleft())
+        if names:
+            self._forget(names)
 
     def _close_once(self, *, failed: bool) -> None:
         with self._lock:
@@ -176,7 +222,7 @@ class Job(ABC):
     def _finish_trace(self, *, failed: bool) -> None:
         """Once no rank will leave a file any more."""
         if self._trace is not None:
-            (self._trace.rescue if failed or self.lost else self._trace.finish)()
+            (self._trace.rescue if failed or self._has_failed or self.lost else self._trace.finish)()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         # There is one gang: estimators that are cloned share it.
@@ -191,11 +237,21 @@ class Job(ABC):
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
 
     @abstractmethod
+    def _forget(self, names: list[str]) -> None:
+        """Let the ranks, which wait for a program, forget broadcast values."""
+
+    @abstractmethod
     def _close(self) -> None: ...
 
     def _hang_up(self) -> bool:
         """Let the program that another thread waits for fail, if there is such a thread, and a way."""
         return False
+
+
+def unsendable(program: Callable[..., Any], error: SerializationError) -> SerializationError:
+    """What to raise if a program does not reach its ranks."""
+    name = getattr(program, "__qualname__", repr(program))
+    return SerializationError(f"{name} or its arguments cannot be sent to workers: {error}")
 
 
 def tell_all(listeners: list[EventListener], event: dict[str, Any]) -> None:

@@ -66,34 +66,42 @@ class LocalJob(Gang):
         super().__init__(workers, threads, replicas=replicas, on_event=on_event, trace=trace)
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._host = socket.gethostname()
-        self._pump = LinePump() if prefix_output else None
-        self._ending = weakref.finalize(self, _end_workers, self.members, self._pump, os.getpid())
-        try:
-            setup = {
-                "world_size": workers,
-                "replicas": replicas,
-                "threads": threads,
-                "token": secrets.token_bytes(32),
-                "bind_host": "127.0.0.1",
-                **options,
-            }
-            for rank in range(workers):
-                self.members.append(self._start(rank, setup))
-            if self._pump is not None:
-                self._pump.start()
-            self._replies("ready", options.get("rendezvous_timeout_s", MEETING_S) + START_S)
-        except BaseException as error:
-            self._fail(f"its workers did not start: {error}")
-            raise
+        self._prefix_output = prefix_output
+        self._options = options
+        # Of the members that were started last.
+        self._pumps: list[LinePump] = []
+        self._owner_pid = os.getpid()
+        weakref.finalize(self, _end_workers, self.members, self._pumps, self._owner_pid)
+        self._form_first()
 
     @property
     def pids(self) -> list[int]:
-        """The process of every rank."""
+        """The process of every rank; after a failure, of those that have ended until others take their place."""
         return [worker.process.pid for worker in self.members]
+
+    def _form(self) -> None:
+        self.members.clear()
+        self._pumps[:] = [LinePump()] if self._prefix_output else []
+        setup = {
+            "world_size": self.workers,
+            "replicas": self.replicas,
+            "threads": self.threads,
+            "token": secrets.token_bytes(32),
+            "bind_host": "127.0.0.1",
+            **self._options,
+        }
+        for rank in range(self.workers):
+            self.members.append(self._start(rank, setup))
+        for pump in self._pumps:
+            pump.start()
+        self._replies("ready", self._meeting_s() + START_S)
+
+    def _meeting_s(self) -> float:
+        return self._options.get("rendezvous_timeout_s", MEETING_S)
 
     def _start(self, rank: int, setup: dict[str, Any]) -> _Worker:
         channel, theirs = pair(MESSAGE_S)
-        pipes = {} if self._pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes = {} if not self._pumps else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         with theirs:
             child = process.start(
                 "ripieno.launch.worker",
@@ -104,8 +112,8 @@ class LocalJob(Gang):
                 **pipes,
             )
         worker = _Worker(rank, self._host, channel, child, _open_pid(child.pid))
-        if self._pump is not None:
-            self._pump.add(f"rank {rank}", child)
+        for pump in self._pumps:
+            pump.add(f"rank {rank}", child)
         message = {
             "die_with": os.getpid() if process.on_main_thread() else None,
             "sys_path": sys.path,
@@ -121,7 +129,7 @@ class LocalJob(Gang):
                 with suppress(HungUp):
                     worker.channel.send_parcel("run", parcel)
 
-    def _close(self) -> None:
+    def _say_goodbye(self) -> None:
         for worker in self.members:
             tell(worker, "close")
         deadline = time.monotonic() + GOODBYE_S
@@ -130,10 +138,9 @@ class LocalJob(Gang):
                 worker.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 break
-        self._end()
 
     def _end(self) -> None:
-        self._ending()
+        _end_workers(self.members, self._pumps, self._owner_pid)
 
 
 def _open_pid(pid: int) -> int | None:
@@ -144,8 +151,8 @@ def _open_pid(pid: int) -> int | None:
         return None
 
 
-def _end_workers(workers: list[_Worker], pump: LinePump | None, owner_pid: int) -> None:
-    """Leave no process, descriptor or thread behind."""
+def _end_workers(workers: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
+    """Leave no process, descriptor or thread behind. May be called again."""
     if os.getpid() != owner_pid:
         return  # a fork of the launcher, whose workers these are not
     for worker in workers:
@@ -154,7 +161,8 @@ def _end_workers(workers: list[_Worker], pump: LinePump | None, owner_pid: int) 
         process.end([worker.process for worker in workers])
     finally:
         for worker in workers:
-            if worker.pid_fd is not None:
-                os.close(worker.pid_fd)
-        if pump is not None:
+            pid_fd, worker.pid_fd = worker.pid_fd, None
+            if pid_fd is not None:
+                os.close(pid_fd)
+        for pump in pumps:
             pump.close()

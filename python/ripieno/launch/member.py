@@ -16,7 +16,7 @@ import numpy as np
 
 from ripieno import _wire
 from ripieno._arrays import empty
-from ripieno.comm import Communicator
+from ripieno.comm import Communicator, describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
 from ripieno.launch import programs, remote
 from ripieno.launch.channel import HungUp
@@ -109,8 +109,7 @@ def _by_hub(
         except Exception as error:
             channel.send("error", Report.of(error, rank, socket.gethostname()))
             raise
-        with comm:
-            _serve(channel, comm, local, hung_up)
+        _serve(channel, comm, invitation, options, local, hung_up)
 
 
 def _by_engine(
@@ -132,9 +131,9 @@ def _by_engine(
     events = _Events()
     comm = _meet(invitation, rank, noting, events, options)
     try:
-        with _joined(invitation, rank, attempts[0]) as channel, comm:
+        with _joined(invitation, rank, attempts[0]) as channel:
             events.channel = channel
-            _serve(channel, comm, local, hung_up)
+            _serve(channel, comm, invitation, options, local, hung_up)
     finally:
         comm.close()
 
@@ -194,43 +193,62 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
 
 
 def _serve(
-    channel: RemoteChannel, comm: Communicator, local: dict[str, Any] | None, hung_up: Callable[[], None] | None
+    channel: RemoteChannel,
+    comm: Communicator,
+    invitation: Invitation,
+    options: dict[str, Any],
+    local: dict[str, Any] | None,
+    hung_up: Callable[[], None] | None,
 ) -> None:
-    watch = threading.Thread(target=_abort_with_launcher, args=(channel, comm, hung_up), daemon=True)
+    """Serve as `comm.rank`, at the end of which whatever communicator there is then is closed."""
+
+    def meet() -> Communicator:
+        # An engine's own exchange is for the beginning; now there is the launching process to ask.
+        return _meet(invitation, comm.rank, programs.through(channel), channel, options)
+
+    seat = programs.Seat(comm, meet)
+    watch = threading.Thread(target=_abort_with_launcher, args=(channel, seat, hung_up), daemon=True)
     watch.start()
-    with standing_for({} if local is None else local):
-        programs.serve(_Relayed(channel, comm), comm)
+    try:
+        with standing_for({} if local is None else local):
+            programs.serve(_Relayed(channel, seat), seat)
+    except BaseException as error:
+        if not seat.comm.closed:
+            seat.comm.abort(*describe(error))
+        raise
+    finally:
+        seat.comm.close()
 
 
 class _Relayed:
     """A channel whose large programs came to rank 0 only, and go from there to all."""
 
-    def __init__(self, channel: RemoteChannel, comm: Communicator) -> None:
+    def __init__(self, channel: RemoteChannel, seat: programs.Seat) -> None:
         self._channel = channel
-        self._comm = comm
+        self._seat = seat
         self.send = channel.send
 
     def receive(self) -> tuple[str, Any]:
         kind, blob = self._channel.receive_blob()
         if kind == "relay":
-            self._comm.broadcast(out=blob)
+            self._seat.comm.broadcast(out=blob)
+            kind = "run"
         elif kind == "relayed":
             size_bytes = _wire.read_blob(blob)
             blob = empty(size_bytes, np.uint8)
-            self._comm.broadcast(out=blob)
-        else:
-            return kind, _wire.read_blob(blob)
+            self._seat.comm.broadcast(out=blob)
+            kind = "run"
         # As with local workers, what many ranks get is not theirs to change.
         blob.flags.writeable = False
-        return "run", _wire.read_blob(blob)
+        return kind, _wire.read_blob(blob)
 
 
-def _abort_with_launcher(channel: RemoteChannel, comm: Communicator, hung_up: Callable[[], None] | None) -> None:
+def _abort_with_launcher(channel: RemoteChannel, seat: programs.Seat, hung_up: Callable[[], None] | None) -> None:
     """Fail the calls of this rank when the launcher hangs up, whatever the program is doing."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()
     with suppress(CommunicatorClosed):
-        comm.abort("its launcher has hung up")
+        seat.comm.abort("its launcher has hung up")
     if hung_up is not None:
         hung_up()

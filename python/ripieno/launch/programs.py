@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
 from ripieno import flight
 from ripieno.comm import Communicator
-from ripieno.errors import CollectiveMismatch, SerializationError
+from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
 from ripieno.launch.channel import Channel, HungUp
+from ripieno.launch.here import forget
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.report import Report
 
@@ -60,41 +62,122 @@ def meet(
     return Communicator(native, threads=threads, on_event=on_event)
 
 
-def serve(channel: Source, comm: Communicator, replicas: int = 1) -> None:
-    """Run the programs that come over `channel` until it says that this is all; `HungUp` if it ends before."""
-    # Of all ranks, whoever has died, where ranks have copies.
-    together = comm if replicas == 1 else comm.replicate(replicas)
-    channel.send("ready", comm.hosts[comm.rank])
-    while True:
-        try:
-            work = _next(channel, comm)
-            if work is None:
-                return
-            program, args, kwargs = work
-            result = program(comm, *args, **kwargs)
-            # A rank that still waits for this one learns here that it has finished.
-            together.allreduce(_END, op="xor")
-            _send_result(channel, comm, result)
-        except HungUp:
-            raise
-        except BaseException as error:
-            _fail(channel, comm, _in_terms_of_programs(error))
+@dataclass(frozen=True)
+class Returned:
+    """What a rank has returned from a program after which it could not end together with the others.
+
+    Attributes
+    ----------
+    value
+        What it has returned.
+    failure
+        Why its communicator cannot be used any more.
+    was_known
+        Whether the program met that failure, or closed the communicator itself, and went on.
+    """
+
+    value: Any
+    failure: Report
+    was_known: bool
+
+
+class Seat:
+    """A rank's place among the others, where it stays while programs come and go.
+
+    Parameters
+    ----------
+    comm : Communicator
+        By which it has met them.
+    meet : callable
+        Meets them again.
+    replicas : int
+        How many copies there are of each rank.
+
+    Attributes
+    ----------
+    comm : Communicator
+        By which programs talk now.
+    """
+
+    def __init__(self, comm: Communicator, meet: Callable[[], Communicator], replicas: int = 1) -> None:
+        self._meet = meet
+        self._replicas = replicas
+        self._take(comm)
+
+    def meet_again(self) -> None:
+        """Leave the others, whatever has become of them, and meet them anew; nothing is kept."""
+        self.comm.close()
+        self._take(self._meet())
+
+    def end_program(self) -> None:
+        """Return when all ranks have returned from the program; one that still waits for this rank is told here."""
+        self._together.allreduce(_END, op="xor")
+
+    def knew_of_failure(self) -> bool:
+        """After `end_program` has failed: whether the program had seen that, or had closed the communicator."""
+        if self.comm.closed:
+            return True
+        records = self.comm.flight(2)
+        return len(records) == 2 and records[0]["outcome"] == "failed"
+
+    def _take(self, comm: Communicator) -> None:
+        self.comm = comm
+        # Of all ranks, whoever has died, where ranks have copies.
+        self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
+
+
+def serve(channel: Source, seat: Seat) -> None:
+    """Do what comes over `channel` until it says that this is all; `HungUp` if it ends before."""
+    _ready(channel, seat)
+    while _serve_one(channel, seat):
         sys.stdout.flush()
         sys.stderr.flush()
 
 
-def _next(channel: Channel, comm: Communicator) -> Any:
-    """The next program with its arguments, or None if there is none."""
-    kind, value = channel.receive()
-    return None if kind == "close" else value
+def _ready(channel: Source, seat: Seat) -> None:
+    channel.send("ready", seat.comm.hosts[seat.comm.rank])
 
 
-def _send_result(channel: Channel, comm: Communicator, result: Any) -> None:
+def _serve_one(channel: Source, seat: Seat) -> bool:
+    """Do what comes next; False if that is the end. What came, and what became of it, is let go of then."""
     try:
-        channel.send("result", result)
+        kind, value = channel.receive()
+        if kind == "close":
+            return False
+        if kind == "meet":
+            seat.meet_again()
+            _ready(channel, seat)
+        elif kind == "forget":
+            forget(value)
+        else:
+            _run(channel, seat, *value)
+    except HungUp:
+        raise
+    except BaseException as error:
+        _fail(channel, seat.comm, _in_terms_of_programs(error))
+    return True
+
+
+def _run(
+    channel: Source, seat: Seat, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    rank = seat.comm.rank
+    result = program(seat.comm, *args, **kwargs)
+    try:
+        seat.end_program()
+    except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
+        report = Report.of(_in_terms_of_programs(error), rank, seat.comm.hosts[rank])
+        _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
+    else:
+        _send_result(channel, rank, "result", result, result)
+
+
+def _send_result(channel: Source, rank: int, kind: str, result: Any, message: Any) -> None:
+    try:
+        channel.send(kind, message)
     except SerializationError as error:
-        message = f"the result of rank {comm.rank}, a {type(result).__name__}, cannot be sent: {error}"
-        raise SerializationError(message) from None
+        sentence = f"the result of rank {rank}, a {type(result).__name__}, cannot be sent: {error}"
+        raise SerializationError(sentence) from None
 
 
 def _in_terms_of_programs(error: BaseException) -> BaseException:
@@ -104,7 +187,7 @@ def _in_terms_of_programs(error: BaseException) -> BaseException:
     return error
 
 
-def _fail(channel: Channel, comm: Communicator, error: BaseException) -> None:
+def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
     report = Report.of(error, comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
     sys.stdout.flush()
     channel.send("error", report)

@@ -121,7 +121,7 @@ class _Survey(EngineJob):
         """Versions that differ are what is looked for."""
 
     def result(self) -> tuple[list[Site], list[Unreached]]:
-        with self._over_if_it_fails():
+        with self._recovering():
             sites = self._asked("site")
             tried = self._asked("tried", _one_at_each_address(sites))
         unreached = [

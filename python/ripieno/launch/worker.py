@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any
 
+from ripieno.comm import Communicator
 from ripieno.launch import process, programs
 from ripieno.launch.channel import Channel, HungUp, inherited
 from ripieno.launch.here import standing_for
@@ -35,8 +36,8 @@ def main(fd: int) -> None:
 
 
 def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **options: Any) -> None:
-    try:
-        comm = programs.meet(
+    def meet() -> Communicator:
+        return programs.meet(
             rank,
             world_size,
             programs.through(channel),
@@ -44,14 +45,18 @@ def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **opt
             replicas=replicas,
             **options,
         )
+
+    try:
+        comm = meet()
     except Exception as error:
         channel.send("error", Report.of(error, rank, socket.gethostname()))
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return
+    seat = programs.Seat(comm, meet, replicas)
     with standing_for({}):
-        programs.serve(channel, comm, replicas)
-    comm.close()
+        programs.serve(channel, seat)
+    seat.comm.close()
 
 
 def _end_with_launcher(channel: Channel) -> None:

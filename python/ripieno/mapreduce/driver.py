@@ -218,7 +218,8 @@ class MapReduce(Progress):
         Raises
         ------
         Exception
-            What a function has raised, with a note that says in which task, on which partition. The workers are gone.
+            What a function has raised, with a note that says in which task, on which partition. What the workers kept
+            for the job is gone: a job of the same name resumes from the last checkpoint.
         InputError
             A function has given something else than it may; names the task.
         RankFailed

@@ -42,8 +42,10 @@ class Workers(Team):
     def __init__(self, job: Job | None, options: dict[str, Any]) -> None:
         self._is_own = job is None
         self._job = launch(**options) if job is None else job
+        self._epoch = -1
         try:
             super().__init__(self._job.replicas)
+            self._epoch = self._job.epoch
         except BaseException as error:
             self.close(error)
             raise
@@ -54,7 +56,7 @@ class Workers(Team):
     def close(self, error: BaseException | None) -> None:
         if self._is_own:
             self._job.__exit__(None if error is None else type(error), error, None)
-        elif not self._job.over:
+        elif not self._job.over and self._job.epoch == self._epoch:
             self.run(worker.close_part)
 
 

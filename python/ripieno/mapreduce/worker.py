@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ripieno.errors import CommunicatorClosed
 from ripieno.mapreduce.accumulators import Amounts, Ledger, fold
 from ripieno.mapreduce.blocks import Reducer, bytes_of
 from ripieno.mapreduce.emitted import Pool, Shuffle
@@ -72,12 +73,22 @@ def close_part(comm: Communicator, key: str) -> None:
         part.comm.close()
 
 
+def _part(comm: Communicator, key: str) -> Part:
+    part = comm.kept.get(key)
+    if part is None:
+        raise CommunicatorClosed(
+            "what the ranks kept for this map-reduce job is gone, because a program has failed since: make another "
+            "one; of the same name, it resumes from the last checkpoint"
+        )
+    return part
+
+
 def load(
     comm: Communicator, key: str, tasks: list[tuple[Task, Sealed]], loader: Sealed, threads: int
 ) -> tuple[float, int]:
     """Load this rank's partitions; seconds and bytes."""
     begin = time.perf_counter()
-    part = comm.kept[key]
+    part = _part(comm, key)
     load_one = loader.open(part.ledger)
     mine = [(task, sealed) for task, sealed in tasks if task.rank == part.comm.rank]
 
@@ -95,19 +106,19 @@ def load(
 
 def configure(comm: Communicator, key: str, program: Sealed) -> None:
     """Take the functions."""
-    part = comm.kept[key]
+    part = _part(comm, key)
     part.program = program.open(part.ledger)
 
 
 def receive(comm: Communicator, key: str, value: Sealed) -> None:
     """Take the value that the next steps' map tasks get."""
-    part = comm.kept[key]
+    part = _part(comm, key)
     part.value = value.open(part.ledger)
 
 
 def step(comm: Communicator, key: str) -> Result:
     """Map, shuffle and reduce."""
-    part = comm.kept[key]
+    part = _part(comm, key)
     program = part.program
     amounts: Amounts = {}
     begin = time.perf_counter()

@@ -226,9 +226,9 @@ def test_ranks_that_are_lost_while_data_are_waited_for_end_the_wait(dask_client)
         dying.start()
         with pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask says: the worker "):
             job.run(place, never)
-        assert job.over
         dying.join()
-    dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
+        dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
+        assert job.run(lambda comm: comm.allreduce(1)) == [job.workers] * job.workers
 
 
 # The launching process

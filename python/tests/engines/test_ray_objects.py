@@ -97,8 +97,8 @@ def test_ranks_that_die_while_objects_are_waited_for_end_the_wait(ray_nodes):
         dying.start()
         with pytest.raises(RankFailed, match=r"rank 1 on .* ray says: its actor died"):
             job.run(described, make.remote())
-        assert job.over
         dying.join()
+        assert job.run(lambda comm: comm.allreduce(1)) == [2, 2]
 
 
 def test_as_many_objects_as_ranks_are_expected(ray_nodes):

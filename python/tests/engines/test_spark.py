@@ -88,7 +88,7 @@ def test_the_end_of_an_executor_ends_the_job_and_nothing_else(spark):
         job.run(programs.wait)
 
     assert caught.value.rank in lost
-    assert job.over
+    job.close()
     assert _works_again()
 
 

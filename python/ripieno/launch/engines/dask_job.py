@@ -34,10 +34,10 @@ class DaskJob(EngineJob):
         self._client = client
         super().__init__(engine, workers, **options)
 
-    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         args = tuple(self._shared(value) for value in args)
         kwargs = {name: self._shared(value) for name, value in kwargs.items()}
-        return super()._run(program, args, kwargs)
+        return super()._ask(program, args, kwargs)
 
     def _shared(self, value: Any) -> Any:
         """`value`, or what becomes a rank's share of it there."""

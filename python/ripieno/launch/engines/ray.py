@@ -176,6 +176,6 @@ class RayEngine(Engine):
 class RayJob(EngineJob):
     """Ranks that are Ray actors."""
 
-    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         with handed_out(self._hold.run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
-            return super()._run(program, args, kwargs)
+            return super()._ask(program, args, kwargs)

@@ -159,7 +159,7 @@ class SparkJob(EngineJob):
         if frame is not None and frame is not self._frame:
             spark_frames.check(frame)
             self._frame = frame
-            with self._over_if_it_fails():
+            with self._recovering():
                 self._form_again()
         here = Here(spark_task.ROWS)
         args = tuple(here if isinstance(each, DataFrame) else each for each in args)
