@@ -134,17 +134,19 @@ def test_columns_of_csv_have_the_same_types_in_all_splits(tmp_path):
         splits([tmp_path / "c.csv", tmp_path / "d.csv"])
     late = tmp_path / "late.csv"
     late.write_text("n\n" + "1\n" * 600_000 + "x\n")
-    with pytest.raises(rp.InputError, match=r"late.csv, records from byte .*invalid value .x.; name its type"):
+    with pytest.raises(
+        rp.InputError, match=r"late.csv, line 600,002, column 'n' \(1 of 1\): 'x' is not int64; name its type"
+    ):
         [part.read() for part in splits(late, count=2)]
 
 
 def test_what_is_no_csv_is_named(tmp_path):
     path = tmp_path / "a.csv"
     for text, message in [
-        ("a,b\n1,2\n3\n", "Expected 2 columns, got 1"),
+        ("a,b\n1,2\n3\n", "a.csv, line 3: Expected 2 columns, got 1"),
         ("a,a\n1,2\n", "two columns named 'a'"),
         ('a,b\n1,"2\n3,4\n5,6\n', "a quote in a record from byte 4 on has no end"),
-        ("\n", "a.csv, in its first 1 bytes"),
+        ("\n", "a.csv, records from byte 0 on: CSV parse error: Empty CSV file"),
     ]:
         path.write_text(text)
         with pytest.raises(rp.InputError, match=message):
@@ -158,6 +160,27 @@ def test_what_is_no_csv_is_named(tmp_path):
     ]:
         with pytest.raises(rp.InputError, match=message):
             splits(path, **options)
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("7,many,z", r"column 'count' \(2 of 3\): 'many' is not int64; name its type, as in types="),
+        ("7,", "Expected 3 columns, got 2: 7,"),
+        ("7,1,2,3", "Expected 3 columns, got 4: 7,1,2,3"),
+    ],
+)
+def test_a_record_that_is_wrong_is_told_by_line_and_column(tmp_path, wrong, message, count, ending):
+    # Lines count, not records: some are empty, and some inside quotes.
+    good = '1,2,"two\n\nlines"\n\n3,4,x\n' * 20
+    text = f"id,count,word\r\n{good}{wrong}\n{good}".encode()
+    (tmp_path / f"a.{ending}").write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+    types = {"id": "int64", "count": "int64"}
+
+    with pytest.raises(rp.InputError, match=rf"a.{ending}, line 102(, |: ){message}"):
+        [part.read() for part in splits(tmp_path / f"a.{ending}", count=count, types=types, columns=["count", "id"])]
 
 
 ARRAYS = {

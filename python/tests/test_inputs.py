@@ -297,7 +297,7 @@ BAD = {
     "words.parquet": (lambda path: pq.write_table(pa.table({"w": ["a"]}), path), "column 'w': .* object"),
     "header.csv": (b"a,b,c\n", "header and no rows"),
     "ragged.csv": (b"1,2,3\n4,5,6\n7,8\n", "ragged.csv, line 3: 2 values, expected 3"),
-    "words.csv": (b"1,2,3\n4,five,6\n", "words.csv, line 2: 'five' is not a number"),
+    "words.csv": (b"1,2,3\n4,five,6\n", r"words.csv, line 2, column 'f1' \(2 of 3\): 'five' is not a number"),
     "gap.csv": (b"1,2,3\n4,,6\n7,8,9\n", "gap.csv, line 2, column 1: NaN"),
     "nan.csv": (b"x,y\n1,2\n\n3,4\n5,nan\n", "nan.csv, line 5, column 1: NaN"),
     "inf.txt": (b"p 0 0 1 2\np 0 1 1 inf\n", "inf.txt, line 2, column 1: infinity"),
@@ -333,7 +333,7 @@ def test_a_file_that_ends_early_is_named(tmp_path):
 def test_what_one_worker_finds_every_caller_is_told(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2\n" * 50 + "3,x\n" + "1,2\n" * 50)
 
-    with pytest.raises(rp.InputError, match=r"rows\.csv, line 51: 'x' is not a number"):
+    with pytest.raises(rp.InputError, match=r"rows\.csv, line 51, column .*: 'x' is not a number"):
         rp.KMeans(2, workers=3).fit(str(tmp_path / "rows.csv"))
 
 

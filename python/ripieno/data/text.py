@@ -95,9 +95,10 @@ class TextFile:
             fields = line.split(self.delimiter)
             if len(fields) != len(self.names):
                 return f"{self.path}, line {number}: {len(fields)} values, expected {len(self.names)}"
-            wrong = next((fields[at] for at in values if not is_number(fields[at]) and fields[at].strip()), None)
+            wrong = next((at for at in values if not is_number(fields[at]) and fields[at].strip()), None)
             if wrong is not None:
-                return f"{self.path}, line {number}: {wrong[:QUOTED_CHARACTERS]!r} is not a number"
+                column = f"column {self.names[wrong]!r} ({wrong + 1} of {len(self.names)})"
+                return f"{self.path}, line {number}, {column}: {fields[wrong][:QUOTED_CHARACTERS]!r} is not a number"
         return None
 
     def _lines(self, start: int) -> Iterator[tuple[int, str]]:

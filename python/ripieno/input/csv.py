@@ -6,6 +6,7 @@ counted, so a file that is cut is read once to know where.
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,14 @@ MARK = b"\xef\xbb\xbf"
 SAMPLE_BYTES = 1 << 20
 WINDOW_BYTES = 1 << 20
 TYPES_HINT = 'types={"column": "string"}'
+QUOTED_CHARACTERS = 40
+#: What Arrow says of a field that is no value of its column's type, and of a record that has too many or too few.
+_NO_VALUE = re.compile(
+    r"In CSV column #(?P<column>\d+): (Row #(?P<row>\d+): )?CSV conversion error to (?P<type>.+?): "
+    r"invalid value '(?P<text>.*)'",
+    re.DOTALL,
+)
+_NO_RECORD = re.compile(r"CSV parse error: Row #(?P<row>\d+): (?P<what>.*)", re.DOTALL)
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -72,7 +81,7 @@ class Csv:
                 pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             ).schema
         except pa.ArrowInvalid as error:
-            raise InputError(f"{file.path}, in its first {len(head) + len(sample):,} bytes: {error}") from error
+            raise InputError(_explained(error, file.path, file.compression, begin, head + sample, ())) from error
         types = _types(file.path, schema, options)
         return cls(begin + len(head) * options.header, delimiter, types, options.chosen(file.path, schema.names))
 
@@ -105,7 +114,7 @@ class Csv:
                 if not text:
                     return
                 if text.strip():
-                    yield self._table(place, begin, text)
+                    yield self._table(place, split.compression, begin, text)
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """The split's range."""
@@ -117,7 +126,7 @@ class Csv:
         types = dict(self.types)
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
 
-    def _table(self, path: str, begin: int, text: bytes) -> pa.Table:
+    def _table(self, path: str, compression: str | None, begin: int, text: bytes) -> pa.Table:
         schema = self.schema
         try:
             return pa.csv.read_csv(
@@ -129,8 +138,8 @@ class Csv:
                 pa.csv.ConvertOptions(column_types=schema, include_columns=schema.names),
             )
         except pa.ArrowInvalid as error:
-            hint = f"; name its type, as in {TYPES_HINT}" * ("conversion error" in str(error))
-            raise InputError(f"{path}, records from byte {begin:,} on: {error}{hint}") from error
+            names = [name for name, _ in self.types]
+            raise InputError(_explained(error, path, compression, begin, text, names)) from error
 
 
 def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int) -> Iterator[tuple[int, bytes]]:
@@ -150,6 +159,40 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
         text = b"".join(lines)
         yield begin, text
         begin += len(text)
+
+
+def _explained(
+    error: pa.ArrowInvalid, path: str, compression: str | None, begin: int, text: bytes, names: Sequence[str]
+) -> str:
+    """Arrow's words on records from byte `begin` on, with the line of the file, and the column by name and position."""
+    value = _NO_VALUE.fullmatch(str(error))
+    length = _NO_RECORD.fullmatch(str(error))
+    row = (value or length or {"row": None})["row"]
+    if row is None:
+        return f"{path}, records from byte {begin:,} on: {error}"
+    line = f"{path}, line {_line_of(path, compression, begin, text, int(row)):,}"
+    if length:
+        return f"{line}: {length['what']}"
+    assert value is not None
+    at = int(value["column"])
+    return (
+        f"{line}, column {names[at]!r} ({at + 1} of {len(names)}): {value['text'][:QUOTED_CHARACTERS]!r} is not "
+        f"{value['type']}; name its type, as in {TYPES_HINT}"
+    )
+
+
+def _line_of(path: str, compression: str | None, begin: int, text: bytes, row: int) -> int:
+    """The line at which the `row`-th record begins, of those from byte `begin` on that are not empty, from 1."""
+    with opened(path, compression) as file, blamed_on(path):
+        line, left = 1, begin
+        while left and (block := file.read(min(left, WINDOW_BYTES))):
+            line, left = line + block.count(b"\n"), left - len(block)
+    for _, record in records(path, io.BytesIO(text), 0, len(text), 1):
+        row -= bool(record.strip(b"\r\n"))
+        if row == 0:
+            break
+        line += record.count(b"\n")
+    return line
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
