@@ -97,17 +97,46 @@ def test_partitions_are_even_and_hold_all_records_once_and_in_order(sources, tmp
     assert names(tmp_path / "parts") == [*(Path(part.path).name for part in parts), "partitions.json"]
 
 
-def test_more_partitions_than_records_are_empty_ones(tmp_path):
+@pytest.mark.parametrize("name", ["a.npy", "a.parquet", "a.csv", "a.txt", "a.bin", "a.txt.gz"])
+def test_no_partition_is_empty(tmp_path, name):
     np.save(tmp_path / "a.npy", ROWS[:3])
     pq.write_table(TABLE[:3], tmp_path / "a.parquet")
     (tmp_path / "a.csv").write_text("n\n1\n2\n3")
     (tmp_path / "a.txt").write_text("1\n2\n3")
-    for name, expected in [("a.npy", ROWS[:3].tolist()), ("a.txt", [b"1", b"2", b"3"]), ("a.parquet", TABLE[:3])]:
-        path = divide(tmp_path / name, tmp_path / f"parts-{name}", partitions=7)
-        parts = open_partitions(path)
-        assert len(parts) == 7 and joined(parts[0].format.name, parts)[0] == expected
-    parts = open_partitions(divide(tmp_path / "a.csv", tmp_path / "parts", partitions=7))
-    assert pa.concat_tables(part.read() for part in parts).to_pydict() == {"n": [1, 2, 3]}
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"1\n2\n3"))
+    (tmp_path / "a.bin").write_bytes(ROWS[:3].tobytes())
+    described = {"record_bytes": 24} if name == "a.bin" else {}
+
+    for count in (4, 100_000, 10**18):
+        expected = f"partitions={count}: there are records for 3, all others would be empty: expected 3 or fewer"
+        with pytest.raises(rp.InputError, match=expected):
+            divide(tmp_path / name, tmp_path / "parts", partitions=count, **described)
+    assert not (tmp_path / "parts").exists()
+    path = divide(tmp_path / name, tmp_path / "parts", partitions=3, **described)
+    assert [len(part.read()) > 0 for part in open_partitions(path)] == [True] * 3
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", "", "1e3"])
+@pytest.mark.parametrize("option", ["--partitions", "--replicas", "--workers", "--record-bytes"])
+def test_what_is_no_count_is_told(text, tmp_path, capsys, option, value):
+    assert main(["split", str(text), "-p", "2", "--out", str(tmp_path / "parts"), option, value]) == 2
+    assert f"Invalid value for '-{option[2]}' / '{option}'" in (told := capsys.readouterr().err) or option in told
+    assert names(tmp_path) == ["big.txt"]
+
+
+def test_counts_that_nothing_could_hold_are_told(text, tmp_path, capsys):
+    out = tmp_path / "parts"
+    for words, message in [
+        (["-p", "2", "--replicas", str(10**12)], "replicas=1000000000000: expected 1000 or fewer"),
+        (["-p", str(10**18), "--nodes", "a,b"], "partitions=1000000000000000000: there are records for 300"),
+        (["-p", "2", "--record-bytes", str(10**30)], "2,590 bytes are 0 records of 1,"),
+    ]:
+        assert main(["split", str(text), "--out", str(out), *words]) == 2
+        assert message in capsys.readouterr().err
+    assert main(["split", str(text), "--out", str(out), "-p", str(10**18), "--in-place"]) == 0
+    plan = ["split", "--plan", str(out / "partitions.json"), "--workers", str(10**18)]
+    assert main(plan) == 2
+    assert "is not in the range 1<=x<=100000" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("pattern", ["big.txt", "big.txt.gz", "*.csv*", "*.npy", "*.parquet"])

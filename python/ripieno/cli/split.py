@@ -15,6 +15,9 @@ from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
 from ripieno.launch.racks import read as read_racks
 
+#: Of a plan, which takes memory for each.
+WORKERS_MAX = 100_000
+
 
 class Names(click.ParamType):
     """Names with commas in between."""
@@ -65,7 +68,11 @@ class Names(click.ParamType):
     help="Show which workers would read which partitions of this partition file, and write nothing.",
 )
 @click.option(
-    "-w", "--workers", type=click.IntRange(min=1), metavar="COUNT", help="With --plan; by default one a host."
+    "-w",
+    "--workers",
+    type=click.IntRange(1, WORKERS_MAX),
+    metavar="COUNT",
+    help="With --plan; by default one a host.",
 )
 @click.option(
     "--hosts", type=Names(), metavar="A,B,C", default="", help="With --plan; by default the nodes of the file."

@@ -12,7 +12,8 @@ PIECES = 64
 
 def even(length: int, count: int) -> list[tuple[int, int]]:
     """`count` ranges of 0 … length, none longer than another by more than one, those without anything left out."""
-    cuts = [length * i // count for i in range(count + 1)]
+    count = min(count, length)
+    cuts = [length * i // count for i in range(count + 1)] if count else []
     return [(start, stop) for start, stop in pairwise(cuts) if start < stop]
 
 
@@ -40,7 +41,7 @@ def apportioned(sizes: Sequence[int], count: int) -> list[int]:
     counts = [int(size > 0) for size in sizes]
     largest = [(-size, at) for at, size in enumerate(sizes) if size]
     heapq.heapify(largest)
-    for _ in range(count - sum(counts) if largest else 0):
+    for _ in range(min(count, sum(sizes)) - sum(counts) if largest else 0):
         _, at = largest[0]
         counts[at] += 1
         heapq.heapreplace(largest, (-sizes[at] / counts[at], at))

@@ -19,11 +19,15 @@ from ripieno.files import File, PathLike, found, is_url
 from ripieno.input.checksums import Checksum
 from ripieno.input.cuts import piece_size
 from ripieno.input.cutting import check_format, checked_delimiter, open_formats, splits
-from ripieno.input.materials import MATERIALS, Material
+from ripieno.input.materials import MATERIALS, Arrays, Material, Tables
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.replicas import placed
 from ripieno.input.split import Format, Options, Split
 from ripieno.output import new_folder
+
+#: Text and CSV are looked through for records if there is less of them for each partition, and written unseen if more.
+LOOKED_AT_BYTES = 64 << 10
+REPLICAS_MAX = 1000
 
 
 def divide(
@@ -57,7 +61,8 @@ def divide(
     out : path
         The folder to make.
     partitions : int
-        How many. They differ by about 1/64 of their size, or by the longest record.
+        How many, none without a record. They differ by about 1/64 of their size, or by the longest record; next to
+        very long ones some may be empty.
     replicas : int, optional
         How many nodes hold each partition; by default one, in place all.
     nodes : sequence of str
@@ -84,8 +89,8 @@ def divide(
     Raises
     ------
     InputError
-        As from `splits`; there is nothing to divide; files differ in format or columns; there are fewer nodes than
-        replicas, or `out` exists.
+        As from `splits`; there is nothing to divide, or not a record for each partition; files differ in format or
+        columns; there are fewer nodes than replicas, or `out` exists.
     """
     _check(partitions, replicas, nodes, in_place)
     if is_url(out):
@@ -102,6 +107,7 @@ def divide(
             files = [file for file in found(source) if file.size_bytes]
             options = Options(header, delimiter=checked_delimiter(delimiter), record=record)
             material = _material(files, open_formats(files, format, options))
+            _check_enough(material, partitions)
             count = replicas or 1
             hosts = placed(partitions, nodes, count, racks) if nodes else [()] * partitions
             copies = tuple(f"copy-{i}" for i in range(count)) if count > 1 else (".",)
@@ -114,6 +120,8 @@ def divide(
 def _check(partitions: int, replicas: int | None, nodes: Sequence[str], in_place: bool) -> None:
     for name, value in (("partitions", partitions), ("replicas", 1 if replicas is None else replicas)):
         check_count(name, value)
+    if replicas is not None and replicas > REPLICAS_MAX:
+        raise InputError(f"replicas={replicas}: expected {REPLICAS_MAX} or fewer")
     wrong = next((node for node in nodes if not node or "/" in node or node.startswith(".")), None)
     if wrong is not None:
         raise InputError(f"nodes: {wrong!r} is no name of a host")
@@ -132,6 +140,20 @@ def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
     if not material.length:
         raise InputError(f"there is nothing to divide: {files[0].path} has no records")
     return material
+
+
+def _check_enough(material: Material, count: int) -> None:
+    """Raise InputError if some of so many partitions would be empty; of large files nobody looks."""
+    if isinstance(material, Arrays | Tables):
+        used = min(count, material.length)
+    elif material.length < count * LOOKED_AT_BYTES:
+        used = len({number for number, _ in _numbered(material, count)})
+    else:
+        return
+    if used < count:
+        raise InputError(
+            f"partitions={count}: there are records for {used:,}, all others would be empty: expected {used} or fewer"
+        )
 
 
 def _listed(parts: list[Split]) -> list[Split]:
