@@ -32,7 +32,7 @@ help: ## Show what can be made
 setup: $(VENV)/.built ## Make .venv, install the locked packages, build the native module
 
 demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
-	$(VENV)/bin/python examples/demo.py
+	$(VENV)/bin/python examples/demo.py --overwrite
 
 test: setup ## Run every test that needs no engine, Rust and Python
 	@mkdir -p target; status=0; \

@@ -166,7 +166,7 @@ def _run(lab: Lab, count: int, iterations: int, timeout_s: float, folder: Path) 
     """The report of a run of so many iterations."""
     report = folder / f"{count}-{iterations}.json"
     words = f"--threads 1 --tolerance 0 --max-iterations {iterations} --top 0 --quiet".split()
-    files = [str(folder / "graph.npy"), "--out", str(folder / "ranks.npz"), "--report", str(report)]
+    files = [str(folder / "graph.npy"), "--out", str(folder / "ranks.npz"), "--report", str(report), "--overwrite"]
     # Iterations are told, not a tolerance, so nobody needs to be warned that it is not reached.
     code = lab.run(
         [sys.executable, "-W", "ignore", "-m", "ripieno.cli", "pagerank", *words, *files],

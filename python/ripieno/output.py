@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -106,13 +106,47 @@ def check_new_file(path: Place) -> None:
         raise InputError(f"{path.parent} is not a folder")
     if path.is_dir():
         raise InputError(f"{path} is a folder")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, not a file: choose another name")
     _check_place(path)
 
 
-def check_different(options: str, paths: Collection[Place]) -> None:
+def check_results(paths: Mapping[str, Place | None], inputs: Collection[Place] = (), *, overwrite: bool) -> None:
+    """Raise InputError, before any work is done, if results cannot be written or would replace files.
+
+    Parameters
+    ----------
+    paths : mapping of str to path or URL, or None
+        The file of each option that names one.
+    inputs
+        Files that are read, which no result may replace.
+    overwrite
+        Whether results may replace files.
+    """
+    named = {option: path for option, path in paths.items() if path is not None}
+    for path in named.values():
+        check_new_file(path)
+        if not overwrite and _exists(path):
+            raise InputError(f"{path} exists: choose another name, or --overwrite it")
+    _check_different(named)
+    read = {_resolved(path) for path in inputs}
+    both = next((path for path in named.values() if _resolved(path) in read), None)
+    if both is not None:
+        raise InputError(f"{both} is an input, too: choose another name")
+
+
+def _exists(path: Place) -> bool:
+    return upload.exists(path) if is_url(path) else Path(path).exists()
+
+
+def _resolved(path: Place) -> Place:
+    return path if is_url(path) else Path(path).resolve()
+
+
+def _check_different(paths: Mapping[str, Place]) -> None:
     """Raise InputError if one of these results would replace another."""
-    if len({path if is_url(path) else Path(path).resolve() for path in paths}) < len(paths):
-        raise InputError(f"{options} name the same file twice: expected one for each result")
+    if len({_resolved(path) for path in paths.values()}) < len(paths):
+        raise InputError(f"{' and '.join(paths)} name the same file twice: expected one for each result")
 
 
 def check_new_folder(path: Place, replaceable: Collection[str] = ()) -> None:

@@ -46,6 +46,18 @@ def check_sent_file(url: str) -> None:
             raise InputError(f"{url} is a folder")
 
 
+def exists(url: str) -> bool:
+    """Whether there is something of that name.
+
+    Raises
+    ------
+    InputError
+        The file system cannot be reached.
+    """
+    with _blamed_on(url):
+        return _kind(*file_system(url)) is not None
+
+
 def listed(url: str) -> list[str]:
     """Names of what lies in a folder, which need not exist.
 

@@ -85,7 +85,7 @@ def test_wrong_input_ends_with_2_and_writes_nothing(vectors, tmp_path, capsys, m
     ("text", "message"),
     [
         ("p 0 0 1 2\np 0 1 1\n", "rows.txt, line 2: 4 values, expected 5"),
-        ("p 0 0 1 2\np 0 x 1 2\n", "rows.txt, line 2: 'x' is not a number"),
+        ("p 0 0 1 2\np 0 x 1 2\n", "rows.txt, line 2, column 'col' (3 of 5): 'x' is not a number"),
     ],
 )
 def test_lines_of_patches_that_cannot_be_read_are_told_by_number(tmp_path, capsys, text, message):
@@ -248,7 +248,7 @@ def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, m
         (["text.jpg", "--out", "v.npy"], "text.jpg is not a readable picture"),
         (["--demo", "--out", "v.dat"], "expected a name that ends in"),
         (["--demo", "--out", "none/v.npy"], "none is not a folder"),
-        (["--demo", "--out", "text.jpg"], "text.jpg exists"),
+        (["--demo", "--out", "text.jpg", "--format", "npy"], "text.jpg exists"),
         (["--demo", "--out", "v.npy", "--patch", "30"], "patch=30"),
         (["--demo", "--out", "v.npy", "--stride", "0"], "stride=0"),
     ],

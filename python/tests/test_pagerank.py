@@ -216,7 +216,7 @@ def test_the_command_writes_what_it_was_asked_for(slash, capsys):
     path, want = slash
     outs = [path.parent / name for name in ("ranks.parquet", "ranks.csv", "ranks.npz")]
     for out, workers in zip(outs, (1, 2, 2), strict=True):
-        more = ["--report", str(path.parent / "report.json"), "-q"]
+        more = ["--report", str(path.parent / "report.json"), "--overwrite", "-q"]
         assert main(["pagerank", str(path), "--out", str(out), "--workers", str(workers), *more]) == 0
         captured = capsys.readouterr()
         assert captured.out.strip() == str(out)

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from ripieno.cli.options import overwrite_option
+
 # Seconds for the calls of one case in one run.
 BUDGET_S = 0.05
 
@@ -42,7 +44,8 @@ BUDGET_S = 0.05
 @click.option(
     "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
 )
-def bench_command(choice: bool, plot: Path | None, target: Path | None, **words: Any) -> None:
+@overwrite_option
+def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
     """Time collectives at several sizes, on so many processes of this machine; results are checked.
 
     Bytes are those of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for
@@ -57,9 +60,11 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, **words:
     """
     from ripieno.bench import session
     from ripieno.launch.run import under_launcher
+    from ripieno.output import check_results
 
     if choice and (plot or words["against"] or words["from_python"] or words["algorithm"]):
         raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
+    check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
     asked = session.Asked.parse(**words, budget_s=BUDGET_S)
     joined = under_launcher(asks_for_workers=bool(asked.world_sizes))
     found = session.joined(asked, only_choice=choice) if joined else session.started(asked, only_choice=choice)
@@ -71,11 +76,14 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, **words:
 def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
     """Print, draw and write what was found."""
     from ripieno.bench import table
+    from ripieno.output import new_file
 
     found.show(table.console())
     if plot is not None:
-        found.write_plot(plot)
+        with new_file(plot) as part:
+            found.write_plot(part)
         click.echo(plot)
     if target is not None:
-        target.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+        with new_file(target) as part:
+            part.write_text(json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)

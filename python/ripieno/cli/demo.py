@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from ripieno.cli.options import overwrite_option
+
 DEMO_STRIDE = 16
 
 
@@ -38,9 +40,15 @@ DEMO_STRIDE = 16
     type=click.Path(path_type=Path),
     help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
-def demo_command(out: Path, clusters: int, workers: int, trace: Path | None) -> None:
+@overwrite_option
+def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, overwrite: bool) -> None:
     """Cluster the patches of the photographs that come inside scikit-learn and scikit-image."""
     from ripieno.cli import cli
+    from ripieno.cli.kmeans import RESULT_FILES
+    from ripieno.output import check_new_folder, check_results
+
+    check_new_folder(out, RESULT_FILES if overwrite else ())
+    check_results({"--trace": trace}, overwrite=overwrite)
 
     with tempfile.TemporaryDirectory() as folder:
         vectors = str(Path(folder) / "vectors.npy")
@@ -48,6 +56,7 @@ def demo_command(out: Path, clusters: int, workers: int, trace: Path | None) -> 
         kmeans = ["kmeans", vectors, "--clusters", str(clusters), "--workers", str(workers), "--out", str(out)]
         if trace is not None:
             kmeans += ["--trace", str(trace)]
-        for command in (features, [*kmeans, "--overwrite"]):
+        kmeans += ["--overwrite"] * overwrite
+        for command in (features, kmeans):
             click.secho(f"$ ripieno {shlex.join(command)}", fg="cyan", err=True)
             cli.main(command, prog_name="ripieno", standalone_mode=False)

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ripieno.cli.options import LocalPath
+from ripieno.cli.options import LocalPath, overwrite_option
 from ripieno.cli.progress import patch_progress
-from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, extract, find_pictures
+from ripieno.features.extract import index_of
 from ripieno.launch.machine import usable_cores
+from ripieno.output import check_results
 
 NAMED_SMALL_PICTURES = 3
 
@@ -52,7 +53,7 @@ NAMED_SMALL_PICTURES = 3
     "-w", "--workers", type=click.IntRange(min=1), metavar="COUNT", help="Processes; by default one per core."
 )
 @click.option("--demo", is_flag=True, help="Take the photographs that come inside scikit-learn and scikit-image.")
-@click.option("--overwrite", is_flag=True, help="Replace the file if it exists.")
+@overwrite_option
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def features_command(
     pictures: tuple[str, ...],
@@ -78,8 +79,7 @@ def features_command(
     """
     if bool(pictures) == demo:
         raise click.UsageError("give either pictures or --demo")
-    if out.exists() and not overwrite:
-        raise InputError(f"{out} exists: choose another name, or --overwrite it")
+    check_results({"--out": out, "its index": index_of(out, format)}, pictures, overwrite=overwrite)
     options = HogOptions(
         patch=patch, stride=patch if stride is None else stride, contrast_floor=contrast_floor, dtype=dtype
     )

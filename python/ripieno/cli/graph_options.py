@@ -9,6 +9,7 @@ import click
 
 from ripieno.cli.options import (
     PathOrUrl,
+    overwrite_option,
     threads_option,
     trace_option,
     workers_option,
@@ -56,7 +57,7 @@ def graph_options(
             show_default=True,
             help="File or URL to write: .parquet, .csv or .npz.",
         )
-        for option in reversed((inputs, result, *_OPTIONS)):
+        for option in reversed((inputs, result, overwrite_option, *_OPTIONS)):
             command = option(command)
         return command
 

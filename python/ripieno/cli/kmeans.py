@@ -21,7 +21,7 @@ from ripieno.data import BinaryFiles, open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
 from ripieno.flight.trace import traced
-from ripieno.output import Place, check_new_folder, new_folder, save_array
+from ripieno.output import Place, check_new_folder, check_results, new_folder, save_array
 from ripieno.report import write_report
 
 RESULT_FILES = ("centroids.npy", "labels.npy", "model.json", "report.html")
@@ -105,7 +105,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     type=LocalPath(),
     help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace the folder if it holds a result.")
+@click.option("--overwrite", is_flag=True, help="Replace the folder if it holds a result, and the file of --trace.")
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -142,6 +142,7 @@ def kmeans_command(
     console = Console(stderr=True)
     replaceable = RESULT_FILES if overwrite else ()
     check_new_folder(out, replaceable)
+    check_results({"--trace": trace}, inputs, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
         raise InputError(f"dtype={dtype} is of raw vectors: expected --record-bytes, too")
     source = inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8")

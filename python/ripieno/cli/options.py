@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from ripieno.errors import InputError
 from ripieno.files import is_url, suffix
 from ripieno.launch import init
 from ripieno.launch.run import under_launcher
-from ripieno.output import Place, check_different, check_new_file, new_file
+from ripieno.output import Place, check_results, new_file
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
@@ -107,6 +107,9 @@ trace_option = click.option(
 )
 
 
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there of the results' names.")
+
+
 class Size(click.ParamType):
     """Bytes, such as 500MB or 2GiB."""
 
@@ -127,14 +130,18 @@ class Size(click.ParamType):
         return size
 
 
-def check_files(out: Place | None, trace: Path | None, report: Path | None = None) -> None:
+def check_files(
+    inputs: Collection[str],
+    out: Place | None,
+    trace: Path | None,
+    report: Path | None = None,
+    *,
+    overwrite: bool,
+) -> None:
     """Raise InputError, before any work is done, if a result cannot be written where it belongs."""
     if out is not None and suffix(out) not in _WRITERS:
         raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(_WRITERS)}")
-    results = [path for path in (out, report) if path is not None]
-    for path in results:
-        check_new_file(path)
-    check_different("--out, --report and --trace", [*results, *([] if trace is None else [trace])])
+    check_results({"--out": out, "--report": report, "--trace": trace}, inputs, overwrite=overwrite)
 
 
 def communicator(workers: int | None, threads: int | None, trace: Path | None) -> Communicator | None:

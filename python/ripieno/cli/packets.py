@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from ripieno.cli.options import overwrite_option
+
 
 @click.command("packets", short_help="Measure throughput against packet size.")
 @click.option("--ranks", type=click.IntRange(min=2), metavar="COUNT", help="How many ranks to start; 2 by default.")
@@ -28,6 +30,7 @@ import click
 @click.option(
     "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
 )
+@overwrite_option
 def packets_command(
     ranks: int | None,
     sizes: str | None,
@@ -36,6 +39,7 @@ def packets_command(
     timeout_s: float,
     plot: Path | None,
     target: Path | None,
+    overwrite: bool,
 ) -> None:
     """Measure what a packet costs by its size when every rank sends some to different ranks at once.
 
@@ -53,16 +57,13 @@ def packets_command(
     from ripieno.bench import packets as measuring
     from ripieno.bench.cases import sizes_of
     from ripieno.launch.run import under_launcher
-    from ripieno.output import check_different, check_new_file, new_file
+    from ripieno.output import check_results, new_file
     from ripieno.units import bytes_text, duration_text
 
     sizes_bytes = sizes_of(sizes) if sizes else _native.PACKET_SIZES_BYTES
     if len(sizes_bytes) < 2:
         raise click.BadParameter(f"{sizes!r}: expected two sizes or more, such as 64B:16MiB", param_hint="--sizes")
-    files = [path for path in (plot, target) if path is not None]
-    for path in files:
-        check_new_file(path)
-    check_different("--json and --plot", files)
+    check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
     if under_launcher(asks_for_workers=ranks is not None):
         if ranks is not None:
             raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")

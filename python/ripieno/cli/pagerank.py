@@ -63,6 +63,7 @@ from ripieno.output import Place, new_file
 def pagerank_command(
     inputs: tuple[str, ...],
     out: Place,
+    overwrite: bool,
     workers: int | None,
     threads: int | None,
     damping: float,
@@ -86,7 +87,7 @@ def pagerank_command(
       ripieno pagerank soc-Slashdot0902.txt.gz --workers 4 --out ranks.csv
       ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
     """
-    check_files(out, trace, report)
+    check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(list(inputs), directed=not undirected, weighted=weighted, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0

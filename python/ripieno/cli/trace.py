@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from ripieno.cli.options import LocalPath
+from ripieno.cli.options import LocalPath, overwrite_option
 from ripieno.flight.trace import read, write
+from ripieno.output import check_results
 
 
 @click.command("trace", short_help="Draw what ranks communicated, and when.")
@@ -20,7 +21,8 @@ from ripieno.flight.trace import read, write
     show_default=True,
     help="File to write, in Chrome's trace event format.",
 )
-def trace_command(folders: tuple[Path, ...], out: Path) -> None:
+@overwrite_option
+def trace_command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> None:
     """Make one picture, for ui.perfetto.dev, of what ranks left in FOLDERS.
 
     Ranks of any launcher leave there what they communicated, and when, if RIPIENO_FLIGHT names the folder. The clocks
@@ -31,5 +33,6 @@ def trace_command(folders: tuple[Path, ...], out: Path) -> None:
       RIPIENO_FLIGHT=flight srun python script.py
       ripieno trace flight --out trace.json
     """
+    check_results({"--out": out}, overwrite=overwrite)
     write(read(folders), out)
     click.echo(out)

@@ -24,6 +24,7 @@ def _fit(
     *,
     inputs: tuple[str, ...],
     out: Place | None,
+    overwrite: bool,
     workers: int | None,
     threads: int | None,
     vertices: int | None,
@@ -32,7 +33,7 @@ def _fit(
     undirected: bool = False,
 ) -> None:
     """Fit `model` to the graph in files, print what `tell` says of it, and write `columns`."""
-    check_files(out, trace)
+    check_files(inputs, out, trace, overwrite=overwrite)
     # A third column means nothing here.
     graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)

@@ -14,6 +14,7 @@ from ripieno.cli.options import (
     Size,
     check_files,
     communicator,
+    overwrite_option,
     threads_option,
     top_option,
     trace_option,
@@ -30,6 +31,7 @@ from ripieno.text import count_words
 @click.command("wordcount", short_help="Count the words of files.")
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--out", type=PathOrUrl(), help="File or URL to write: .parquet, .csv or .npz.")
+@overwrite_option
 @top_option("of the most frequent words")
 @click.option("--lower", is_flag=True, help="ASCII capitals count as small letters.")
 @workers_option
@@ -45,6 +47,7 @@ from ripieno.text import count_words
 def wordcount_command(
     inputs: tuple[str, ...],
     out: Place | None,
+    overwrite: bool,
     top: int,
     lower: bool,
     workers: int | None,
@@ -66,7 +69,7 @@ def wordcount_command(
       ripieno wordcount corpus/*.txt --workers 2 --top 20 --out counts.parquet
       ripieno lab run -- ripieno wordcount /data/corpus.txt --out /data/counts.csv
     """
-    check_files(out, trace)
+    check_files(inputs, out, trace, overwrite=overwrite)
     comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)

@@ -92,12 +92,12 @@ def extract(
         There is no picture with a whole patch, or one is damaged.
     """
     out, options = Path(out), options or HogOptions()
-    as_text = _is_text(out, format)
+    index_path = index_of(out, format)
+    as_text = index_path is None
     counts = [options.patch_count(picture.height, picture.width) for picture in pictures]
     total = sum(counts)
     if not total:
         raise InputError(f"no picture is as large as a patch, {options.patch} x {options.patch} pixels")
-    index_path = None if as_text else out.with_suffix(INDEX_SUFFIX)
     with ExitStack() as stack:
         part = stack.enter_context(new_file(out))
         if as_text:
@@ -111,6 +111,11 @@ def extract(
             pa.csv.write_csv(_index(pictures, options), stack.enter_context(new_file(index_path)))
     too_small = tuple(picture.name for picture, count in zip(pictures, counts, strict=True) if not count)
     return Extraction(out, index_path, total, options.column_count, too_small)
+
+
+def index_of(out: Path, format: str | None = None) -> Path | None:
+    """The file that says beside `out` what each vector is; None if `out` is text, which says it itself."""
+    return None if _is_text(out, format) else out.with_suffix(INDEX_SUFFIX)
 
 
 def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOptions, path: str, offset: int) -> None:

@@ -46,6 +46,7 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     type=click.Path(path_type=Path),
     help="File to write: what every rank communicated and when, for ui.perfetto.dev.",
 )
+@click.option("--overwrite", is_flag=True, help="Replace the file of --trace if it is there.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_command(
@@ -56,6 +57,7 @@ def run_command(
     replicas: int,
     prefix: bool,
     trace: Path | None,
+    overwrite: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -81,6 +83,7 @@ def run_command(
     from ripieno.flight.trace import traced
     from ripieno.launch import launchers, run
     from ripieno.launch.machine import usable_cores
+    from ripieno.output import check_results
 
     if not module and not os.path.isfile(script):
         raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
@@ -95,6 +98,7 @@ def run_command(
             instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
             raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
         run.run_here(what)
+    check_results({"--trace": trace}, overwrite=overwrite)
     workers = workers or usable_cores()
     if workers % replicas:
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
