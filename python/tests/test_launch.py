@@ -23,6 +23,7 @@ from types import FrameType
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.launch import running
 from ripieno.launch.here import local
 from ripieno.launch.interruption import interruptible
 from ripieno.launch.local import LocalJob
@@ -513,6 +514,49 @@ def test_a_trace_has_what_was_done_before_and_after_a_failure(tmp_path):
 
     names = {event["name"] for event in json.loads((tmp_path / "trace.json").read_text())["traceEvents"]}
     assert {"barrier", "allreduce"} <= names
+
+
+# The communicator of a program
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_init_inside_a_program_is_its_communicator_in_threads_too(world, workers):
+    def program(comm):
+        with ThreadPoolExecutor(1) as pool:
+            return rp.init() is comm, pool.submit(rp.init).result() is comm
+
+    assert world(workers).run(program) == [(True, True)] * workers
+    # What a script that no launcher has started gets is still its own.
+    assert running.of_this_process() is None
+
+
+def test_init_inside_a_program_of_a_program_is_that_of_the_inner_one():
+    def inner(comm):
+        return rp.init() is comm
+
+    def outer(comm):
+        with rp.launch(workers=1) as job:
+            return job.run(inner), rp.init() is comm
+
+    with rp.launch(workers=1) as job:
+        assert job.run(outer) == [([True], True)]
+
+
+def test_init_in_a_thread_that_may_be_of_several_ranks_is_refused():
+    def program(comm):
+        both.wait(SLACK_S * 10)
+        with ThreadPoolExecutor(1) as pool, pytest.raises(rp.InputError, match="give it the program's comm"):
+            pool.submit(rp.init).result()
+        both.wait(SLACK_S * 10)
+        return rp.init() is comm
+
+    def launched():
+        with rp.launch(workers=1) as job:
+            return job.run(program)
+
+    both = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        assert [each.result() for each in [pool.submit(launched) for _ in range(2)]] == [[True]] * 2
 
 
 # Several threads

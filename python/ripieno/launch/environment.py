@@ -30,7 +30,7 @@ from typing import Any
 from ripieno import flight
 from ripieno.comm import Communicator, describe
 from ripieno.errors import RendezvousError
-from ripieno.launch import last_words, launchers, meeting
+from ripieno.launch import last_words, launchers, meeting, running
 from ripieno.launch.inline import alone
 from ripieno.launch.machine import usable_cores
 from ripieno.launch.names import await_name
@@ -46,8 +46,9 @@ _current: Communicator | None = None
 def init(*, threads: int | None = None, **options: Any) -> Communicator:
     """The communicator of a script under a launcher: ``ripieno run``, ``srun``, ``mpirun``, ``mpiexec``, ``torchrun``.
 
-    Without a launcher, or as the only rank of one, the script is on its own, a world of one rank. Called again, it
-    returns the same communicator. It is closed when the script ends; an exception that nobody catches is told to the
+    In a program of `Job.run`, and in threads that it starts, this is the communicator that the program got. Without a
+    launcher, or as the only rank of one, the script is on its own, a world of one rank. Called again, it returns the
+    same communicator. It is closed when the script ends; an exception that nobody catches is told to the
     other ranks first.
 
     Parameters
@@ -62,10 +63,13 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     ------
     RendezvousError
         If variables are missing or wrong, or the ranks cannot meet.
+    InputError
+        A thread calls it in a process in which several ranks run programs.
     """
     global _current
-    if _current is not None and not _current.closed:
-        return _current
+    own = running.of_this_thread() or current() or running.of_this_process()
+    if own is not None:
+        return own
     _current = from_environment(os.environ, threads=threads, **options)
     atexit.register(_current.close)
     _tell_peers_of_uncaught_exceptions()

@@ -17,6 +17,7 @@ from ripieno.launch.job import EventListener, Job, tell_all, unsendable
 from ripieno.launch.parcel import handed_over
 from ripieno.launch.programs import Seat
 from ripieno.launch.racks import rack_of_this_host
+from ripieno.launch.running import running
 
 
 class InlineJob(Job):
@@ -38,7 +39,8 @@ class InlineJob(Job):
             except SerializationError as error:
                 raise unsendable(program, error) from error
             try:
-                result = program(self._seat.comm, *args, **kwargs)
+                with running(self._seat.comm):
+                    result = program(self._seat.comm, *args, **kwargs)
             except BaseException as error:
                 self._has_failed = True
                 self._part()

@@ -17,6 +17,7 @@ from ripieno.launch.channel import Channel, HungUp
 from ripieno.launch.here import forget
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.report import Report
+from ripieno.launch.running import running
 
 # What ranks do together after a program. No program does the same, so those that still wait for one another are told.
 _END = np.zeros(11, np.uint8)
@@ -162,7 +163,8 @@ def _run(
     channel: Source, seat: Seat, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     rank = seat.comm.rank
-    result = program(seat.comm, *args, **kwargs)
+    with running(seat.comm):
+        result = program(seat.comm, *args, **kwargs)
     try:
         seat.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
