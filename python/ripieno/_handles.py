@@ -111,6 +111,9 @@ class Job:
     def __init__(self, future: Future[Any]) -> None:
         self._future = future
 
+    def __repr__(self) -> str:
+        return f"<Job {'done' if self.done else 'in a line'}>"
+
     @property
     def done(self) -> bool:
         return self._future.done()

@@ -41,6 +41,9 @@ class Block:
         What all ranks contributed in the superstep before.
     """
 
+    def __repr__(self) -> str:
+        return f"<Block of superstep {self.number}: {len(self.vertices)} active vertices>"
+
     def __init__(
         self,
         graph: PartitionedGraph,

@@ -23,6 +23,7 @@ from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.parts import EdgeFile, EmptyFile, divided
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
+from ripieno.units import bytes_text
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
@@ -44,6 +45,12 @@ class Files:
     directed = None
     labels = None
     multiple = False
+
+    @property
+    def text(self) -> str:
+        """What they are, for people; how many edges are in them is known once they are read."""
+        more = "" if len(self.files) == 1 else f" and {len(self.files) - 1} more"
+        return f"{self.files[0].path}{more}, {bytes_text(sum(file.size_bytes for file in self.files))}"
 
     @property
     def weighted(self) -> bool:
@@ -125,6 +132,11 @@ class Graph:
             raise InputError(f"vertex_count={vertex_count}, but the graph has {has} vertices")
         self.vertex_count: int | None = has if vertex_count is None else int(vertex_count)
         self.duplicates: str = _duplicates(duplicates, self.weighted, self.source.multiple)
+
+    def __repr__(self) -> str:
+        kind = f"{'directed' if self.directed else 'undirected'}, {'weighted' if self.weighted else 'unweighted'}"
+        vertices = "" if self.vertex_count is None else f", {self.vertex_count} vertices"
+        return f"<Graph of {self.source.text}, {kind}{vertices}>"
 
     @staticmethod
     def from_edges(

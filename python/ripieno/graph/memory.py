@@ -38,6 +38,11 @@ class InMemory:
     multiple: bool = False
 
     @property
+    def text(self) -> str:
+        """What they are, for people."""
+        return f"{len(self.edges)} edges in memory"
+
+    @property
     def weighted(self) -> bool:
         """Whether edges have weights."""
         return self.edges.weights is not None

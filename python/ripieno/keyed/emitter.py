@@ -56,6 +56,9 @@ class Emitter:
         self._unfolded_bytes = 0
         self._failed: BaseException | None = None
 
+    def __repr__(self) -> str:
+        return f"<Emitter for {self._world_size} ranks: {self.row_count} rows added>"
+
     def add(self, rows: KeyValues) -> None:
         """Add rows; all that are added have keys of one kind and values of one dtype and width.
 

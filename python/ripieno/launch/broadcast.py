@@ -59,7 +59,8 @@ class Broadcast:
     def __repr__(self) -> str:
         if self._job is None:
             return "<Broadcast, released>"
-        return f"<Broadcast of a {type(self._value).__name__} to {self._job.workers} ranks>"
+        ranks = "rank" if self._job.workers == 1 else "ranks"
+        return f"<Broadcast of a {type(self._value).__name__} on {self._job.workers} {ranks}>"
 
     def __enter__(self) -> Broadcast:
         return self

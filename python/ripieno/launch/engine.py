@@ -56,6 +56,9 @@ class Engine(ABC):
     threads: int = 1
     is_own: bool = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, ranks in {self.NAME}>"
+
     @abstractmethod
     def slots(self) -> int:
         """How many ranks there is room for in all."""
@@ -122,6 +125,9 @@ class Run(ABC):
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._unheard = weakref.finalize(self, os.close, self._heard)
         self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {'started' if self.failure is None else f'failed: {self.failure[1]}'}>"
 
     def fileno(self) -> int:
         """Readable once the engine has said that something failed."""
@@ -205,6 +211,10 @@ class EngineJob(Gang):
     def _patience_s(self) -> float:
         """How long tasks have to join."""
         return self._meeting_s()
+
+    @property
+    def _place(self) -> str:
+        return self.engine.NAME
 
     def _meeting_s(self) -> float:
         return self._options.get("rendezvous_timeout_s", MEETING_S)

@@ -24,6 +24,9 @@ class Here:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __repr__(self) -> str:
+        return f"Here({self._name!r})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _found, (self._name,)
 

@@ -134,6 +134,17 @@ class Job(ABC):
                     self._finish_trace(failed=False)
                 self._idle.set()
 
+    def __repr__(self) -> str:
+        workers = "worker" if self.workers == 1 else "workers"
+        lost = f", {len(self.lost)} lost" if self.lost else ""
+        state = f"over: {self._over}" if self._over is not None else "running a program" if self._running else "ready"
+        return f"<{type(self).__name__} of {self.workers} {workers} in {self._place}{lost}, {state}>"
+
+    @property
+    def _place(self) -> str:
+        """Where its ranks are, for people."""
+        return "this process"
+
     def broadcast(self, value: Any) -> Broadcast:
         """Give all ranks `value`, to keep until it is released, or nobody holds what is returned here.
 

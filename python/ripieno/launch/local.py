@@ -79,6 +79,10 @@ class LocalJob(Gang):
         """The process of every rank; after a failure, of those that have ended until others take their place."""
         return [worker.process.pid for worker in self.members]
 
+    @property
+    def _place(self) -> str:
+        return f"processes of {self._host}"
+
     def _form(self) -> None:
         self.members.clear()
         self._pumps[:] = [LinePump()] if self._prefix_output else []

@@ -256,6 +256,10 @@ class MapReduce(Progress):
         """End the job; its workers too if they were started for it. May be called again."""
         self._close(None)
 
+    def __repr__(self) -> str:
+        state = ", closed" if self._closed else ""
+        return f"<MapReduce {self.name!r}: {len(self.tasks)} map tasks, {self.iteration} iterations done{state}>"
+
     def __enter__(self) -> MapReduce:
         return self
 

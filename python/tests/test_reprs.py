@@ -1,0 +1,63 @@
+"""What public objects say of themselves: never an address."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.keyed import Emitter
+from ripieno.launch.engine import Engine, Run
+from ripieno.launch.here import Here
+
+MODULES = ["", ".graph", ".input", ".keyed", ".launch", ".mapreduce"]
+CLASSES = sorted(
+    {
+        kind
+        for module in MODULES
+        for name in import_module(f"ripieno{module}").__all__
+        if inspect.isclass(kind := getattr(import_module(f"ripieno{module}"), name))
+        and not getattr(kind, "_is_protocol", False)
+    }
+    | {Engine, Run, Here},
+    key=lambda kind: kind.__qualname__,
+)
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_public_objects_say_what_they_are(kind):
+    assert kind.__repr__ is not object.__repr__
+
+
+def test_a_job_says_where_its_workers_are_and_in_what_state(world):
+    with rp.launch(workers=1) as job:
+        assert repr(job) == "<InlineJob of 1 worker in this process, ready>"
+        assert job.run(lambda comm: repr(job)) == ["<InlineJob of 1 worker in this process, running a program>"]
+    assert repr(job) == "<InlineJob of 1 worker in this process, over: it was closed>"
+    assert repr(world(2)).startswith("<LocalJob of 2 workers in processes of ") and repr(world(2)).endswith(", ready>")
+
+
+def test_a_graph_says_where_its_edges_are_and_what_they_mean(tmp_path):
+    edges = np.array([[0, 1], [1, 2]])
+    np.save(tmp_path / "edges.npy", edges)
+
+    assert repr(rp.Graph(edges)) == "<Graph of 2 edges in memory, directed, unweighted>"
+    assert repr(rp.Graph(edges, directed=False, vertex_count=5)).endswith("undirected, unweighted, 5 vertices>")
+    assert repr(rp.Graph(tmp_path / "edges.npy")) == (f"<Graph of {tmp_path}/edges.npy, 160 B, directed, unweighted>")
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda job: job.broadcast(np.zeros(3)), "<Broadcast of a ndarray on 1 rank>"),
+        (lambda job: job.run(lambda comm: comm.allreduce_async(1))[0], "<Handle done>"),
+        (lambda job: job.run(lambda comm, table: table, job.broadcast(7))[0], "<Broadcast of a int>"),
+        (lambda job: rp.MapReduce(len, job=job), "<MapReduce 'mapreduce': 0 map tasks, 0 iterations done>"),
+        (lambda job: Emitter(2), "<Emitter for 2 ranks: 0 rows added>"),
+        (lambda job: Here("rows"), "Here('rows')"),
+    ],
+)
+def test_what_jobs_give_says_what_it_is(world, make, text):
+    assert repr(make(world(1))) == text
