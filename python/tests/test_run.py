@@ -88,6 +88,69 @@ def test_the_culprits_traceback_is_printed_once(script):
     assert "runpy" not in done.stderr and "launch/script.py" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("lines", "begins", "says"),
+    [
+        ("def f():\n    raise KeyError(1)\nf()\n", "line 3, in <module>", "KeyError: 1"),
+        ("x = (\n", "line 1", "SyntaxError"),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    raise KeyError(2)\n", "line 2, in <module>", "KeyError: 2"),
+    ],
+    ids=["raised", "no Python", "raised while another was handled"],
+)
+@pytest.mark.parametrize("as_module", [False, True], ids=["script", "module"])
+def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, says, as_module):
+    (tmp_path / "wrong.py").write_text(lines)
+    monkeypatch.chdir(tmp_path)
+    done = run("-n", 1, *(["-m", "wrong"] if as_module else ["wrong.py"]))
+
+    assert done.returncode == 1 and says in done.stderr
+    frames = [line for line in done.stderr.splitlines() if line.lstrip().startswith("File ")]
+    assert "wrong.py" in frames[0] and begins in frames[0]
+    assert all("wrong.py" in frame for frame in frames)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["python", "script.py"],
+        ["python3", "-u", "script.py"],
+        [sys.executable, "-X", "dev", "-Wignore", "-O", "script.py"],
+        ["python", "-m", "script"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("count", ["-n", "-np"])
+def test_what_is_typed_behind_mpirun_runs(script, monkeypatch, count, words):
+    monkeypatch.chdir(script.parent)
+    done = run(count, 2, *words, "say", "-n", "7")
+
+    assert done.returncode == 0, done.stderr
+    assert "[rank 1] 1 2 2 __main__ ['say', '-n', '7'] True" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["python", "-c", "1"], "-c: expected a script or -m and a module"),
+        (["python", "-u"], "python: expected a script or -m and a module behind it"),
+        (["python2", "x.py"], "python2: ranks run in the Python that runs ripieno"),
+        (["/nowhere/python", "x.py"], "/nowhere/python: ranks run in the Python that runs ripieno"),
+        (["python", "nowhere.py"], "'nowhere.py' is not a file"),
+    ],
+)
+def test_what_cannot_be_run_behind_pythons_name_is_told(words, sentence):
+    done = run("-n", 2, *words)
+
+    assert done.returncode == 2
+    assert sentence in " ".join(done.stderr.split())
+
+
+def test_options_of_the_interpreter_reach_the_ranks(tmp_path):
+    (tmp_path / "flags.py").write_text("import sys; print(sys.flags.optimize, sys.warnoptions)")
+    done = run("-n", 1, "--no-prefix", "python", "-O", "-W", "ignore", tmp_path / "flags.py")
+    assert done.stdout == "1 ['ignore']\n"
+
+
 @pytest.mark.parametrize(("mode", "code", "cause"), [("exit", 7, "status 7"), ("kill", 137, "killed by SIGKILL")])
 def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
     started = time.monotonic()

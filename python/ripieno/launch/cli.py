@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ripieno.errors import InputError
 from ripieno.launch.engines import ENGINES
 
 # Everything after the script is the script's own, options included.
@@ -18,6 +19,7 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 @click.command("run", context_settings=_ENDS_WITH_SCRIPT)
 @click.option(
     "-n",
+    "-np",
     "--workers",
     type=click.IntRange(min=1),
     metavar="COUNT",
@@ -63,6 +65,9 @@ def run_command(
 ) -> None:
     """Run SCRIPT as several ranks on this machine; in it, ripieno.init() returns the communicator.
 
+    What one types behind mpirun works, too: ripieno run -np 4 python -u train.py, or python -m module. It is the Python
+    that runs this command.
+
     The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on.
 
     \b
@@ -81,13 +86,28 @@ def run_command(
     """
     from ripieno import flight
     from ripieno.flight.trace import traced
-    from ripieno.launch import launchers, run
+    from ripieno.launch import interpreter, launchers, run
     from ripieno.launch.machine import usable_cores
     from ripieno.output import check_results
 
+    flags: tuple[str, ...] = ()
+    if not module and interpreter.is_python(script):
+        try:
+            flags, module, script, arguments = interpreter.target_of(script, arguments)
+        except InputError as error:
+            raise click.BadParameter(str(error), param_hint="SCRIPT") from None
     if not module and not os.path.isfile(script):
         raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
-    what = run.Script(script, arguments, module=module, prefix=prefix, threads=threads, racks=racks, replicas=replicas)
+    what = run.Script(
+        script,
+        arguments,
+        module=module,
+        flags=flags,
+        prefix=prefix,
+        threads=threads,
+        racks=racks,
+        replicas=replicas,
+    )
     if run.under_launcher(asks_for_workers=workers is not None):
         place = launchers.detect(os.environ)
         if place is not None and workers not in (None, place.world_size):

@@ -27,14 +27,20 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"
 
 
 def start(
-    module: str, arguments: Sequence[str], *, environment: Mapping[str, str], pass_fds: Sequence[int], **options: Any
+    module: str,
+    arguments: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    pass_fds: Sequence[int],
+    flags: Sequence[str] = (),
+    **options: Any,
 ) -> subprocess.Popen[bytes]:
-    """Start ``python -m module arguments`` with `environment` added to this process's own."""
+    """Start ``python flags -m module arguments`` with `environment` added to this process's own."""
     if not sys.executable:
         raise RipienoError("sys.executable is not set: this Python is embedded and cannot start worker processes")
     with _interrupt_held_back():
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
+            [sys.executable, "-P", *flags, "-m", module, *arguments],
             env={**os.environ, **package_path(), **environment},
             pass_fds=pass_fds,
             **options,

@@ -39,6 +39,8 @@ class Script:
     ----------
     target, arguments
         A file, or with `module` the name of a module, and its arguments.
+    flags
+        Options of the interpreter.
     prefix
         Whether to mark lines of output with their rank.
     threads
@@ -52,6 +54,7 @@ class Script:
     target: str
     arguments: Sequence[str] = ()
     module: bool = False
+    flags: Sequence[str] = ()
     prefix: bool = True
     threads: int | None = None
     racks: str | None = None
@@ -101,7 +104,7 @@ def run_here(script: Script) -> None:
     share = usable_cores() if place is None else place.threads(usable_cores())
     # What a launcher or user has said of threads is left as it is.
     environment = {**process.thread_environment(share), **os.environ, **script.environment}
-    os.execve(sys.executable, [sys.executable, *target, *script.arguments], environment)
+    os.execve(sys.executable, [sys.executable, *script.flags, *target, *script.arguments], environment)
 
 
 def run(script: Script, world_size: int) -> int:
@@ -163,6 +166,7 @@ def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | N
             "ripieno.launch.script",
             [str(theirs.fileno()), str(os.getpid()), kind, script.target, *script.arguments],
             environment={**common, **unbuffered, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            flags=script.flags,
             pass_fds=[theirs.fileno()],
             # As under mpirun, what is typed goes to rank 0.
             stdin=None if rank == 0 else subprocess.DEVNULL,

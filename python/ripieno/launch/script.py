@@ -11,10 +11,14 @@ import runpy
 import socket
 import sys
 from types import TracebackType
+from typing import Any
 
 from ripieno.launch import environment, process
 from ripieno.launch.channel import Channel, HungUp, inherited
 from ripieno.launch.report import Report
+
+# Whose frames come before those of the script.
+_STARTING = ("runpy", "importlib", "importlib._bootstrap", "importlib._bootstrap_external", "pkgutil")
 
 
 def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
@@ -52,11 +56,15 @@ def _tell(channel: Channel, report: Report) -> None:
 
 
 def _from_target(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that belongs to the script, without this module and `runpy`."""
-    inner = trace
-    while inner is not None and any(inner.tb_frame.f_globals is each for each in (globals(), vars(runpy))):
-        inner = inner.tb_next
-    return inner or trace
+    """The part of a traceback that begins in the script; None if it has not begun, as when it is no Python."""
+    while trace is not None and _is_of_the_start(trace.tb_frame.f_globals):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_of_the_start(variables: dict[str, Any]) -> bool:
+    # This module has the name of the script's own, "__main__".
+    return variables is globals() or variables.get("__name__") in _STARTING
 
 
 if __name__ == "__main__":

@@ -1,0 +1,68 @@
+"""``ripieno run python script.py``, as one types it behind mpirun: the interpreter's name and options come first."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ripieno.errors import InputError
+
+# Options that ranks may be started with; those of the second kind have a value.
+_FLAGS = re.compile(r"-[uOBbqsvd]+")
+_VALUED = ("-W", "-X")
+
+
+class Target(NamedTuple):
+    """What to run: options of the interpreter, a file or the name of a module, its arguments."""
+
+    flags: tuple[str, ...]
+    module: bool
+    name: str
+    arguments: tuple[str, ...]
+
+
+def is_python(word: str) -> bool:
+    """Whether `word` is the name of a Python, not of a script in this folder."""
+    named = re.fullmatch(r"python(\d+(\.\d+)?)?", os.path.basename(word)) is not None
+    return named and (os.path.dirname(word) != "" or not os.path.isfile(word))
+
+
+def target_of(python: str, words: Sequence[str]) -> Target:
+    """What ``python words`` would run.
+
+    Raises
+    ------
+    InputError
+        If it is not this Python, or what it is to run is no script or module.
+    """
+    _check_is_this(python)
+    flags: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        word = rest.pop(0)
+        if word == "-m":
+            break
+        if word in _VALUED and rest:
+            flags += [word, rest.pop(0)]
+        elif _FLAGS.fullmatch(word) or word.startswith(_VALUED):
+            flags.append(word)
+        else:
+            raise InputError(
+                f"{word}: expected a script or -m and a module, after options -u, -O, -B, -W or -X at most"
+            )
+    else:
+        word = ""
+    if not rest:
+        raise InputError(f"{python}: expected a script or -m and a module behind it")
+    return Target(tuple(flags), word == "-m", rest[0], tuple(rest[1:]))
+
+
+def _check_is_this(python: str) -> None:
+    folder, name = os.path.split(python)
+    mine = (f"python{sys.version_info.major}", f"python{sys.version_info.major}.{sys.version_info.minor}", "python")
+    here = os.path.dirname(os.path.abspath(sys.executable))
+    if name not in mine or (folder and os.path.abspath(folder) != here):
+        raise InputError(f"{python}: ranks run in the Python that runs ripieno, {sys.executable}: leave it out")
