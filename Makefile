@@ -13,6 +13,8 @@ export PYO3_PYTHON := $(CURDIR)/$(PYTHON)
 unexport PYTHONPATH PYTHONHOME
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+# A macro makes modules of these files, and cargo fmt finds no modules that a macro makes.
+FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
 ENGINES_LOG := target/pytest-engines.log
@@ -68,12 +70,14 @@ test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slu
 
 check: setup ## Formatting and lints, Rust and Python
 	cargo fmt --all --check
+	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(PYTHON) -m ruff format --check python examples benches
 	$(PYTHON) -m ruff check python examples benches
 
 format: setup ## Format all sources
 	cargo fmt --all
+	$(FORMAT_ALGORITHMS)
 	$(PYTHON) -m ruff format python examples benches
 
 bench: $(VENV)/.bench ## Measure everything, each figure beside its peer and its limit

@@ -8,7 +8,7 @@ use common::{Layout, topologies};
 use ripieno_plan::checker::check;
 use ripieno_plan::cost::{Model, cost_s};
 use ripieno_plan::table::table;
-use ripieno_plan::{Algorithm, Buffer, Collective, Needs, Op, Order, Plan, Request, promises};
+use ripieno_plan::{Algorithm, Buffer, Case, Collective, Needs, Op, Order, Places, Plan, Request, promises};
 use std::fmt::Write;
 
 /// Where the document lies.
@@ -30,8 +30,8 @@ Made from the plans by `cargo run -p ripieno-plan --example algorithms -- --writ
 `comm.<collective>(…, algorithm=\"<name>\")` takes the one that is named; without a name, size, ranks and places decide. In
 the formulae `p` is the number of ranks, `alpha` the seconds of a message, `beta` those of a byte on its way, `gamma` those of
 a byte that is combined. `n` is the bytes of the whole vector, of all chunks together where there are chunks, of what one
-rank gives away in an alltoall, a rotation or a neighbour exchange, of the token in a barrier. Where a formula speaks of `k`
-segments, the executor makes them.
+rank gives away in an alltoall, a rotation or a neighbour exchange, of the token in a barrier; `d` is how many neighbours a
+rank has. Where a formula speaks of `k` segments, the executor makes them. The tests hold every formula against the plans.
 
 The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 
@@ -81,7 +81,7 @@ fn row(algorithm: &Algorithm) -> String {
     let report = check(&plans, &promises(&requests)).expect("the laws hold");
     let rounds = cost_s(&plans, &Model::ROUNDS).expect("the laws hold");
 
-    let n = given_bytes(&requests[ROOT]) as f64;
+    let n = Case::of(&requests).n as f64;
     let sent = |bytes: usize| decimal(bytes as f64 / n);
     let busiest = report.ranks.iter().map(|rank| rank.sent_bytes.max(rank.received_bytes)).max().unwrap_or(0);
     let messages: usize = report.ranks.iter().map(|rank| rank.sent_count).sum();
@@ -93,7 +93,7 @@ fn row(algorithm: &Algorithm) -> String {
         sent(report.ranks.iter().map(|rank| rank.sent_bytes).sum()),
         sent(plans.iter().map(scratch_bytes).max().unwrap_or(0)),
         if algorithm.rendezvous { "yes" } else { "no" },
-        algorithm.cost,
+        algorithm.theory.cost,
     )
 }
 
@@ -102,7 +102,7 @@ fn source(algorithm: &Algorithm) -> String {
         Needs::Nothing => String::new(),
         needs => format!(" Needs {}.", needs.text()),
     };
-    format!("- *{}*: {}.{needs}\n", algorithm.name, algorithm.source)
+    format!("- *{}*: {}.{needs}\n", algorithm.name, algorithm.theory.source)
 }
 
 fn shown(algorithm: &Algorithm) -> String {
@@ -117,30 +117,12 @@ fn requests<'a>(algorithm: &Algorithm, layout: &'a Layout) -> Vec<Request<'a>> {
 }
 
 fn plans(algorithm: &Algorithm, requests: &[Request]) -> Vec<Plan> {
-    match algorithm.name {
-        "two-level" => topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests),
-        _ => algorithm.plans(requests).expect("equal chunks and an even number of ranks suit all"),
-    }
-}
-
-/// What the formulae call `n`.
-fn given_bytes(request: &Request) -> usize {
-    match *request {
-        Request::Broadcast { vector, .. }
-        | Request::Reduce { vector, .. }
-        | Request::Allreduce { vector, .. }
-        | Request::PointToPoint { vector, .. }
-        | Request::Scan { vector, .. }
-        | Request::Exscan { vector, .. } => vector.length_bytes,
-        Request::Barrier { token } => token.length_bytes,
-        Request::Rotate { out, .. } => out.length_bytes,
-        Request::Allgather { chunks }
-        | Request::ReduceScatter { chunks, .. }
-        | Request::Gather { chunks, .. }
-        | Request::Scatter { chunks, .. }
-        | Request::Alltoall { out_chunks: chunks, .. } => chunks.iter().map(|chunk| chunk.length_bytes).sum(),
-        Request::NeighbourExchange { out, .. } => {
-            out.iter().filter(|(peer, _)| *peer != ROOT).map(|(_, span)| span.length_bytes).sum()
+    match algorithm.places {
+        Places::TwoLevels => {
+            topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests)
+        }
+        Places::Ignored | Places::Ordered => {
+            algorithm.plans(requests).expect("equal chunks and an even number of ranks suit all")
         }
     }
 }

@@ -1,17 +1,20 @@
-//! The catalogue: the one list of all algorithms.
+//! The catalogue: all algorithms, each as its file says.
 //!
-//! An algorithm that stands here is known to users by its name, to peers by its index, and to the laws in `tests/`,
-//! which run it for every world size and root.
+//! The file of an algorithm has its plan and its [`Entry`]; [`algorithms`](crate::algorithms) lists the files. What stands
+//! there is known to users by its name, to peers by its index, and to the laws in `tests/`, which hold plans and theory
+//! against each other for every world size and root.
 
+use crate::algorithms::ENTRIES;
 use crate::order::in_order;
 use crate::request::{Collective, PeerSpan, Request};
+use crate::theory::Theory;
 use crate::{Group, Op, Plan, Span};
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Deref;
 
-mod entries;
-
-pub use entries::ALGORITHMS;
+/// Every algorithm, by collective, in the order of the list.
+pub static ALGORITHMS: &[Algorithm] = &numbered::<{ ENTRIES.len() }>(ENTRIES);
 
 /// The `plan` function of an algorithm; the variant is its collective.
 #[derive(Clone, Copy, Debug)]
@@ -33,26 +36,52 @@ pub enum Planner {
     NeighbourExchange(fn(&Group, &[PeerSpan], &[PeerSpan]) -> Plan),
 }
 
-/// One algorithm.
+/// What the file of an algorithm says of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Algorithm {
+pub struct Entry {
     /// The name that users know, unique within the collective.
     pub name: &'static str,
-    /// The number that travels between ranks, unique within the collective; never given to another algorithm.
-    pub index: u8,
-    /// Cost, as in the header of the algorithm's file.
-    pub cost: &'static str,
-    /// Who described it.
-    pub source: &'static str,
     /// How to make its plans.
     pub planner: Planner,
-    /// Whether its ranks stand in the group's [`Order`](crate::Order): chains, rings, and trees over them.
-    pub is_ordered: bool,
+    /// What its plans do.
+    pub theory: Theory,
+    /// What it makes of the places of its ranks.
+    pub places: Places,
     /// What a request must have for it.
     pub needs: Needs,
+    /// Whether its messages may be several chunks at once, which so must lie one after the other.
+    pub joins_chunks: bool,
     /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::checker::check_rendezvous)): no
     /// rank has to get rid of bytes before it can take others.
     pub rendezvous: bool,
+}
+
+/// One algorithm: its entry, and its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Algorithm {
+    /// The number that travels between ranks: its place in the list of its collective.
+    pub index: u8,
+    /// What its file says.
+    pub entry: Entry,
+}
+
+impl Deref for Algorithm {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+/// What an algorithm makes of the places of its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// Nothing: ranks are their numbers.
+    Ignored,
+    /// Its ranks stand in the group's [`Order`](crate::Order): chains, rings, and trees over them.
+    Ordered,
+    /// It has a part for the ranks of each node, and one between the nodes.
+    TwoLevels,
 }
 
 /// What a request must have for an algorithm. All ranks come to the same answer, if all ask for the same.
@@ -109,6 +138,40 @@ impl Algorithm {
     pub fn of(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
         ALGORITHMS.iter().filter(move |algorithm| algorithm.collective() == collective)
     }
+}
+
+impl Entry {
+    /// An algorithm that ignores places, needs nothing, and leaves chunks and links as they are.
+    pub const fn new(name: &'static str, planner: Planner, theory: Theory) -> Entry {
+        let (places, needs) = (Places::Ignored, Needs::Nothing);
+        Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true }
+    }
+
+    /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of them
+    /// no more than that each rank has one.
+    pub const fn ordered(self) -> Entry {
+        Entry { places: Places::Ordered, ..self }
+    }
+
+    /// The same algorithm, in two levels.
+    pub const fn two_levels(self) -> Entry {
+        Entry { places: Places::TwoLevels, ..self }
+    }
+
+    /// The same algorithm, for requests that have what it needs.
+    pub const fn needing(self, needs: Needs) -> Entry {
+        Entry { needs, ..self }
+    }
+
+    /// The same algorithm, which sends several chunks at once.
+    pub const fn joining(self) -> Entry {
+        Entry { joins_chunks: true, ..self }
+    }
+
+    /// The same algorithm, whose links have to hold something.
+    pub const fn buffered(self) -> Entry {
+        Entry { rendezvous: false, ..self }
+    }
 
     /// Which collective it performs.
     pub const fn collective(&self) -> Collective {
@@ -143,21 +206,6 @@ impl Algorithm {
         }
     }
 
-    /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of them
-    /// no more than that each rank has one.
-    const fn ordered(self) -> Algorithm {
-        Algorithm { is_ordered: true, ..self }
-    }
-
-    /// The same algorithm, whose links have to hold something.
-    const fn buffered(self) -> Algorithm {
-        Algorithm { rendezvous: false, ..self }
-    }
-
-    const fn needing(self, needs: Needs) -> Algorithm {
-        Algorithm { needs, ..self }
-    }
-
     /// All ranks' plans; `requests` has what each rank asks for.
     pub fn plans(&self, requests: &[Request]) -> Result<Vec<Plan>, Unsuitable> {
         let plan = |(rank, request)| self.plan(&Group::new(rank, requests.len()), request);
@@ -169,9 +217,9 @@ impl Algorithm {
         if !self.applies(group, request) {
             return Err(Unsuitable { algorithm: self.name, needs: self.needs });
         }
-        Ok(match self.is_ordered {
-            true => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
-            false => self.plan_by_rank(group, request),
+        Ok(match self.places {
+            Places::Ordered => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
+            Places::Ignored | Places::TwoLevels => self.plan_by_rank(group, request),
         })
     }
 
@@ -196,4 +244,17 @@ impl Algorithm {
             _ => panic!("{} is an algorithm for {}", self.name, self.collective().name()),
         }
     }
+}
+
+/// Entries with their places in the lists of their collectives.
+const fn numbered<const N: usize>(entries: &[Entry]) -> [Algorithm; N] {
+    let mut algorithms = [Algorithm { index: 0, entry: entries[0] }; N];
+    let mut place = 1;
+    while place < N {
+        let (before, entry) = (algorithms[place - 1], entries[place]);
+        let is_first = entry.collective() as u8 != before.entry.collective() as u8;
+        algorithms[place] = Algorithm { index: if is_first { 0 } else { before.index + 1 }, entry };
+        place += 1;
+    }
+    algorithms
 }

@@ -10,7 +10,7 @@
 //! choice is more than 15 % behind the best, move the limit of its row or put a row before it: the first that fits wins.
 //! For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
-use crate::catalogue::{ALGORITHMS, Algorithm, Needs};
+use crate::catalogue::{ALGORITHMS, Algorithm, Needs, Places};
 use crate::group::Group;
 use crate::request::Collective;
 use Collective::*;
@@ -145,13 +145,14 @@ const KIB: usize = 1 << 10;
 /// The default algorithm of `collective` for `group` and a vector (all chunks together) of `bytes`.
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
-    let two_level = if is_mixed { Algorithm::by_name(collective, "two-level") } else { None };
+    let in_two_levels = |algorithm: &&Algorithm| algorithm.places == Places::TwoLevels;
+    let two_level = if is_mixed { Algorithm::of(collective).find(in_two_levels) } else { None };
     two_level.unwrap_or_else(|| first(collective, group, bytes, |_| true))
 }
 
 /// The same for chunks that do not lie one after the other.
 pub(crate) fn choose_for_scattered(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
-    first(collective, group, bytes, |algorithm| algorithm.is_ordered || algorithm.name == "direct")
+    first(collective, group, bytes, |algorithm| !algorithm.joins_chunks)
 }
 
 /// The algorithm of the first row that fits.
@@ -223,8 +224,13 @@ const fn algorithm(collective: Collective, name: &str) -> &'static Algorithm {
     let mut index = 0;
     while index < ALGORITHMS.len() {
         let algorithm = &ALGORITHMS[index];
-        if algorithm.collective() as u8 == collective as u8 && is_equal(algorithm.name.as_bytes(), name.as_bytes()) {
-            assert!(matches!(algorithm.needs, Needs::Nothing), "a row names an algorithm that not every call can have");
+        if algorithm.entry.collective() as u8 == collective as u8
+            && is_equal(algorithm.entry.name.as_bytes(), name.as_bytes())
+        {
+            assert!(
+                matches!(algorithm.entry.needs, Needs::Nothing),
+                "a row names an algorithm that not every call can have"
+            );
             return algorithm;
         }
         index += 1;

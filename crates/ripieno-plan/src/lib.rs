@@ -14,6 +14,7 @@ mod choice;
 pub mod cost;
 mod cuts;
 mod fault;
+pub mod formula;
 mod gate;
 mod group;
 mod network;
@@ -28,11 +29,12 @@ mod run;
 mod span;
 pub mod sparse;
 pub mod table;
+pub mod theory;
 mod topology;
 mod value;
 mod wiring;
 
-pub use catalogue::{Algorithm, Needs, Unsuitable};
+pub use catalogue::{Algorithm, Entry, Needs, Places, Planner, Unsuitable};
 pub use choice::choose;
 pub use fault::{Fault, What};
 pub use group::Group;
@@ -42,6 +44,7 @@ pub use promise::{Part, Promise, promises};
 pub use request::{Collective, PeerSpan, Request};
 pub use rows::Rows;
 pub use span::{Buffer, Span};
+pub use theory::{Case, Cost, Theory};
 pub use topology::Topology;
 
 /// The page on adding an algorithm: its code is compiled and run with the doc tests.

@@ -5,7 +5,7 @@ mod common;
 use common::{Layout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::checker::check;
-use ripieno_plan::{Algorithm, Collective, Op, Order, promises};
+use ripieno_plan::{Algorithm, Collective, Op, Order, Places, promises};
 
 const ORDERS: [Order; 4] = [Order::Racks, Order::Given, Order::Random(1), Order::Random(2)];
 
@@ -14,7 +14,7 @@ fn every_promise_is_kept_in_every_order() {
     for topology in topologies::random(60, 24) {
         let p = topology.size();
         let layout = Layout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1);
-        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.is_ordered) {
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.places == Places::Ordered) {
             let collective = algorithm.collective();
             for (order, root) in
                 ORDERS.into_iter().flat_map(|order| roots(collective, p).map(move |root| (order, root)))

@@ -5,7 +5,7 @@ mod common;
 use common::{Layout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::checker::check_rendezvous;
-use ripieno_plan::{Algorithm, Op, Order, Plan};
+use ripieno_plan::{Algorithm, Op, Order, Places, Plan};
 
 #[test]
 fn an_algorithm_runs_by_rendezvous_if_its_entry_says_so() {
@@ -22,7 +22,7 @@ fn an_algorithm_runs_by_rendezvous_if_its_entry_says_so() {
 /// All ranks' plans, for every world size up to 32 and every root; in two levels for nodes of one to four ranks.
 fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> {
     let collective = algorithm.collective();
-    if algorithm.name == "two-level" {
+    if algorithm.places == Places::TwoLevels {
         let grids = (1..=6).flat_map(|nodes| (1..=4).map(move |ranks| topologies::grid(nodes, ranks)));
         return Box::new(grids.flat_map(move |topology| {
             let layout = Layout::even(topology.size(), 2 * topology.size() + 3);

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Layout, topologies};
 use ripieno_plan::table::table;
-use ripieno_plan::{Algorithm, Collective, Needs, Op, Order, Topology};
+use ripieno_plan::{Algorithm, Collective, Needs, Op, Order, Places, Topology};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ fn tables_of(algorithm: &Algorithm) -> String {
     let mut text = String::new();
     for p in if algorithm.needs == Needs::EvenWorld { [2, 4, 6] } else { [3, 4, 5] } {
         let layout = Layout::suiting(algorithm, p, 2 * p);
-        let plans = match algorithm.name {
+        let plans = match algorithm.places {
             // Two ranks to a node.
-            "two-level" => {
+            Places::TwoLevels => {
                 let nodes = (0..p).map(|rank| rank / 2).collect();
                 let requests = layout.requests(algorithm.collective(), 1, 0, Op::Sum);
                 topologies::plans(algorithm, &Arc::new(Topology::new(nodes, vec![0; p])), Order::Racks, &requests)
             }
-            _ => layout.plans(algorithm, 1),
+            Places::Ignored | Places::Ordered => layout.plans(algorithm, 1),
         };
         let rows = table(&plans).unwrap();
         writeln!(text, "{} {}, p = {p}\n{rows}", algorithm.collective().name(), algorithm.name).unwrap();

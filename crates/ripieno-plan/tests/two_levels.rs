@@ -4,7 +4,9 @@ mod common;
 
 use common::{ELEMENT_BYTES, Layout, roots, topologies};
 use ripieno_plan::checker::check;
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, Plan, Request, Span, Topology, choose, promises};
+use ripieno_plan::{
+    Algorithm, Buffer, Collective, Group, Op, Order, Places, Plan, Request, Span, Topology, choose, promises,
+};
 use std::sync::Arc;
 
 const COLLECTIVES: [Collective; 6] = [
@@ -20,7 +22,7 @@ const COLLECTIVES: [Collective; 6] = [
 const LONG: usize = 1 << 20;
 
 fn two_level(collective: Collective) -> &'static Algorithm {
-    Algorithm::by_name(collective, "two-level").unwrap()
+    Algorithm::of(collective).find(|algorithm| algorithm.places == Places::TwoLevels).unwrap()
 }
 
 /// Plans for a layout, whose promises have been checked.
@@ -70,7 +72,7 @@ fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
             for collective in [Collective::Broadcast, Collective::Reduce, Collective::Allgather] {
                 let requests = layout.requests(collective, p - 1, 0, Op::Sum);
                 let chosen = choose(collective, &Group::with_topology(0, topology.clone()), layout.vector.length_bytes);
-                assert_ne!(chosen.name, "two-level");
+                assert_ne!(chosen.places, Places::TwoLevels);
                 assert_eq!(
                     topologies::plans(two_level(collective), &topology, Order::Racks, &requests),
                     topologies::plans(chosen, &topology, Order::Racks, &requests),
@@ -85,7 +87,8 @@ fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
 #[test]
 fn a_group_with_both_kinds_of_neighbours_works_in_two_levels() {
     for collective in COLLECTIVES {
-        assert_eq!(choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "two-level");
+        let chosen = choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8);
+        assert_eq!(chosen.places, Places::TwoLevels, "{}", collective.name());
     }
     assert_eq!(choose(Collective::Gather, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "binomial");
 }

@@ -8,9 +8,21 @@ use crate::catalogue::Algorithm;
 use crate::choice::{choose, choose_for_scattered};
 use crate::plan::Plan;
 use crate::request::Request;
-use crate::{Group, Span};
+use crate::{Cost, Group, Span, Theory};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// The theory of an algorithm in two levels: where each rank is a node of its own, it is that of what is chosen there. What
+/// nodes carry where they have more ranks is counted by `tests/two_levels.rs`.
+pub(crate) const fn theory(source: &'static str) -> Theory {
+    Theory {
+        sent_bytes: |case, rank| (case.chosen().theory.sent_bytes)(case, rank),
+        hops: |case| (case.chosen().theory.hops)(case),
+        rounds: |case| (case.chosen().theory.rounds)(case),
+        cost: Cost::AsChosen,
+        source,
+    }
+}
 
 /// The two levels of a group, seen from one rank.
 pub(crate) struct Levels<'a> {

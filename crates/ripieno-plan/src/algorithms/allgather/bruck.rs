@@ -3,13 +3,27 @@
 //! In round `i` every rank sends the chunks it has, those of the `2^i` ranks from itself on, to the rank `2^i` before it; in the
 //! last only those that are missing there. All lie where they belong from the start, so nothing is rotated in the end.
 //!
-//! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta`, one `alpha` more in each round in which a run of chunks wraps around.
+//! A run of chunks that wraps around is two messages, for which other ranks wait.
 //! Needs each rank's own chunk in place.
-//! Source: Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", TPDS
-//! 1997, section 4 (concatenation).
 
 use crate::algorithms::cyclic;
-use crate::{Group, Plan, Span};
+use crate::theory::ceil_log2;
+use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "bruck",
+    Planner::Allgather(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| case.p.ilog2() as usize..=2 * ceil_log2(case.p),
+        rounds: |case| ceil_log2(case.p)..=3 * ceil_log2(case.p),
+        cost: Cost::AtMost("2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta"),
+        source: "Bruck et al., \"Efficient algorithms for all-to-all communications in multiport message-passing \
+                 systems\", TPDS 1997, section 4 (concatenation)",
+    },
+)
+.joining();
 
 /// This rank's part in Bruck's allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
@@ -24,4 +38,9 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
         distance *= 2;
     }
     plan
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let distances = (0..ceil_log2(case.p)).map(|round| 1 << round);
+    distances.map(|distance| case.chunks(rank, distance.min(case.p - distance))).sum()
 }

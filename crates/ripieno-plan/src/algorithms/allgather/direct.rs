@@ -2,11 +2,24 @@
 //!
 //! Every rank sends its chunk to every other; in round `i` to the rank `i` after it, so no rank is everybody's next.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, but no message waits for another: one hop.
+//! No message waits for another: one hop.
 //! Needs each rank's own chunk in place; uses a link between every two ranks.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::Allgather(plan),
+    Theory {
+        sent_bytes: |case, rank| (case.p - 1) * case.chunk(rank),
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (direct sending)",
+    },
+);
 
 /// This rank's part in a direct allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {

@@ -3,12 +3,26 @@
 //! First the ranks of each pair `2i`, `2i+1` exchange their chunks. Then every rank exchanges with the neighbour outside its
 //! pair and the one inside it by turns, both chunks of the pair that it heard of last: half the rounds of a ring.
 //!
-//! Cost: `p/2·alpha + (p-1)/p·n·beta`.
 //! Needs an even `p`, and each rank's own chunk in place.
-//! Source: Chen, Zhang, Zhang, Yuan, "Performance evaluation of allgather algorithms on terascale Linux cluster with fast
-//! Ethernet", HPC Asia 2005.
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Case, Cost, Entry, Group, Needs, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "neighbour-exchange",
+    Planner::Allgather(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| exactly(case.p / 2),
+        rounds: |case| exactly(case.p / 2),
+        cost: Cost::Exactly("p/2·alpha + (p-1)/p·n·beta"),
+        source: "Chen, Zhang, Zhang, Yuan, \"Performance evaluation of allgather algorithms on terascale Linux \
+                 cluster with fast Ethernet\", HPC Asia 2005",
+    },
+)
+.joining()
+.needing(Needs::EvenWorld);
 
 /// This rank's part in a neighbour-exchange allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
@@ -35,4 +49,16 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
         peer = if peer == outside { inside } else { outside };
     }
     plan
+}
+
+/// Its own chunk, and all pairs but the one that it hears of last.
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    if case.p == 1 {
+        return 0;
+    }
+    let last = case.p / 2 - 1;
+    let way = last.div_ceil(2);
+    let is_before = (last % 2 == 1) == (rank % 2 == 0);
+    let pair = if is_before { rank / 2 + case.p / 2 - way } else { rank / 2 + way };
+    case.n + case.chunk(rank) - case.chunks(2 * pair, 2)
 }

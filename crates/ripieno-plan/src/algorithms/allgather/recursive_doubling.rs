@@ -3,13 +3,26 @@
 //! In round `i` ranks whose numbers differ in bit `i` exchange the `2^i` chunks they have: each message is one span, and
 //! each peer is one for both directions. If `p` is no power of two, Bruck's allgather does the same with other peers.
 //!
-//! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta`; where `p` is no power of two, one `alpha` more in each round in which a run
-//! of chunks wraps around.
 //! Needs each rank's own chunk in place.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.1.
 
 use super::bruck;
-use crate::{Group, Plan, Span};
+use crate::algorithms::cyclic;
+use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "recursive-doubling",
+    Planner::Allgather(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| cyclic::hops(1, case.p),
+        rounds: |case| cyclic::rounds(1, case.p),
+        cost: Cost::ForPowersOfTwo("ceil(log2 p)·alpha + (p-1)/p·n·beta"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005, \
+                 section 4.1",
+    },
+)
+.joining();
 
 /// This rank's part in a recursive-doubling allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
@@ -25,4 +38,12 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
         plan.receive(peer, chunks_of(peer));
     }
     plan
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    if !case.p.is_power_of_two() {
+        return (bruck::ENTRY.theory.sent_bytes)(case, rank);
+    }
+    let counts = (0..case.p.ilog2()).map(|bit| 1 << bit);
+    counts.map(|count| case.chunks(rank / count * count, count)).sum()
 }

@@ -2,11 +2,25 @@
 //!
 //! In each of `p-1` rounds a rank passes the chunk it got last to its right neighbour.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`; the largest chunk sets the pace where sizes differ.
+//! The largest chunk sets the pace where sizes differ.
 //! Needs each rank's own chunk in place.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (bucket).
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "ring",
+    Planner::Allgather(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n - case.chunk(rank + 1),
+        hops: |case| exactly(case.p - 1),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (bucket)",
+    },
+)
+.ordered();
 
 /// This rank's part in a ring allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {

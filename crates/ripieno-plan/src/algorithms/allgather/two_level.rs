@@ -5,14 +5,23 @@
 //!
 //! Cost: allgather inside, then of `l` lanes at once between the nodes, then inside of all that came, each as chosen.
 //! Needs each rank's own chunk in place; chunks may be of any sizes, nodes too.
-//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-//! IEEE Big Data 2016, section III.C; Mamidala et al., "MPI collectives on modern multicore clusters", CCGrid
-//! 2008.
 
-use crate::algorithms::levels::Levels;
+use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Group, Plan, Span};
+use crate::{Entry, Group, Plan, Planner, Span};
 use alloc::vec::Vec;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "two-level",
+    Planner::Allgather(plan),
+    theory(
+        "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
+             clusters\", IEEE Big Data 2016, section III.C; Mamidala et al., \"MPI collectives on modern multicore \
+             clusters\", CCGrid 2008",
+    ),
+)
+.two_levels();
 
 /// This rank's part in a two-level allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {

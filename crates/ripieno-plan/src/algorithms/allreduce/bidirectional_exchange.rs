@@ -3,12 +3,31 @@
 //! In round `i` ranks whose numbers differ in bit `i` exchange all they have and combine it. Ranks beyond the largest
 //! power of two hand their vector to a partner before and get the result after.
 //!
-//! Cost: `log2 p·(alpha + n·beta + n·gamma)`; `floor(log2 p)` of these and two messages more if `p` is no power of two.
-//! Needs a commutative operation: both ends combine the same two operands, so the result is the same bits on every rank.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (bi-directional exchange);
-//! Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+//! Needs a commutative operation: both ends combine the same two operands, so the result is the same bits on every
+//! rank.
 
-use crate::{Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use core::ops::RangeInclusive;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "bidirectional-exchange",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes,
+        hops,
+        rounds,
+        cost: Cost::Exactly(
+            "floor(log2 p)·(alpha + n·beta + n·gamma) + (ceil(log2 p) - floor(log2 p))·(2·alpha + 2·n·beta + n·gamma)",
+        ),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (bi-directional \
+                 exchange); Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA \
+                 2005",
+    },
+)
+.ordered()
+.buffered();
 
 /// This rank's part in a bidirectional-exchange allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
@@ -33,4 +52,22 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
         plan.send(surplus, vector);
     }
     plan
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let core_size = 1 << case.p.ilog2();
+    match rank < core_size {
+        true => case.n * (case.p.ilog2() as usize + usize::from(rank + core_size < case.p)),
+        false => case.n,
+    }
+}
+
+fn hops(case: &Case) -> RangeInclusive<usize> {
+    let log2 = case.p.ilog2() as usize;
+    // A vector that is folded in and the first that is exchanged may come at the same time.
+    if case.p.is_power_of_two() { exactly(log2) } else { log2 + 1..=log2 + 2 }
+}
+
+fn rounds(case: &Case) -> RangeInclusive<usize> {
+    exactly(case.p.ilog2() as usize + if case.p.is_power_of_two() { 0 } else { 2 })
 }

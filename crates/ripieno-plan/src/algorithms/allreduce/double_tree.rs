@@ -3,16 +3,34 @@
 //! A double-tree reduce to rank 0, then a double-tree broadcast from it. The executor forwards segments as they come in, down
 //! the trees while others still go up.
 //!
-//! Cost: about `(4·log2 p + 2k)·(alpha + n/k·beta) + (2·log2 p + k)·n/k·gamma` in `k` segments; `2·n·beta + n·gamma` for long
-//! vectors.
+//! Cost for long vectors: `2·n·beta + n·gamma`.
 //! Needs a commutative operation. Rank 0 finishes the vector, so the result is the same bits on every rank.
-//! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
-//! Computing 2009.
 
-use crate::algorithms::{broadcast, reduce};
-use crate::{Group, Op, Plan, Span};
+use crate::algorithms::{broadcast, reduce, tree};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "double-tree",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| exactly(2 * tree::double_depth(case.p) - usize::from(case.p == 2)),
+        rounds: |case| 2 * ceil_log2(case.p)..=4 * ceil_log2(case.p) + 2,
+        cost: Cost::About("(4·ceil(log2 p) + 2·k)·(alpha + n/k·beta) + (2·ceil(log2 p) + k)·n/k·gamma"),
+        source: "Sanders, Speck, Träff, \"Two-tree algorithms for full bandwidth broadcast, reduction and scan\", \
+                 Parallel Computing 2009",
+    },
+)
+.ordered();
 
 /// This rank's part in a double-tree allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     reduce::double_tree::plan(group, 0, vector, op).then(broadcast::double_tree::plan(group, 0, vector))
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    (reduce::double_tree::ENTRY.theory.sent_bytes)(case, rank)
+        + (broadcast::double_tree::ENTRY.theory.sent_bytes)(case, rank)
 }

@@ -3,16 +3,32 @@
 //! A recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the finished ones, for any
 //! `p` without folding ranks away.
 //!
-//! Cost: `2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma`; where `p` is no power of two, one `alpha` more in each
-//! round in which a run of chunks wraps around.
 //! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
-//! Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 
-use crate::algorithms::{allgather, reduce_scatter};
-use crate::{Group, Op, Plan, Span};
+use crate::algorithms::{allgather, cyclic, reduce_scatter};
+use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "halving-doubling",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| cyclic::hops(2, case.p),
+        rounds: |case| cyclic::rounds(2, case.p),
+        cost: Cost::ForPowersOfTwo("2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Rabenseifner, \"Optimization of collective reduction operations\", ICCS 2004",
+    },
+)
+.ordered();
 
 /// This rank's part in a halving-doubling allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let chunks = vector.chunks(group.size());
     reduce_scatter::halving::plan(group, &chunks, op).then(allgather::recursive_doubling::plan(group, &chunks))
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    (reduce_scatter::halving::ENTRY.theory.sent_bytes)(case, rank)
+        + (allgather::recursive_doubling::ENTRY.theory.sent_bytes)(case, rank)
 }

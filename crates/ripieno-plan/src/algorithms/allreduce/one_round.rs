@@ -4,12 +4,25 @@
 //! combined in the order of the ranks once all before it is there: the vectors of the ranks before this one among themselves,
 //! they with its own, and that with those of the ranks after it.
 //!
-//! Cost: `(p-1)·(alpha + n·beta + n·gamma)` at most, but no message waits for another: one hop, the least for a few ranks and bytes.
-//! Needs a commutative operation. All combine in the order of the ranks, so the result is the same bits on every rank. Uses
-//! a link between every two ranks. Scratch: `(p-1)·n` bytes.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
+//! One hop, the least for a few ranks and bytes.
+//! Needs a commutative operation. All combine in the order of the ranks, so the result is the same bits on every rank.
+//! Uses a link between every two ranks. Scratch: `(p-1)·n` bytes.
 
-use crate::{Buffer, Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "one-round",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes: |case, _| (case.p - 1) * case.n,
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::AtMost("(p-1)·(alpha + n·beta + n·gamma)"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (direct sending)",
+    },
+);
 
 /// This rank's part in a one-round allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

@@ -3,12 +3,25 @@
 //! A direct reduce-scatter (Harp's regroup) of `p` equal chunks, then a direct allgather. Direct also the second time:
 //! the links are open already, the bytes are as few as around the ring, and a chunk that is late holds up no other.
 //!
-//! Cost: `2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma`, in two hops.
 //! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (regroup-allgather).
 
 use crate::algorithms::{allgather, reduce_scatter};
-use crate::{Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "regroup-allgather",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n - case.chunk(rank) + (case.p - 1) * case.chunk(rank),
+        hops: |case| exactly(2 * (case.p - 1).min(1)),
+        rounds: |case| exactly(2 * (case.p - 1)),
+        cost: Cost::Exactly("2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I \
+                 (regroup-allgather)",
+    },
+);
 
 /// This rank's part in a regroup-allgather allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

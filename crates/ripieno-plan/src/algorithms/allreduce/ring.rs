@@ -2,12 +2,26 @@
 //!
 //! A ring reduce-scatter of `p` equal chunks, then a ring allgather of the finished ones.
 //!
-//! Cost: `2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma`.
 //! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
-//! Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009.
 
 use crate::algorithms::{allgather, reduce_scatter};
-use crate::{Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "ring",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes: |case, rank| 2 * case.n - case.chunk(rank) - case.chunk(rank + 1),
+        hops: |case| exactly(2 * (case.p - 1)),
+        rounds: |case| exactly(2 * (case.p - 1)),
+        cost: Cost::Exactly("2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithms for clusters of workstations\", JPDC \
+                 2009",
+    },
+)
+.ordered();
 
 /// This rank's part in a ring allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

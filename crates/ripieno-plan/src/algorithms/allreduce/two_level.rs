@@ -8,14 +8,24 @@
 //! allreduce of `n/l` bytes in each of `l` lanes at once, allgather inside.
 //! Needs a commutative operation. Every chunk is finished by an allreduce between nodes, which gives all of them the
 //! same bits.
-//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-//! IEEE Big Data 2016, section III.C; Bayatpour et al., "Scalable reduction collectives with data partitioning-based
-//! multi-leader design", SC 2017.
 
-use crate::algorithms::levels::Levels;
+use crate::algorithms::levels::{Levels, theory};
 use crate::choice::ONE_LEADER_BYTES;
 use crate::request::Request;
-use crate::{Group, Op, Plan, Span};
+use crate::{Entry, Group, Op, Plan, Planner, Span};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "two-level",
+    Planner::Allreduce(plan),
+    theory(
+        "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
+             clusters\", IEEE Big Data 2016, section III.C; Bayatpour et al., \"Scalable reduction collectives with \
+             data partitioning-based multi-leader design\", SC 2017",
+    ),
+)
+.two_levels()
+.buffered();
 
 /// This rank's part in a two-level allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

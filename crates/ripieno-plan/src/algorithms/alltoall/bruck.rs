@@ -3,14 +3,28 @@
 //! The chunk for the rank `d` after this one has to travel `d`. In round `i` every rank packs the chunks whose way has bit
 //! `i` and sends them `2^i` on, all in one message; what comes takes their places. In the end it is unpacked.
 //!
-//! Cost: `ceil(log2 p)·(alpha + n/2·beta)`: few messages for more bytes, and two passes inside the rank for each.
+//! Few messages for more bytes, and two passes inside the rank for each.
 //! Needs chunks that are equally long, on all ranks: a rank passes on what it could not measure otherwise.
 //! Scratch: `n/2` bytes for every round and `n/2` more.
-//! Source: Bruck et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", TPDS
-//! 1997, section 3 (index).
 
-use crate::{Buffer, Group, Plan, Span};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Buffer, Case, Cost, Entry, Group, Needs, Plan, Planner, Span, Theory};
 use alloc::vec::Vec;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "bruck",
+    Planner::Alltoall(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| case.p.ilog2() as usize..=ceil_log2(case.p),
+        rounds: |case| exactly(ceil_log2(case.p)),
+        cost: Cost::AtMost("ceil(log2 p)·(alpha + n/2·beta)"),
+        source: "Bruck et al., \"Efficient algorithms for all-to-all communications in multiport message-passing \
+                 systems\", TPDS 1997, section 3 (index)",
+    },
+)
+.needing(Needs::EqualChunks);
 
 /// This rank's part in Bruck's alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
 pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
@@ -41,4 +55,9 @@ pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
         plan.copy(came, in_chunks[group.before(way)]);
     }
     plan
+}
+
+/// A chunk makes one hop for every bit of its way.
+fn sent_bytes(case: &Case, _: usize) -> usize {
+    (0..case.p).map(|way| way.count_ones() as usize).sum::<usize>() * (case.n / case.p)
 }

@@ -2,10 +2,23 @@
 //!
 //! In round `i` every rank sends to the rank `i` after it, so no rank is everybody's next; its own chunk is copied.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`; no message waits for another: one hop.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
+//! No message waits for another: one hop.
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::Alltoall(plan),
+    Theory {
+        sent_bytes: |case, rank| case.given_bytes(rank),
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (direct sending)",
+    },
+);
 
 /// This rank's part in a direct alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
 pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {

@@ -4,12 +4,25 @@
 //! scratch: the first element of each lies where the last of the chunk before lay, so it can only come there, byte by
 //! byte, when that has gone. The order of the rounds follows.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, and a pass over the input to stage it; one stream out of a rank and one into it,
-//! where direct sending has `p-1` of each.
+//! A pass over the input stages it; one stream out of a rank and one into it, where direct sending has `p-1` of each.
 //! Scratch: `(p-1)/p·n` bytes.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.3.
 
-use crate::{Buffer, Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Buffer, Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "pairwise",
+    Planner::Alltoall(plan),
+    Theory {
+        sent_bytes: |case, rank| case.given_bytes(rank),
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005, \
+                 section 4.3",
+    },
+);
 
 /// This rank's part in a pairwise alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
 pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {

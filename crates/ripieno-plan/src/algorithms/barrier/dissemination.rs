@@ -2,11 +2,23 @@
 //!
 //! In round `i` every rank tells the rank `2^i` after it what it has heard. The token is one byte that every message
 //! reads and changes: that it is the same byte is what puts the rounds in order.
-//!
-//! Cost: `ceil(log2 p)·alpha`.
-//! Source: Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", IJPP 1988.
 
-use crate::{Group, Op, Plan, Span};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "dissemination",
+    Planner::Barrier(plan),
+    Theory {
+        sent_bytes: |case, _| ceil_log2(case.p) * case.n,
+        hops: |case| exactly(ceil_log2(case.p)),
+        rounds: |case| exactly(ceil_log2(case.p)),
+        cost: Cost::Exactly("ceil(log2 p)·(alpha + n·beta + n·gamma)"),
+        source: "Hensgen, Finkel, Manber, \"Two algorithms for barrier synchronization\", IJPP 1988",
+    },
+)
+.buffered();
 
 /// This rank's part in a dissemination barrier; `token` is one byte of scratch.
 pub fn plan(group: &Group, token: Span) -> Plan {

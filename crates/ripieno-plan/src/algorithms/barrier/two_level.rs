@@ -3,12 +3,22 @@
 //! The ranks of every node come to one of them, these meet, and tell their nodes.
 //!
 //! Cost: that of a reduce inside a node, a barrier between the nodes and a broadcast inside a node, of one byte.
-//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-//! IEEE Big Data 2016, section III.C.
 
-use crate::algorithms::levels::Levels;
+use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Group, Op, Plan, Span};
+use crate::{Entry, Group, Op, Plan, Planner, Span};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "two-level",
+    Planner::Barrier(plan),
+    theory(
+        "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
+             clusters\", IEEE Big Data 2016, section III.C",
+    ),
+)
+.two_levels()
+.buffered();
 
 /// This rank's part in a two-level barrier; `token` is one byte of scratch.
 pub fn plan(group: &Group, token: Span) -> Plan {

@@ -3,12 +3,26 @@
 //! The vector goes down a binary tree. The executor forwards segments as they come in, so the depth costs segments, not
 //! vectors; every inner rank sends all bytes twice.
 //!
-//! Cost: `2(floor(log2 p) - 1 + k)·(alpha + n/k·beta)` in `k` segments at most; `2·n·beta` for long vectors.
-//! Source: Pješivac-Grbović et al., "Performance analysis of MPI collective operations", Cluster Computing 2007 (binary
-//! tree).
+//! Cost for long vectors: `2·n·beta`.
 
-use crate::algorithms::tree::binary;
-use crate::{Group, Plan, Span};
+use crate::algorithms::tree::{self, binary};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "binary",
+    Planner::Broadcast(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n * tree::binary_degree(case.distance(rank), case.p),
+        hops: |case| exactly(case.p.ilog2() as usize),
+        rounds: |case| ceil_log2(case.p)..=2 * case.p.ilog2() as usize,
+        cost: Cost::AtMost("2(floor(log2 p) - 1 + k)·(alpha + n/k·beta)"),
+        source: "Pješivac-Grbović et al., \"Performance analysis of MPI collective operations\", Cluster Computing \
+                 2007 (binary tree)",
+    },
+)
+.ordered();
 
 /// This rank's part in a binary-tree broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {

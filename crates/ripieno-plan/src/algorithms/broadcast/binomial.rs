@@ -2,13 +2,25 @@
 //!
 //! The vector goes down a binomial tree, to the largest subtree first, so the number of ranks that have it doubles in
 //! every round. Twister calls it MST (minimum spanning tree).
-//!
-//! Cost: `ceil(log2 p)·(alpha + n·beta)`.
-//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
-//! (Twister), section 4.1, eq. 1.
 
-use crate::algorithms::tree::Node;
-use crate::{Group, Plan, Span};
+use crate::algorithms::tree::{self, Node};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "binomial",
+    Planner::Broadcast(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n * tree::degree(2, case.distance(rank), case.p),
+        hops: |case| exactly(case.p.ilog2() as usize),
+        rounds: |case| exactly(ceil_log2(case.p)),
+        cost: Cost::Exactly("ceil(log2 p)·(alpha + n·beta)"),
+        source: "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
+                 communication\" (Twister), section 4.1, eq. 1",
+    },
+)
+.ordered();
 
 /// This rank's part in a binomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {

@@ -3,11 +3,26 @@
 //! Each rank passes on what its left neighbour sends, from the root around the ring. The executor forwards segments as
 //! they come in, so all links are busy at once and the time hardly depends on `p`.
 //!
-//! Cost: `(p-2+k)·(alpha + n/k·beta)` in `k` segments; `n·beta` for long vectors.
-//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
-//! (Twister), section 4.4, eq. 3; Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I.
+//! Cost for long vectors: `n·beta`.
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "chain",
+    Planner::Broadcast(plan),
+    Theory {
+        sent_bytes: |case, rank| if case.distance(rank) + 1 < case.p { case.n } else { 0 },
+        hops: |case| exactly(case.p - 1),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-2+k)·(alpha + n/k·beta)"),
+        source: "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
+                 communication\" (Twister), section 4.4, eq. 3; Zhang, Ruan, Qiu, \"Harp: collective communication \
+                 on Hadoop\", IC2E 2015, table I",
+    },
+)
+.ordered();
 
 /// This rank's part in a chain broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {

@@ -4,15 +4,34 @@
 //! of the first: no rank sends more than the vector. The executor forwards segments as they come in, so the time is that
 //! of a chain for long vectors, and that of a tree for short ones.
 //!
-//! Cost: about `(2·log2 p + k)·(alpha + n/k·beta)` in `k` segments; `n·beta` for long vectors.
-//! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
-//! Computing 2009.
+//! Cost for long vectors: `n·beta`.
 
-use crate::algorithms::tree::double;
-use crate::{Group, Plan, Span};
+use crate::algorithms::tree::{self, double};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "double-tree",
+    Planner::Broadcast(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| exactly(tree::double_depth(case.p)),
+        rounds: |case| ceil_log2(case.p)..=2 * ceil_log2(case.p) + 1,
+        cost: Cost::About("(2·ceil(log2 p) + k)·(alpha + n/k·beta)"),
+        source: "Sanders, Speck, Träff, \"Two-tree algorithms for full bandwidth broadcast, reduction and scan\", \
+                 Parallel Computing 2009",
+    },
+)
+.ordered();
 
 /// This rank's part in a double-tree broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let [first, second] = double(group, root);
     first.broadcast(vector.chunk(0, 2)).then(second.broadcast(vector.chunk(1, 2)))
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let [first, second] = tree::double_degrees(case.distance(rank), case.p);
+    first * case.part(0, 2) + second * case.part(1, 2)
 }

@@ -2,11 +2,24 @@
 //!
 //! The root sends to every other rank.
 //!
-//! Cost: `(p-1)·(alpha + n·beta)`, all of it at the root; one hop, so the best for `p = 2` and slow readers.
-//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
-//! (Twister), section 4.1 ("send the data to all the nodes one by one").
+//! The root sends all of it, in one hop: the best for `p = 2` and slow readers.
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "flat",
+    Planner::Broadcast(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { (case.p - 1) * case.n } else { 0 },
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·(alpha + n·beta)"),
+        source: "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
+                 communication\" (Twister), section 4.1 (\"send the data to all the nodes one by one\")",
+    },
+);
 
 /// This rank's part in a flat broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {

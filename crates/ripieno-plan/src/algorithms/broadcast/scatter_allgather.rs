@@ -3,15 +3,27 @@
 //! The vector is cut into `p` chunks, scattered down a binomial tree and gathered around the ring. Chunk `i` belongs to
 //! the rank at distance `i` from the root, so a subtree's chunks are one span whatever the root. What a rank has from the
 //! tree does not come to it again on the ring: every rank but the root receives `n` bytes, the root none.
-//!
-//! Cost: `(ceil(log2 p) + p-1)·alpha + 2(p-1)/p·n·beta`.
-//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
-//! (Twister), section 4.1, eq. 2; Zhou et al., "A bandwidth-saving optimization for MPI broadcast collective
-//! operation", ICPPW 2015.
 
-use crate::algorithms::scatter;
 use crate::algorithms::tree::Node;
-use crate::{Group, Plan, Span};
+use crate::algorithms::{scatter, tree};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "scatter-allgather",
+    Planner::Broadcast(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| case.p - 1..=ceil_log2(case.p) + case.p - 1,
+        rounds: |case| exactly(ceil_log2(case.p) + case.p - 1),
+        cost: Cost::Exactly("(ceil(log2 p) + p-1)·alpha + 2(p-1)/p·n·beta"),
+        source: "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
+                 communication\" (Twister), section 4.1, eq. 2; Zhou et al., \"A bandwidth-saving optimization for \
+                 MPI broadcast collective operation\", ICPPW 2015",
+    },
+)
+.ordered();
 
 /// This rank's part in a scatter-allgather broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
@@ -36,4 +48,11 @@ fn gathered(group: &Group, chunks: &[Span]) -> Plan {
         }
     }
     plan
+}
+
+/// The subtree's chunks go down the tree, but its own; around the ring go those that the right neighbour lacks.
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let (p, distance) = (case.p, case.distance(rank));
+    let around = p - tree::subtree_size((distance + 1) % p, p);
+    case.chunks(distance + 1, tree::subtree_size(distance, p) - 1) + case.chunks(distance + p + 1 - around, around)
 }

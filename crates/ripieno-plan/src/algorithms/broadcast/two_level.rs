@@ -4,12 +4,21 @@
 //! comes in.
 //!
 //! Cost: that of the broadcast chosen among `q` nodes, then that of the one chosen inside a node.
-//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-//! IEEE Big Data 2016, section III.C.
 
-use crate::algorithms::levels::Levels;
+use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Group, Plan, Span};
+use crate::{Entry, Group, Plan, Planner, Span};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "two-level",
+    Planner::Broadcast(plan),
+    theory(
+        "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
+             clusters\", IEEE Big Data 2016, section III.C",
+    ),
+)
+.two_levels();
 
 /// This rank's part in a two-level broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {

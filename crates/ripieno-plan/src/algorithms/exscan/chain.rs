@@ -4,11 +4,24 @@
 //! what the next rank is to have, and takes the vector's place when that has left; all of it byte by byte, so segments
 //! are forwarded as they come in.
 //!
-//! Cost: `(p-2+k)·(alpha + n/k·beta + n/k·gamma)` in `k` segments, without the last rank's `gamma`.
+//! The last rank combines nothing.
 //! Combines in the order of the ranks. Scratch: `n` bytes on all ranks but the first and the last.
-//! Source: Blelloch, "Prefix sums and their applications", CMU-CS-90-190, 1990, section 1 (the serial scan).
 
-use crate::{Buffer, Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "chain",
+    Planner::Exscan(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank + 1 < case.p { case.n } else { 0 },
+        hops: |case| exactly(case.p - 1),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::AtMost("(p-2+k)·(alpha + n/k·beta + n/k·gamma)"),
+        source: "Blelloch, \"Prefix sums and their applications\", CMU-CS-90-190, 1990, section 1 (the serial scan)",
+    },
+);
 
 /// This rank's part in a chain exscan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

@@ -3,11 +3,24 @@
 //! As the scan of that name; a rank that has still to send keeps the combination up to itself in scratch, beside that
 //! without itself.
 //!
-//! Cost: `ceil(log2 p)·(alpha + n·beta + n·gamma)`, and `n·gamma` more in a round after which a rank sends again.
+//! The second `gamma` is of rounds after which a rank sends again.
 //! Needs a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
-//! Source: Hillis and Steele, "Data parallel algorithms", CACM 1986 (all partial sums).
 
-use crate::{Buffer, Group, Op, Plan, Span};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "recursive-doubling",
+    Planner::Exscan(plan),
+    Theory {
+        sent_bytes: |case, rank| ceil_log2(case.p - rank) * case.n,
+        hops: |case| exactly(case.p.ilog2() as usize),
+        rounds: |case| exactly(ceil_log2(case.p)),
+        cost: Cost::AtMost("ceil(log2 p)·(alpha + n·beta + 2·n·gamma)"),
+        source: "Hillis and Steele, \"Data parallel algorithms\", CACM 1986 (all partial sums)",
+    },
+);
 
 /// This rank's part in a recursive-doubling exscan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

@@ -3,12 +3,25 @@
 //! Chunks go up a binomial tree, the smallest subtree first. The chunks of a subtree are one span, or two where its
 //! ranks wrap around.
 //!
-//! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta`, one `alpha` more where a subtree wraps around.
+//! Where a subtree wraps around, that is one message more.
 //! Needs each rank's own chunk in place, and the whole layout as scratch on every rank.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
-use crate::algorithms::tree::Node;
-use crate::{Group, Plan, Span};
+use crate::algorithms::tree::{self, Node};
+use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "binomial",
+    Planner::Gather(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| tree::hops_of_runs(case),
+        rounds: |case| tree::rounds_of_runs(case),
+        cost: Cost::Exactly("ceil(log2 p)·alpha + (p-1)/p·n·beta"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005",
+    },
+)
+.joining();
 
 /// This rank's part in a binomial gather of `chunks`, one per rank, to `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
@@ -21,4 +34,8 @@ pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
         node.spans(chunks).into_iter().for_each(|span| plan.send(parent, span));
     }
     plan
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    if rank == case.root { 0 } else { case.chunks(rank, tree::subtree_size(case.distance(rank), case.p)) }
 }

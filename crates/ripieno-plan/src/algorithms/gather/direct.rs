@@ -2,11 +2,24 @@
 //!
 //! Every rank sends its chunk to the root.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, all of it at the root.
+//! All of it comes to the root.
 //! Needs each rank's own chunk in place.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::Gather(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.chunk(rank) },
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005",
+    },
+);
 
 /// This rank's part in a direct gather of `chunks`, one per rank, to `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {

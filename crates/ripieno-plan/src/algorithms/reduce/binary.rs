@@ -3,13 +3,26 @@
 //! Vectors go up a binary tree and are combined at every node. The executor forwards segments as they come in, so the
 //! depth costs segments, not vectors; every inner rank receives and combines all bytes twice.
 //!
-//! Cost: `2(floor(log2 p) - 1 + k)·(alpha + n/k·beta + n/k·gamma)` in `k` segments at most.
 //! Needs a commutative operation; the tree fixes the order.
-//! Source: Pješivac-Grbović et al., "Performance analysis of MPI collective operations", Cluster Computing 2007 (binary
-//! tree).
 
 use crate::algorithms::tree::binary;
-use crate::{Group, Op, Plan, Span};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "binary",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
+        hops: |case| exactly(case.p.ilog2() as usize),
+        rounds: |case| ceil_log2(case.p)..=2 * case.p.ilog2() as usize,
+        cost: Cost::AtMost("2(floor(log2 p) - 1 + k)·(alpha + n/k·beta + n/k·gamma)"),
+        source: "Pješivac-Grbović et al., \"Performance analysis of MPI collective operations\", Cluster Computing \
+                 2007 (binary tree)",
+    },
+)
+.ordered();
 
 /// This rank's part in a binary-tree reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {

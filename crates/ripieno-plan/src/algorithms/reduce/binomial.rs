@@ -2,12 +2,25 @@
 //!
 //! Vectors go up a binomial tree, the smallest subtree first, and are combined at every node.
 //!
-//! Cost: `ceil(log2 p)·(alpha + n·beta + n·gamma)`.
 //! Needs a commutative operation; the tree fixes the order.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
 
 use crate::algorithms::tree::Node;
-use crate::{Group, Op, Plan, Span};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "binomial",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
+        hops: |case| exactly(case.p.ilog2() as usize),
+        rounds: |case| exactly(ceil_log2(case.p)),
+        cost: Cost::Exactly("ceil(log2 p)·(alpha + n·beta + n·gamma)"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005",
+    },
+)
+.ordered();
 
 /// This rank's part in a binomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {

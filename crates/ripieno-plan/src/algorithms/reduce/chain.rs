@@ -3,12 +3,25 @@
 //! The chain broadcast backwards: each rank combines what its right neighbour sends into its own vector and passes it
 //! on. The executor forwards segments as they come in, so the time hardly depends on `p`.
 //!
-//! Cost: `(p-2+k)·(alpha + n/k·beta + n/k·gamma)` in `k` segments.
 //! Needs a commutative operation: combined in the order of the distances from the root, the farthest first.
-//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
-//! (Twister), section 4.4, eq. 3, reversed.
 
-use crate::{Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "chain",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
+        hops: |case| exactly(case.p - 1),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-2+k)·(alpha + n/k·beta + n/k·gamma)"),
+        source: "Zhang and Qiu, \"Clustering social images with MapReduce and high performance collective \
+                 communication\" (Twister), section 4.4, eq. 3, reversed",
+    },
+)
+.ordered();
 
 /// This rank's part in a chain reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {

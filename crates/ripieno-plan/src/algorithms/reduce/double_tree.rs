@@ -4,13 +4,27 @@
 //! the first: no rank receives more than two halves but the root's two children, and all links are busy at once. The
 //! executor forwards segments as they come in.
 //!
-//! Cost: about `(2·log2 p + k)·(alpha + n/k·beta + n/k·gamma)` in `k` segments; `n·(beta + gamma)` for long vectors.
+//! Cost for long vectors: `n·(beta + gamma)`.
 //! Needs a commutative operation; the trees fix the order.
-//! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
-//! Computing 2009.
 
-use crate::algorithms::tree::double;
-use crate::{Group, Op, Plan, Span};
+use crate::algorithms::tree::{self, double};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "double-tree",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
+        hops: |case| exactly(tree::double_depth(case.p)),
+        rounds: |case| ceil_log2(case.p)..=2 * ceil_log2(case.p) + 1,
+        cost: Cost::About("(2·ceil(log2 p) + k)·(alpha + n/k·beta + n/k·gamma)"),
+        source: "Sanders, Speck, Träff, \"Two-tree algorithms for full bandwidth broadcast, reduction and scan\", \
+                 Parallel Computing 2009",
+    },
+)
+.ordered();
 
 /// This rank's part in a double-tree reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {

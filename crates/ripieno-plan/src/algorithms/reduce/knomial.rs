@@ -3,14 +3,26 @@
 //! Vectors go up a 4-nomial tree and are combined at every node: half as many hops as up a binomial one, for three
 //! messages where that has two.
 //!
-//! Cost: `ceil(log4 p)` hops; `3·ceil(log4 p)·(alpha + n·beta + n·gamma)` at most where a rank receives one message at a
-//! time.
 //! Needs a commutative operation; the tree fixes the order.
-//! Source: Bar-Noy and Kipnis, "Designing broadcasting algorithms in the postal model for message-passing systems", SPAA
-//! 1992, reversed.
 
-use crate::algorithms::tree::{Node, RADIX};
-use crate::{Group, Op, Plan, Span};
+use crate::algorithms::tree::{self, Node, RADIX};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "k-nomial",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
+        hops: |case| exactly(tree::depth(RADIX, case.p)),
+        rounds: |case| ceil_log2(case.p)..=3 * ceil_log2(case.p).div_ceil(2),
+        cost: Cost::AtMost("3·ceil(log4 p)·(alpha + n·beta + n·gamma)"),
+        source: "Bar-Noy and Kipnis, \"Designing broadcasting algorithms in the postal model for message-passing \
+                 systems\", SPAA 1992, reversed",
+    },
+)
+.ordered();
 
 /// This rank's part in a k-nomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {

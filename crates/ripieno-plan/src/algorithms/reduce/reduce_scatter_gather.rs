@@ -3,13 +3,24 @@
 //! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the finished ones. Chunk `i` belongs to the rank at
 //! distance `i` from the root, so a subtree's chunks are one span whatever the root.
 //!
-//! Cost: `2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma`; up to `ceil(log2 p)·alpha` more if `p` is no power of
-//! two.
 //! Needs a commutative operation; the rounds fix the order.
-//! Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004.
 
-use crate::algorithms::{gather, reduce_scatter};
-use crate::{Group, Op, Plan, Span};
+use crate::algorithms::{cyclic, gather, reduce_scatter, tree};
+use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "reduce-scatter-gather",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| cyclic::hops(2, case.p),
+        rounds: |case| cyclic::rounds(2, case.p),
+        cost: Cost::ForPowersOfTwo("2·ceil(log2 p)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Rabenseifner, \"Optimization of collective reduction operations\", ICCS 2004",
+    },
+)
+.ordered();
 
 /// This rank's part in a reduce-scatter-gather reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
@@ -18,4 +29,10 @@ pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let chunks = vector.chunks(group.size());
     let scattered = reduce_scatter::halving::plan(&seen, &chunks, op);
     scattered.then(gather::binomial::plan(&seen, 0, &chunks)).with_peers(|distance| group.at_distance(root, distance))
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let distance = case.distance(rank);
+    let gathered = if distance == 0 { 0 } else { case.chunks(distance, tree::subtree_size(distance, case.p)) };
+    (reduce_scatter::halving::ENTRY.theory.sent_bytes)(case, distance) + gathered
 }

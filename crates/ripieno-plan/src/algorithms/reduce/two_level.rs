@@ -4,12 +4,21 @@
 //!
 //! Cost: that of the reduce chosen inside a node, then that of the one chosen among the nodes.
 //! Needs a commutative operation.
-//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-//! IEEE Big Data 2016, section III.C.
 
-use crate::algorithms::levels::Levels;
+use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Group, Op, Plan, Span};
+use crate::{Entry, Group, Op, Plan, Planner, Span};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "two-level",
+    Planner::Reduce(plan),
+    theory(
+        "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
+             clusters\", IEEE Big Data 2016, section III.C",
+    ),
+)
+.two_levels();
 
 /// This rank's part in a two-level reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {

@@ -3,12 +3,25 @@
 //! Every rank sends chunk `j` straight to rank `j`; in round `i` to the rank `i` before it, so no rank is everybody's
 //! next, and combines what arrives in the order of the rounds.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma`, but no message waits for another: one hop.
+//! No message waits for another: one hop.
 //! Needs a commutative operation: chunk `c` is combined in the order `c, c+1, …, c-1`. Uses a link between every two
 //! ranks.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (regroup).
 
-use crate::{Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::ReduceScatter(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n - case.chunk(rank),
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (regroup)",
+    },
+);
 
 /// This rank's part in a direct reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {

@@ -4,15 +4,27 @@
 //! have to do and combine. Otherwise Bruck's allgather runs backwards: with `s` the largest power of two below what is
 //! still to do, every rank hands the chunks of the ranks from `s` after it on to the rank `s` after it.
 //!
-//! Cost: `ceil(log2 p)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma`; where `p` is no power of two, one `alpha` more in each
-//! round in which a run of chunks wraps around.
 //! Needs a commutative operation; the rounds fix the order.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005, section 4.4; Bruck
-//! et al., "Efficient algorithms for all-to-all communications in multiport message-passing systems", TPDS 1997,
-//! section 4, reversed.
 
 use crate::algorithms::cyclic;
-use crate::{Group, Op, Plan, Span};
+use crate::theory::ceil_log2;
+use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "halving",
+    Planner::ReduceScatter(plan),
+    Theory {
+        sent_bytes,
+        hops: |case| cyclic::hops(1, case.p),
+        rounds: |case| cyclic::rounds(1, case.p),
+        cost: Cost::ForPowersOfTwo("ceil(log2 p)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005, \
+                 section 4.4; Bruck et al., \"Efficient algorithms for all-to-all communications in multiport \
+                 message-passing systems\", TPDS 1997, section 4, reversed",
+    },
+)
+.joining();
 
 /// This rank's part in a recursive-halving reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
@@ -36,4 +48,13 @@ pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
         count = distance;
     }
     plan
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let p = case.p;
+    let distances = (0..ceil_log2(p)).map(|bit| 1 << bit);
+    match p.is_power_of_two() {
+        true => distances.map(|half| case.chunks((rank ^ half) / half * half, half)).sum(),
+        false => distances.map(|distance| case.chunks(rank + distance, distance.min(p - distance))).sum(),
+    }
 }

@@ -2,11 +2,25 @@
 //!
 //! Each chunk travels the ring, from the rank after its owner to its owner, and is combined at every stop.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma`.
 //! Needs a commutative operation: chunk `c` is combined in the order `c+1, c+2, …, c`.
-//! Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", JPDC 2009.
 
-use crate::{Group, Op, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "ring",
+    Planner::ReduceScatter(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n - case.chunk(rank),
+        hops: |case| exactly(case.p - 1),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Patarasuk and Yuan, \"Bandwidth optimal all-reduce algorithms for clusters of workstations\", JPDC \
+                 2009",
+    },
+)
+.ordered();
 
 /// This rank's part in a ring reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {

@@ -5,14 +5,23 @@
 //!
 //! Cost: reduce-scatter inside, of all chunks, then in `l` lanes at once between the nodes, each as chosen.
 //! Needs a commutative operation; chunks may be of any sizes, nodes too.
-//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-//! IEEE Big Data 2016, section III.C; Bayatpour et al., "Scalable reduction collectives with data partitioning-based
-//! multi-leader design", SC 2017.
 
-use crate::algorithms::levels::Levels;
+use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Group, Op, Plan, Span};
+use crate::{Entry, Group, Op, Plan, Planner, Span};
 use alloc::vec::Vec;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "two-level",
+    Planner::ReduceScatter(plan),
+    theory(
+        "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
+             clusters\", IEEE Big Data 2016, section III.C; Bayatpour et al., \"Scalable reduction collectives with \
+             data partitioning-based multi-leader design\", SC 2017",
+    ),
+)
+.two_levels();
 
 /// This rank's part in a two-level reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {

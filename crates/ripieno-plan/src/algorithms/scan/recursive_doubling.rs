@@ -2,11 +2,23 @@
 //!
 //! In round `i` every rank sends what it has, the combination of the `2^i` ranks up to it, to the rank `2^i` after it.
 //!
-//! Cost: `ceil(log2 p)·(alpha + n·beta + n·gamma)`.
 //! Needs a commutative operation; the rounds fix the order.
-//! Source: Hillis and Steele, "Data parallel algorithms", CACM 1986 (all partial sums).
 
-use crate::{Group, Op, Plan, Span};
+use crate::theory::{ceil_log2, exactly};
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "recursive-doubling",
+    Planner::Scan(plan),
+    Theory {
+        sent_bytes: |case, rank| ceil_log2(case.p - rank) * case.n,
+        hops: |case| exactly(case.p.ilog2() as usize),
+        rounds: |case| exactly(ceil_log2(case.p)),
+        cost: Cost::Exactly("ceil(log2 p)·(alpha + n·beta + n·gamma)"),
+        source: "Hillis and Steele, \"Data parallel algorithms\", CACM 1986 (all partial sums)",
+    },
+);
 
 /// This rank's part in a recursive-doubling scan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {

@@ -2,10 +2,23 @@
 //!
 //! The root sends every rank its chunk.
 //!
-//! Cost: `(p-1)·alpha + (p-1)/p·n·beta`, all of it at the root.
-//! Source: Thakur et al., "Optimization of collective communication operations in MPICH", IJHPCA 2005.
+//! All of it leaves the root.
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::Scatter(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { case.n - case.chunk(rank) } else { 0 },
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),
+        source: "Thakur et al., \"Optimization of collective communication operations in MPICH\", IJHPCA 2005",
+    },
+);
 
 /// This rank's part in a direct scatter of `chunks`, one per rank, from `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {

@@ -14,3 +14,8 @@ pub(crate) fn binary(group: &Group, root: usize) -> Place {
         children: children.map(|child| group.at_distance(root, child)).collect(),
     }
 }
+
+/// How many ranks stand right below distance `distance`.
+pub(crate) fn binary_degree(distance: usize, size: usize) -> usize {
+    size.saturating_sub(2 * distance + 1).min(2)
+}

@@ -46,6 +46,31 @@ pub(crate) fn double(group: &Group, root: usize) -> [Place; 2] {
     [place(&|distance| distance, &|number| number), place(&number_in_second, &distance_in_second)]
 }
 
+/// How many ranks stand right below distance `distance` in each tree: below the root one, below an odd number none, below
+/// an even one two unless it is the last.
+pub(crate) fn double_degrees(distance: usize, size: usize) -> [usize; 2] {
+    let count = size - 1;
+    if distance == 0 {
+        return [count.min(1); 2];
+    }
+    let below = |number: usize| if number % 2 == 1 { 0 } else { 1 + usize::from(number < count) };
+    let in_second = match (count % 2, distance) {
+        (0, _) => count + 1 - distance,
+        (_, 1) => count,
+        _ => distance - 1,
+    };
+    [below(distance), below(in_second)]
+}
+
+/// How many hops the farthest rank is away. Of two ranks both halves share the link, one after the other.
+pub(crate) fn double_depth(size: usize) -> usize {
+    match size {
+        1 => 0,
+        2 => 2,
+        _ => 1 + (size - 1).ilog2() as usize,
+    }
+}
+
 /// The number above `number` in the in-order tree over `1..=count`; 0, the root, above its top.
 fn parent(number: usize, count: usize) -> usize {
     let (mut first, mut above) = (0, 0);

@@ -4,12 +4,14 @@ mod binary;
 mod double;
 mod nomial;
 
-pub(crate) use binary::binary;
-pub(crate) use double::double;
-pub(crate) use nomial::Node;
+pub(crate) use binary::{binary, binary_degree};
+pub(crate) use double::{double, double_degrees, double_depth};
+pub(crate) use nomial::{Node, degree, depth, subtree_size};
 
-use crate::{Op, Plan, Span};
+use crate::theory::ceil_log2;
+use crate::{Case, Op, Plan, Span};
 use alloc::vec::Vec;
+use core::ops::RangeInclusive;
 
 /// The radix of the k-nomial trees: a rank hands its bytes to three others at a time, so that half as many hops lead to
 /// the farthest as in a binomial tree.
@@ -43,4 +45,16 @@ impl Place {
         }
         plan
     }
+}
+
+/// Hops where chunks of whole subtrees go down or up the binomial tree. From another root than 0 the ranks of a subtree may
+/// wrap around, which makes a second message on its link.
+pub(crate) fn hops_of_runs(case: &Case) -> RangeInclusive<usize> {
+    let floor_log2 = case.p.ilog2() as usize;
+    floor_log2..=floor_log2 + case.root.min(1)
+}
+
+/// Rounds of the same: the messages of one link leave one after the other.
+pub(crate) fn rounds_of_runs(case: &Case) -> RangeInclusive<usize> {
+    ceil_log2(case.p)..=ceil_log2(case.p) * (1 + case.root.min(1))
 }

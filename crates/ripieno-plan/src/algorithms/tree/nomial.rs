@@ -31,7 +31,7 @@ impl Node {
 
     /// The nodes below, the smallest subtree first.
     pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = Node> + '_ {
-        let sizes: Vec<usize> = self.powers().take_while(|&size| size < self.span_count()).collect();
+        let sizes: Vec<usize> = powers(self.radix).take_while(|&size| size < self.span_count()).collect();
         let distances = sizes.into_iter().flat_map(|size| (1..self.radix).map(move |digit| digit * size));
         let below = distances.map(|further| self.distance + further).filter(|&child| child < self.size);
         below.map(|child| self.at(child))
@@ -58,13 +58,7 @@ impl Node {
             0 => value >= self.size,
             distance => !distance.is_multiple_of(value * self.radix),
         };
-        self.powers().find(is_reached).expect("powers grow beyond every size")
-    }
-
-    /// The values of the digits, the lowest first.
-    fn powers(&self) -> impl Iterator<Item = usize> + use<> {
-        let radix = self.radix;
-        iter::successors(Some(1), move |value| Some(value * radix))
+        powers(self.radix).find(is_reached).expect("powers grow beyond every size")
     }
 
     /// The chunks of this node's rank and of all below it: one span, or two where the ranks wrap around.
@@ -75,4 +69,30 @@ impl Node {
     fn at(&self, distance: usize) -> Node {
         Node { distance, ..*self }
     }
+}
+
+/// How many nodes are right below distance `distance`.
+pub(crate) fn degree(radix: usize, distance: usize, size: usize) -> usize {
+    let farthest = size - 1 - distance;
+    let is_below = |&value: &usize| value <= farthest && distance.is_multiple_of(value * radix);
+    powers(radix).take_while(is_below).map(|value| (farthest / value).min(radix - 1)).sum()
+}
+
+/// How many hops the farthest of `size` nodes is away: the most digits that are not 0 in a number below `size`. The least
+/// number with `i` of them has `i` ones.
+pub(crate) fn depth(radix: usize, size: usize) -> usize {
+    iter::successors(Some(1), |ones| Some(ones * radix + 1)).take_while(|&ones| ones < size).count()
+}
+
+/// How many nodes the subtree of `distance` has in the binomial tree.
+pub(crate) fn subtree_size(distance: usize, size: usize) -> usize {
+    match distance {
+        0 => size,
+        _ => (size - distance).min(1 << distance.trailing_zeros()),
+    }
+}
+
+/// The values of the digits of a number to the base `radix`, the lowest first.
+fn powers(radix: usize) -> impl Iterator<Item = usize> {
+    iter::successors(Some(1), move |value| Some(value * radix))
 }

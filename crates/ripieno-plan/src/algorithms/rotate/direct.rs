@@ -1,11 +1,23 @@
 //! Direct rotate: every rank ends with the block of the rank a given distance before it.
 //!
+//! The largest block sets the pace where sizes differ.
 //! One message from each rank to the one it concerns; blocks may differ in size or be empty.
-//!
-//! Cost: `alpha + n·beta` for the largest block of `n` bytes.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::Rotate(plan),
+    Theory {
+        sent_bytes: |case, rank| case.given_bytes(rank),
+        hops: |case| exactly(case.peer_count()),
+        rounds: |case| exactly(case.peer_count()),
+        cost: Cost::Exactly("alpha + n·beta"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (direct sending)",
+    },
+);
 
 /// This rank's part in a rotation by `distance`: `out` goes to the rank that far after it, `into` comes from the one
 /// that far before it.

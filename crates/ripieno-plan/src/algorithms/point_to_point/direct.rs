@@ -1,9 +1,22 @@
 //! Point to point: the receiver ends with the sender's vector.
 //!
 //! One message. Cost: `alpha + n·beta`.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
 
-use crate::{Group, Plan, Span};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::PointToPoint(plan),
+    Theory {
+        sent_bytes: |case, rank| case.given_bytes(rank),
+        hops: |case| exactly(case.peer_count()),
+        rounds: |case| exactly(case.peer_count()),
+        cost: Cost::Exactly("alpha + n·beta"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (direct sending)",
+    },
+);
 
 /// The sender's part in moving `vector` to rank `to`.
 pub fn send(to: usize, vector: Span) -> Plan {

@@ -1,13 +1,25 @@
 //! Direct neighbour exchange: every rank ends with what each of its neighbours had for it.
 //!
+//! No message waits for another: one hop.
 //! One message to each neighbour, the nearest after this rank first, so that where all have alike neighbours no rank is
 //! everybody's next; what is for the rank itself is copied.
-//!
-//! Cost: `d·alpha + n·beta` for `d` neighbours and `n` bytes to them all; no message waits for another: one hop.
-//! Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, table I (direct sending).
 
-use crate::{Group, PeerSpan, Plan};
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, PeerSpan, Plan, Planner, Theory};
 use alloc::vec::Vec;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "direct",
+    Planner::NeighbourExchange(plan),
+    Theory {
+        sent_bytes: |case, rank| case.given_bytes(rank),
+        hops: |case| exactly(case.peer_count().min(1)),
+        rounds: |case| exactly(case.peer_count()),
+        cost: Cost::Exactly("d·alpha + n·beta"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (direct sending)",
+    },
+);
 
 /// This rank's part in an exchange that sends each span of `out` to its peer and receives each of `into` from its peer.
 pub fn plan(group: &Group, out: &[PeerSpan], into: &[PeerSpan]) -> Plan {

@@ -1,0 +1,162 @@
+//! Formulae: the cost of an algorithm as people write it, and the number that it comes to.
+//!
+//! A formula is made of `+ - · /` and brackets, `ceil(…)`, `floor(…)`, `log2 x`, `log4 x`, numbers, and the letters of
+//! [`Terms`]. A number or a bracket right before a bracket multiplies it, as in `2(p-1)`.
+
+use crate::cost::Model;
+
+/// What the letters of a formula stand for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    /// `p`: how many ranks.
+    pub p: usize,
+    /// `n`: how many bytes.
+    pub n: usize,
+    /// `k`: in how many segments.
+    pub k: usize,
+    /// `d`: how many peers a rank has something for.
+    pub d: usize,
+    /// `alpha`, `beta` and `gamma`.
+    pub model: Model,
+}
+
+/// What `formula` comes to.
+///
+/// # Panics
+///
+/// If it is no formula.
+pub fn value(formula: &str, terms: &Terms) -> f64 {
+    let mut reader = Reader { formula, rest: formula, terms };
+    let value = reader.sum();
+    reader.skip_spaces();
+    if reader.rest.is_empty() { value } else { reader.fail() }
+}
+
+/// Whether `formula` speaks of segments.
+pub fn has_segments(formula: &str) -> bool {
+    formula.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "k")
+}
+
+struct Reader<'a> {
+    formula: &'a str,
+    rest: &'a str,
+    terms: &'a Terms,
+}
+
+impl<'a> Reader<'a> {
+    fn sum(&mut self) -> f64 {
+        let mut sum = self.product();
+        loop {
+            if self.takes("+") {
+                sum += self.product();
+            } else if self.takes("-") {
+                sum -= self.product();
+            } else {
+                return sum;
+            }
+        }
+    }
+
+    fn product(&mut self) -> f64 {
+        let mut product = self.factor();
+        loop {
+            if self.takes("·") || self.rest.starts_with('(') {
+                product *= self.factor();
+            } else if self.takes("/") {
+                product /= self.factor();
+            } else {
+                return product;
+            }
+        }
+    }
+
+    fn factor(&mut self) -> f64 {
+        if self.takes("(") {
+            let value = self.sum();
+            return if self.takes(")") { value } else { self.fail() };
+        }
+        let length = self.rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(length);
+        let Terms { p, n, k, d, model } = *self.terms;
+        let value = match word {
+            "p" => p as f64,
+            "n" => n as f64,
+            "k" => k as f64,
+            "d" => d as f64,
+            "alpha" => model.alpha_s,
+            "beta" => model.beta_s_per_byte,
+            "gamma" => model.gamma_s_per_byte,
+            "ceil" => return self.applied(rest, libm::ceil),
+            "floor" => return self.applied(rest, libm::floor),
+            "log2" => return self.applied(rest, libm::log2),
+            "log4" => return self.applied(rest, |value| libm::log2(value) / 2.0),
+            number => match number.parse::<u32>() {
+                Ok(number) => f64::from(number),
+                Err(_) => self.fail(),
+            },
+        };
+        self.rest = rest;
+        value
+    }
+
+    /// A function of the factor that follows.
+    fn applied(&mut self, rest: &'a str, function: fn(f64) -> f64) -> f64 {
+        self.rest = rest;
+        self.skip_spaces();
+        function(self.factor())
+    }
+
+    fn takes(&mut self, sign: &str) -> bool {
+        let Some(rest) = self.rest.trim_start().strip_prefix(sign) else { return false };
+        self.rest = rest;
+        self.skip_spaces();
+        true
+    }
+
+    fn skip_spaces(&mut self) {
+        self.rest = self.rest.trim_start();
+    }
+
+    fn fail(&self) -> ! {
+        let at = self.formula.len() - self.rest.len();
+        panic!("formula {:?}: not understood from byte {at} on, {:?}", self.formula, self.rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODEL: Model = Model { alpha_s: 1000.0, beta_s_per_byte: 10.0, gamma_s_per_byte: 1.0 };
+
+    fn at(p: usize, formula: &str) -> f64 {
+        value(formula, &Terms { p, n: 12, k: 4, d: 3, model: MODEL })
+    }
+
+    #[test]
+    fn a_formula_comes_to_what_is_written() {
+        assert_eq!(at(5, "(p-1)·(alpha + n·beta)"), 4.0 * (1000.0 + 120.0));
+        assert_eq!(at(4, "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"), 6000.0 + 1.5 * 120.0 + 0.75 * 12.0);
+        assert_eq!(at(5, "(p-2+k)·(alpha + n/k·beta)"), 7.0 * (1000.0 + 30.0));
+        assert_eq!(at(9, "(ceil(log2 p) - floor(log2 p))·2 + ceil(log4 p)·d"), 2.0 + 6.0);
+        assert_eq!(at(8, "ceil(log2 p) - floor(log2 p)"), 0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "formula \"2·(p-1\": not understood from byte 7 on")]
+    fn a_bracket_that_is_never_closed_is_told() {
+        at(4, "2·(p-1");
+    }
+
+    #[test]
+    #[should_panic(expected = "formula \"p·delta\": not understood from byte 3 on, \"delta\"")]
+    fn a_letter_that_stands_for_nothing_is_told() {
+        at(4, "p·delta");
+    }
+
+    #[test]
+    fn segments_are_told_from_letters_of_words() {
+        assert!(has_segments("2(floor(log2 p) - 1 + k)·alpha"));
+        assert!(!has_segments("2(p-1)·alpha + n·beta"));
+    }
+}
