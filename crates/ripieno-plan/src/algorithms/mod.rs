@@ -58,6 +58,7 @@ algorithms! {
         tree,
         one_round,
         double_tree,
+        recursive_multiplying,
         two_level,
     }
 

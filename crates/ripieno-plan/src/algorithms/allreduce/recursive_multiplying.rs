@@ -1,0 +1,96 @@
+//! Recursive-multiplying allreduce: every rank ends with the combination of all vectors.
+//!
+//! The largest number of ranks up to `p` that is a product of factors 4, 3 and 2 does the work. For each factor `f` in turn
+//! groups of `f` ranks, whose numbers differ in that digit alone, send each other all they have and combine it: recursive
+//! doubling, with `f` in place of 2. The other ranks hand their vector to a partner before and get the result after.
+//!
+//! Hops as few as there are factors, for `f-1` messages in each.
+//! Needs a commutative operation. A group combines in the order of its ranks, so the result is the same bits on every rank.
+//! Scratch: `3n` bytes.
+
+use super::one_round;
+use crate::theory::exactly;
+use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "recursive-multiplying",
+    Planner::Allreduce(plan),
+    Theory {
+        sent_bytes,
+        hops,
+        rounds: |case| exactly(message_count(case.p) + 2 * usize::from(has_surplus(case.p))),
+        cost: Cost::AtMost("(3·ceil(log4 p) + 2)·(alpha + n·beta + n·gamma)"),
+        source: "Ruefenacht, Bull, Booth, \"Generalisation of recursive doubling for AllReduce: Now with simulation\", \
+                 Parallel Computing 2017",
+    },
+)
+.ordered();
+
+/// This rank's part in a recursive-multiplying allreduce of `vector`.
+pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
+    let (rank, factors) = (group.rank(), factors(group.size()));
+    let core_size: usize = factors.iter().product();
+
+    let mut plan = Plan::new();
+    if rank >= core_size {
+        plan.send(rank - core_size, vector);
+        plan.receive(rank - core_size, vector);
+        return plan;
+    }
+    let surplus = Some(rank + core_size).filter(|&surplus| surplus < group.size());
+    if let Some(surplus) = surplus {
+        plan.reduce(surplus, vector, op);
+    }
+    let mut stride = 1;
+    for factor in factors {
+        let digit = rank / stride % factor;
+        let exchange = one_round::plan(&Group::new(digit, factor), vector, op);
+        plan = plan.then(exchange.with_peers(|other| rank + other * stride - digit * stride));
+        stride *= factor;
+    }
+    if let Some(surplus) = surplus {
+        plan.send(surplus, vector);
+    }
+    plan
+}
+
+/// The factors of the largest number up to `p` that has none but 4, 3 and 2.
+fn factors(p: usize) -> Vec<usize> {
+    let factored = |mut size: usize| {
+        let mut factors = Vec::new();
+        for factor in [4, 3, 2] {
+            while size.is_multiple_of(factor) {
+                factors.push(factor);
+                size /= factor;
+            }
+        }
+        (size == 1).then_some(factors)
+    };
+    (1..=p).rev().find_map(factored).expect("1 is the product of no factors")
+}
+
+fn has_surplus(p: usize) -> bool {
+    factors(p).iter().product::<usize>() < p
+}
+
+/// Messages that a rank sends in the exchanges.
+fn message_count(p: usize) -> usize {
+    factors(p).iter().map(|factor| factor - 1).sum()
+}
+
+fn sent_bytes(case: &Case, rank: usize) -> usize {
+    let core_size = factors(case.p).iter().product::<usize>();
+    match rank < core_size {
+        true => case.n * (message_count(case.p) + usize::from(rank + core_size < case.p)),
+        false => case.n,
+    }
+}
+
+fn hops(case: &Case) -> RangeInclusive<usize> {
+    let count = factors(case.p).len();
+    // A vector that is folded in and the first that is exchanged may come at the same time.
+    if has_surplus(case.p) { count + 1..=count + 2 } else { exactly(count) }
+}
