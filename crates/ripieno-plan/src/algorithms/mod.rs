@@ -40,6 +40,7 @@ algorithms! {
 
     /// Reduce: the root ends with the combination of all vectors; elsewhere the vector is scratch.
     reduce {
+        flat,
         binomial,
         chain,
         knomial,

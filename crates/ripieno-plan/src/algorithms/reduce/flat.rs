@@ -1,0 +1,36 @@
+//! Flat reduce: the root ends with the combination of all vectors.
+//!
+//! Every rank sends its vector to the root, which combines them in the order of the distances from it.
+//!
+//! The root receives all of it, in one hop: the best among two or three ranks.
+//! Needs a commutative operation.
+
+use crate::theory::exactly;
+use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "flat",
+    Planner::Reduce(plan),
+    Theory {
+        sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::Exactly("(p-1)·(alpha + n·beta + n·gamma)"),
+        source: "Pješivac-Grbović et al., \"Performance analysis of MPI collective operations\", Cluster Computing 2007 \
+                 (flat tree)",
+    },
+);
+
+/// This rank's part in a flat reduce of `vector` to `root`.
+pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
+    let mut plan = Plan::new();
+    if group.rank() != root {
+        plan.send(root, vector);
+        return plan;
+    }
+    for distance in 1..group.size() {
+        plan.reduce(group.after(distance), vector, op);
+    }
+    plan
+}
