@@ -219,6 +219,19 @@ fn names_and_indices_are_unique_within_a_collective() {
     }
 }
 
+/// A file that is not in the list is not compiled, so nothing else would miss it.
+#[test]
+fn every_file_of_an_algorithm_is_in_the_list() {
+    let files = |folder: &str| {
+        let path = format!("{}/src/algorithms/{folder}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_dir(path).unwrap_or_else(|error| panic!("algorithms/{folder}: {error}")).count()
+    };
+    for collective in Collective::catalogued() {
+        let listed = Algorithm::of(collective).count();
+        assert_eq!(files(&collective.name().replace('-', "_")), listed, "{}", collective.name());
+    }
+}
+
 #[test]
 fn every_choice_is_an_algorithm_of_its_collective() {
     for collective in Collective::catalogued() {

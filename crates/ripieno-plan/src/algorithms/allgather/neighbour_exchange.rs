@@ -58,7 +58,7 @@ fn sent_bytes(case: &Case, rank: usize) -> usize {
     }
     let last = case.p / 2 - 1;
     let way = last.div_ceil(2);
-    let is_before = (last % 2 == 1) == (rank % 2 == 0);
+    let is_before = last.is_multiple_of(2) != rank.is_multiple_of(2);
     let pair = if is_before { rank / 2 + case.p / 2 - way } else { rank / 2 + way };
     case.n + case.chunk(rank) - case.chunks(2 * pair, 2)
 }
