@@ -77,7 +77,7 @@ def run_command(
       torchrun --no_python --nproc_per_node 8 ripieno run train.py
     Ranks of one host, or of hosts with one home directory, then need nothing else. Otherwise set, for all of them,
     RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret, and MASTER_ADDR and
-    MASTER_PORT to where rank 0 is to listen.
+    MASTER_PORT to where rank 0 is to listen. All variables are in docs/environment.md.
 
     Ripieno's own commands run so, too, as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
 

@@ -1,22 +1,7 @@
 """`init`: a communicator for a script, from the environment that a launcher has set.
 
 Rank and world size are what the launcher says, see `ripieno.launch.launchers`; where the ranks meet and which token
-they share, `ripieno.launch.meeting`. What may be set, the same for every rank unless it says otherwise:
-
-| variable | meaning |
-|---|---|
-| RANK, WORLD_SIZE | where no launcher says it: each process's number, and how many there are |
-| MASTER_ADDR, MASTER_PORT | where rank 0 listens while the ranks meet |
-| RIPIENO_DIRECTORY | instead of these: a directory that all ranks share |
-| RIPIENO_TOKEN | the job's secret |
-| RIPIENO_RENDEZVOUS_TIMEOUT_S | for how many seconds ranks wait for each other; 60 unless told otherwise |
-| RIPIENO_BIND_HOST | the name or address that ranks listen on; else 127.0.0.1 on one host, all on several |
-| RIPIENO_REPLICAS | how many copies there are of each logical rank, see `Communicator.replicate` |
-| RIPIENO_FLIGHT | a folder in which every rank leaves the records of its collectives |
-| RIPIENO_THREADS | `Communicator.threads`; by default an even share of the host's cores |
-| LOCAL_RANK, LOCAL_WORLD_SIZE | where no launcher says it: the same among the ranks of a host |
-| RACK | each rank's: the name of the rack that its host stands in |
-| RIPIENO_RACKS | instead of that: a file of racks and their hosts, see `ripieno.launch.racks` |
+they share, `ripieno.launch.meeting`. All that may be set is in docs/environment.md.
 """
 
 from __future__ import annotations

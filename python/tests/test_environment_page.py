@@ -1,0 +1,32 @@
+"""The page on variables of the environment has each of them, and none that there is not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ripieno.launch import process
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs/environment.md"
+VARIABLE = re.compile(r"\bRIPIENO_[A-Z_]*[A-Z]\b")
+
+
+def read_by_the_sources() -> set[str]:
+    sources = [*(ROOT / "python/ripieno").rglob("*.py"), *(ROOT / "crates").glob("*/src/**/*.rs")]
+    assert len(sources) > 100
+    return {name for source in sources for name in VARIABLE.findall(source.read_text())}
+
+
+def test_every_variable_is_on_the_page_and_none_too_many():
+    assert set(VARIABLE.findall(PAGE.read_text())) == read_by_the_sources()
+
+
+def test_every_variable_has_a_row_of_its_own():
+    rows = [line.split("|")[1] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in VARIABLE.findall(row)]
+    assert sorted(named) == sorted(read_by_the_sources())
+
+
+def test_what_workers_get_for_their_libraries_is_on_the_page():
+    assert all(f"`{name}`" in PAGE.read_text() for name in process.THREAD_VARIABLES)
