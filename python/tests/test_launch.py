@@ -850,6 +850,82 @@ def test_functions_and_classes_of_the_main_script_travel(tmp_path):
     assert done.stdout == "[2, 2]\n"
 
 
+PICKLING = """
+import multiprocessing, pickle, sys
+from concurrent.futures import ProcessPoolExecutor
+import ripieno as rp
+
+class Point:
+    def __init__(self, x):
+        self.x = x
+
+def double(point):
+    return Point(2 * point.x)
+
+def program(comm, point, method):
+    again = pickle.loads(pickle.dumps(point))
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
+        doubled = pool.submit(double, again).result()
+    return type(again) is type(doubled) is Point, comm.allgather(doubled)[1]
+
+def launched(method):
+    with rp.launch(workers=2) as job:
+        return [(same, isinstance(point, Point), point.x) for same, point in job.run(program, Point(1), method)]
+
+if __name__ == "__main__":
+"""
+
+
+def output_of(folder, text, *arguments):
+    (folder / "main.py").write_text(text)
+    command = [sys.executable, folder / "main.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_the_main_script_defines_can_be_pickled_inside_a_rank(tmp_path, method):
+    assert output_of(tmp_path, PICKLING + "    print(launched(sys.argv[1]))", method) == (
+        "[(True, True, 2), (True, True, 2)]\n"
+    )
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_child_of_multiprocessing_may_launch(tmp_path, method):
+    end = """
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(sys.argv[1])) as pool:
+        print(pool.submit(launched, "fork").result())
+"""
+    assert output_of(tmp_path, PICKLING + end, method) == "[(True, True, 2), (True, True, 2)]\n"
+
+
+def test_a_script_that_launches_without_a_guard_is_run_once(tmp_path):
+    text = """
+    import ripieno as rp
+
+    def program(comm):
+        return comm.allreduce(1)
+
+    print("begun")
+    with rp.launch(workers=2) as job:
+        print(job.run(program))
+    """
+    assert output_of(tmp_path, textwrap.dedent(text)) == "begun\n[2, 2]\n"
+
+
+def test_a_name_of_main_that_is_defined_anew_stands_for_the_new_definition(tmp_path):
+    text = """
+    import pickle
+    import ripieno as rp
+
+    with rp.launch(workers=2) as job:
+        for number in range(2):
+            class Point:
+                x = number
+            print(job.run(lambda comm: pickle.loads(pickle.dumps(Point)).x))
+    """
+    assert output_of(tmp_path, textwrap.dedent(text)) == "[0, 0]\n[1, 1]\n"
+
+
 def waits_until_a_signal(comm):
     if comm.rank == 0:
 

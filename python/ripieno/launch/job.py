@@ -67,8 +67,9 @@ class Job(ABC):
     def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
 
-        Programs run one after the other: a call in another thread waits for its turn. Functions of ``__main__`` and of
-        notebooks work. Programs get arguments of their own, and the caller results of its own.
+        Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
+        ``__main__`` and of notebooks travel by value; in local workers `pickle` finds them by their names, too.
+        Programs get arguments of their own, and the caller results of its own.
 
         Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
         large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The

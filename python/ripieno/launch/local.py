@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ripieno.flight.trace import Trace
-from ripieno.launch import process
+from ripieno.launch import main_module, process
 from ripieno.launch.channel import MESSAGE_S, HungUp, pair
 from ripieno.launch.copies import copies_environment
 from ripieno.launch.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
@@ -121,6 +121,7 @@ class LocalJob(Gang):
         message = {
             "die_with": os.getpid() if process.on_main_thread() else None,
             "sys_path": sys.path,
+            "main": main_module.of_this_process(),
             "communicator": {"rank": rank, **setup},
         }
         tell(worker, "setup", message)

@@ -21,6 +21,7 @@ import numpy as np
 
 from ripieno import _wire
 from ripieno.errors import SerializationError
+from ripieno.launch import main_module
 
 SHARED_FROM_BYTES = 64 * 1024
 _READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -98,6 +99,7 @@ def pack(
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
+    main_module.by_value()
     try:
         pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
         pickler.files_by_name, pickler.read_only = files_by_name, read_only
@@ -161,7 +163,7 @@ class _Pickler(cloudpickle.Pickler):
             reduced = self._array(obj)
             if reduced is not None:
                 return reduced
-        return super().reducer_override(obj)
+        return main_module.named(obj, super().reducer_override(obj))
 
     def _array(self, array: np.ndarray) -> tuple[Any, ...] | None:
         """How `array` is made again; None to leave it to NumPy."""

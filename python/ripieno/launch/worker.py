@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from ripieno.comm import Communicator
-from ripieno.launch import process, programs
+from ripieno.launch import main_module, process, programs
 from ripieno.launch.channel import Channel, HungUp, inherited
 from ripieno.launch.here import standing_for
 from ripieno.launch.report import Report
@@ -30,6 +30,7 @@ def main(fd: int) -> None:
             process.die_with(setup["die_with"])
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
+        main_module.stand_in(setup["main"])
         _serve(channel, **setup["communicator"])
     except HungUp:
         os._exit(1)
