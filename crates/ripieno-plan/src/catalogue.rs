@@ -1,8 +1,8 @@
 //! The catalogue: all algorithms, each as its file says.
 //!
-//! The file of an algorithm has its plan and its [`Entry`]; [`algorithms`](crate::algorithms) lists the files. What stands
-//! there is known to users by its name, to peers by its index, and to the laws in `tests/`, which hold plans and theory
-//! against each other for every world size and root.
+//! The file of an algorithm has its plan and its [`Entry`]; [`algorithms`](crate::algorithms) lists the files. What
+//! stands there is known to users by its name, to peers by its index, and to the laws in `tests/`, which hold plans and
+//! theory against each other for every world size and root.
 
 use crate::algorithms::ENTRIES;
 use crate::order::in_order;
@@ -51,8 +51,8 @@ pub struct Entry {
     pub needs: Needs,
     /// Whether its messages may be several chunks at once, which so must lie one after the other.
     pub joins_chunks: bool,
-    /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::checker::check_rendezvous)): no
-    /// rank has to get rid of bytes before it can take others.
+    /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::checker::check_rendezvous)):
+    /// no rank has to get rid of bytes before it can take others.
     pub rendezvous: bool,
 }
 
@@ -147,8 +147,8 @@ impl Entry {
         Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true }
     }
 
-    /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of them
-    /// no more than that each rank has one.
+    /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of
+    /// them no more than that each rank has one.
     pub const fn ordered(self) -> Entry {
         Entry { places: Places::Ordered, ..self }
     }

@@ -1,7 +1,7 @@
 //! The checker: runs the plans of all ranks on counted contributions and says whether a promise is kept.
 //!
-//! A value is not a number but the multiset of the contributions in it, so a doubled or lost one cannot hide. Every link
-//! holds one piece at most, so what runs here relies on no link to hold more. Pieces move as the order of [`Plan`]
+//! A value is not a number but the multiset of the contributions in it, so a doubled or lost one cannot hide. Every
+//! link holds one piece at most, so what runs here relies on no link to hold more. Pieces move as the order of [`Plan`]
 //! allows; the outcome does not depend on the schedule, because operations that conflict on a byte never change places.
 
 use crate::fault::{Fault, What};
@@ -61,8 +61,8 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
     Ok(Report { ranks: traffic(plans, &wiring), round_count: run.round_count() })
 }
 
-/// Whether the plans come to their end over links that hold nothing: a send passes only bytes that the receiver has taken.
-/// If so, a link may lend the sender's memory instead of copying it.
+/// Whether the plans come to their end over links that hold nothing: a send passes only bytes that the receiver has
+/// taken. If so, a link may lend the sender's memory instead of copying it.
 pub fn check_rendezvous(plans: &[Plan]) -> Result<(), Fault> {
     let wiring = Wiring::new(plans, core::iter::empty())?;
     Run::new(plans, &wiring, Capacity::Nothing).finish()

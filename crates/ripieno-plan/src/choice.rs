@@ -1,14 +1,14 @@
 //! The choice: which algorithm runs when the caller names none.
 //!
 //! Two tables, one for ranks that share a node's memory and one for ranks of different nodes, say which algorithm takes
-//! up to how many ranks and bytes: few rounds while messages are short, few bytes per rank once they are long. Groups with
-//! both kinds of neighbours work in two levels, each of which is looked up in its own table. Every rank makes the same
-//! choice, because it depends on nothing but the arguments.
+//! up to how many ranks and bytes: few rounds while messages are short, few bytes per rank once they are long. Groups
+//! with both kinds of neighbours work in two levels, each of which is looked up in its own table. Every rank makes the
+//! same choice, because it depends on nothing but the arguments.
 //!
 //! To calibrate: run `ripieno bench` over 8 B … 64 MiB and 2 … 32 ranks with every algorithm of a collective, in shared
 //! memory for [`NODE`] and in the lab with one rank per host for [`NETWORK`], on an otherwise idle machine. Where the
-//! choice is more than 15 % behind the best, move the limit of its row or put a row before it: the first that fits wins.
-//! For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
+//! choice is more than 15 % behind the best, move the limit of its row or put a row before it: the first that fits
+//! wins. For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
 use crate::catalogue::{ALGORITHMS, Algorithm, Needs, Places};
 use crate::group::Group;

@@ -1,10 +1,10 @@
 //! Cost: how long a collective takes, derived from the plans of all ranks.
 //!
-//! A message of `m` bytes takes `alpha + m·beta`; a reduce keeps its receiver `m·gamma` longer. A rank sends one message
-//! and receives one message at a time, both at once (one port, full duplex); where several could go, its links take turns.
-//! Links do not disturb each other and hold what their receiver has no time for. A message goes out when its bytes have
-//! come in whole; [`segmented`] plans forward earlier. A combination inside a rank takes its `m·gamma`, and disturbs no port;
-//! copies are free.
+//! A message of `m` bytes takes `alpha + m·beta`; a reduce keeps its receiver `m·gamma` longer. A rank sends one
+//! message and receives one message at a time, both at once (one port, full duplex); where several could go, its links
+//! take turns. Links do not disturb each other and hold what their receiver has no time for. A message goes out when
+//! its bytes have come in whole; [`segmented`] plans forward earlier. A combination inside a rank takes its `m·gamma`,
+//! and disturbs no port; copies are free.
 //!
 //! Source: Hockney, "The communication challenge for MPP", Parallel Computing 1994; as used by Zhang and Qiu,
 //! "Clustering social images with MapReduce and high performance collective communication" (Twister), eqs. 1–3.
@@ -84,8 +84,8 @@ pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<Transfer>, Fault> {
     }
 }
 
-/// The same plans with every operation cut into segments of at most `segment_bytes` (at least one element each), so that
-/// a rank forwards the first while the second comes in.
+/// The same plans with every operation cut into segments of at most `segment_bytes` (at least one element each), so
+/// that a rank forwards the first while the second comes in.
 pub fn segmented(plans: &[Plan], segment_bytes: usize) -> Vec<Plan> {
     plans.iter().map(|plan| segmented_plan(plan, segment_bytes)).collect()
 }

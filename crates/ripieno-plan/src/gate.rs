@@ -5,9 +5,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// What an operation passes at one of its ends, in order: stops, whose bytes move, and gaps between them, whose bytes do
-/// not. A stop waits for the gaps before it; a gap is passed together with the stop before it, because an operation that has
-/// come to a byte is through with all bytes of its span below.
+/// What an operation passes at one of its ends, in order: stops, whose bytes move, and gaps between them, whose bytes
+/// do not. A stop waits for the gaps before it; a gap is passed together with the stop before it, because an operation
+/// that has come to a byte is through with all bytes of its span below.
 #[derive(Default)]
 pub(crate) struct Lane {
     writes: bool,

@@ -55,8 +55,8 @@ impl<'a> Network<'a> {
         network
     }
 
-    /// The event that can begin first; of several the one on the link that has had the fewest, as links take turns, and of
-    /// those the one that stands first in its plan.
+    /// The event that can begin first; of several the one on the link that has had the fewest, as links take turns, and
+    /// of those the one that stands first in its plan.
     pub(crate) fn next_event(&self) -> Option<Event> {
         let mut first: Option<((f64, usize, usize, usize), Event)> = None;
         let mut offer = |key: (f64, usize, usize, usize), event: Event| {

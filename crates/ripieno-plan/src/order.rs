@@ -1,7 +1,8 @@
 //! Orders: in which order the ranks of a chain or a ring follow each other.
 //!
 //! Algorithms know nothing of it: they are planned for ranks renamed to their places in the order, and the peers of the
-//! plan are named back. Rack by rack a chain crosses uplinks once less than there are racks, a ring as often as there are.
+//! plan are named back. Rack by rack a chain crosses uplinks once less than there are racks, a ring as often as there
+//! are.
 //!
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 4.5, figure 6.

@@ -59,8 +59,8 @@ pub enum Constant {
     Identity(Op),
 }
 
-/// One step of a plan. Where it has `rows` they are chosen from a span; what passes through is they alone, one after the
-/// other.
+/// One step of a plan. Where it has `rows` they are chosen from a span; what passes through is they alone, one after
+/// the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Bytes of the span flow out.

@@ -1,7 +1,7 @@
 //! Promises: what the buffers hold when a collective is over.
 //!
-//! A promise names, for spans of one rank, the spans of all ranks whose *initial* contents end up there. It says nothing
-//! about how, so it judges every algorithm of a collective alike.
+//! A promise names, for spans of one rank, the spans of all ranks whose *initial* contents end up there. It says
+//! nothing about how, so it judges every algorithm of a collective alike.
 
 use crate::group::Group;
 use crate::plan::Op;
@@ -44,9 +44,9 @@ impl Promise {
         Promise { parts: vec![Part { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
     }
 
-    /// A promise of a sparse reduction: for each of `in_keys` a row of [`Buffer::OUTPUT`], the combination of all rows of
-    /// the ranks' [`Buffer::MAIN`] that hold this key, zeros if none does. `out_keys` are the keys of each rank's rows,
-    /// ascending; `row` says how long a row is and of which elements.
+    /// A promise of a sparse reduction: for each of `in_keys` a row of [`Buffer::OUTPUT`], the combination of all rows
+    /// of the ranks' [`Buffer::MAIN`] that hold this key, zeros if none does. `out_keys` are the keys of each rank's
+    /// rows, ascending; `row` says how long a row is and of which elements.
     pub fn sparse(out_keys: &[Vec<u64>], in_keys: &[u64], row: Span, op: Op) -> Promise {
         let part = |(number, key): (usize, &u64)| {
             let place = |buffer, number: usize| row.placed(buffer, number * row.length_bytes);

@@ -38,8 +38,8 @@ pub enum Collective {
     /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets of
     /// indices, not by an algorithm of the catalogue.
     SparseReduce,
-    /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank has, not
-    /// by an algorithm of the catalogue.
+    /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank
+    /// has, not by an algorithm of the catalogue.
     Regroup,
 }
 
@@ -123,7 +123,8 @@ pub enum Request<'a> {
     PointToPoint { from: usize, to: usize, vector: Span },
     /// Every rank ends with the combination of the vectors of all ranks up to it.
     Scan { vector: Span, op: Op },
-    /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps its own.
+    /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps its
+    /// own.
     Exscan { vector: Span, op: Op },
     /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
     Rotate { distance: usize, out: Span, into: Span },

@@ -2,8 +2,8 @@
 
 use alloc::sync::Arc;
 
-/// Some rows of a span, in strictly ascending order. Row `r` is the bytes from `r * row_bytes` to `(r + 1) * row_bytes` of
-/// the span.
+/// Some rows of a span, in strictly ascending order. Row `r` is the bytes from `r * row_bytes` to `(r + 1) * row_bytes`
+/// of the span.
 ///
 /// Because the rows ascend, an operation that has passed all chosen rows below `r` has nothing more to do with any byte
 /// below row `r`: it advances through its span as one without rows does.

@@ -9,7 +9,8 @@ impl Buffer {
     pub const MAIN: Buffer = Buffer(0);
     /// The second buffer of collectives whose input and output differ (alltoall).
     pub const OUTPUT: Buffer = Buffer(1);
-    /// Memory that a plan may use as it likes: lent for the run, as long as the plan's spans of it reach, contents undefined.
+    /// Memory that a plan may use as it likes: lent for the run, as long as the plan's spans of it reach, contents
+    /// undefined.
     pub const SCRATCH: Buffer = Buffer(2);
 }
 

@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use core::fmt::Write;
 
 /// The table of the given plans, one per rank: `sender -> receiver [elements]`, `+>` where the receiver combines, and
-/// for spans of other buffers than the first `b1[elements]`. Chosen rows are runs of elements; `at` says where they go, where
-/// the receiver chooses.
+/// for spans of other buffers than the first `b1[elements]`. Chosen rows are runs of elements; `at` says where they go,
+/// where the receiver chooses.
 pub fn table(plans: &[Plan]) -> Result<String, Fault> {
     let mut transfers = timeline(plans, &Model::ROUNDS)?;
     transfers.sort_by(|a, b| a.end_s.total_cmp(&b.end_s).then(a.sender.cmp(&b.sender)));

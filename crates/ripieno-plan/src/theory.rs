@@ -1,7 +1,8 @@
 //! Theory: what an algorithm states of its plans, and whether they keep it.
 //!
-//! Every entry of the catalogue states the bytes that each rank sends, hops, rounds and cost for any number of ranks, any
-//! lengths and any root. [`Theory::check`], [`Theory::check_rounds`] and [`Theory::check_cost`] hold it against plans.
+//! Every entry of the catalogue states the bytes that each rank sends, hops, rounds and cost for any number of ranks,
+//! any lengths and any root. [`Theory::check`], [`Theory::check_rounds`] and [`Theory::check_cost`] hold it against
+//! plans.
 
 use crate::checker::{Report, check};
 use crate::choice::choose;
@@ -15,13 +16,14 @@ use crate::{Algorithm, Group};
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// What an algorithm states of its plans, where ranks stand in the order of their numbers and each is a node of its own.
+/// What an algorithm states of its plans, where ranks stand in the order of their numbers and each is a node of its
+/// own.
 #[derive(Clone, Copy, Debug)]
 pub struct Theory {
     /// Bytes that a rank sends: exact, for chunks of any sizes.
     pub sent_bytes: fn(&Case, usize) -> usize,
-    /// The longest chain of messages that wait for each other, where a rank may talk to all others at once and no message
-    /// is empty.
+    /// The longest chain of messages that wait for each other, where a rank may talk to all others at once and no
+    /// message is empty.
     pub hops: fn(&Case) -> RangeInclusive<usize>,
     /// The same where a rank sends one message and receives one at a time.
     pub rounds: fn(&Case) -> RangeInclusive<usize>,
@@ -36,8 +38,8 @@ pub struct Theory {
 pub enum Cost {
     /// To the last message, where chunks are equally long.
     Exactly(&'static str),
-    /// The same if `p` is a power of two. Otherwise runs of chunks wrap around, which is one message more each time, and
-    /// ranks that have one wait for those that have two: up to twice as long.
+    /// The same if `p` is a power of two. Otherwise runs of chunks wrap around, which is one message more each time,
+    /// and ranks that have one wait for those that have two: up to twice as long.
     ForPowersOfTwo(&'static str),
     /// Never more.
     AtMost(&'static str),

@@ -18,8 +18,8 @@ pub(crate) struct Source {
 pub(crate) struct Value {
     /// Sorted by source.
     pub(crate) counts: Vec<(Source, u32)>,
-    /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for zeros,
-    /// which are those of sum, or and xor.
+    /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for
+    /// zeros, which are those of sum, or and xor.
     pub(crate) op: Option<Op>,
     /// A hash of the tree of combinations in which the two operands of each have no order. Equal trees make equal bits.
     pub(crate) tree: u64,

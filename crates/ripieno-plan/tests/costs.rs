@@ -1,5 +1,5 @@
-//! The cost that every entry states, found again in the plans: exactly where it is exact, never exceeded where it says "at
-//! most", nearly reached where it says "about".
+//! The cost that every entry states, found again in the plans: exactly where it is exact, never exceeded where it says
+//! "at most", nearly reached where it says "about".
 
 mod common;
 

@@ -29,7 +29,8 @@ struct End {
     elements: Elements,
 }
 
-/// Elements move from one end to the other, or a run is filled. Where both ends choose rows they are of different ranks.
+/// Elements move from one end to the other, or a run is filled. Where both ends choose rows they are of different
+/// ranks.
 #[derive(Clone, Debug)]
 enum Step {
     Overwrite { from: End, to: End },
@@ -196,8 +197,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop::sample::select(vec![Op::Min, Op::Or, Op::Sum])
 }
 
-/// What the checker says of plans whose outcome is `computed`, promised `right`. Repeated contributions spoil a sum, and
-/// nobody asks the ranks to add in the same order here.
+/// What the checker says of plans whose outcome is `computed`, promised `right`. Repeated contributions spoil a sum,
+/// and nobody asks the ranks to add in the same order here.
 fn verdict(plans: &[Plan], right: &Held, computed: &Held, op: Op) -> Result<(), TestCaseError> {
     let promised = |held: &Held| -> Vec<Vec<_>> {
         let elements = held.iter().flatten().flatten();

@@ -1,4 +1,5 @@
-//! Plans with index maps and constants: hand-written sparse reductions that are right, and the order on bytes between rows.
+//! Plans with index maps and constants: hand-written sparse reductions that are right, and the order on bytes between
+//! rows.
 
 mod common;
 
@@ -95,8 +96,8 @@ fn four_ranks_nest() {
     kept(&plans, &sparse(out_keys, in_keys));
 }
 
-/// Rank 0 reduces two rows into `reduced` and sends row 1. Rank 1 has one of the two from the start, the other when row 1
-/// has come.
+/// Rank 0 reduces two rows into `reduced` and sends row 1. Rank 1 has one of the two from the start, the other when row
+/// 1 has come.
 fn between(reduced: [u32; 2], awaited: usize) -> [Plan; 2] {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.reduce_rows(1, main(0, 4), rows(reduced), Op::Sum);

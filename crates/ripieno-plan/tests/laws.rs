@@ -1,5 +1,5 @@
-//! The laws: what every algorithm of the catalogue keeps, for every world size up to 64 and every root. In two levels, where
-//! here every rank is a node, it is what is chosen there; `two_levels.rs` has the laws of real nodes.
+//! The laws: what every algorithm of the catalogue keeps, for every world size up to 64 and every root. In two levels,
+//! where here every rank is a node, it is what is chosen there; `two_levels.rs` has the laws of real nodes.
 
 mod common;
 

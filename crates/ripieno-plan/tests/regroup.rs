@@ -1,4 +1,5 @@
-//! The pulled exchange: every block arrives, nothing waits in a circle, and few large blocks are on their way to a rank.
+//! The pulled exchange: every block arrives, nothing waits in a circle, and few large blocks are on their way to a
+//! rank.
 
 mod common;
 

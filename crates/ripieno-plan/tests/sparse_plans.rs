@@ -39,8 +39,8 @@ fn scattered(p: usize, n: u64, seed: u64) -> Keys {
     Keys { n, outs: sets(1, n - 1), ins: sets(0, n) }
 }
 
-/// With all keys everywhere, a sparse reduction moves what the best dense one does: each rank `2(p-1)/p` of the vector, in
-/// `2(d-1)` messages to a layer of degree `d`, none of which waits for its turn at a busy rank.
+/// With all keys everywhere, a sparse reduction moves what the best dense one does: each rank `2(p-1)/p` of the vector,
+/// in `2(d-1)` messages to a layer of degree `d`, none of which waits for its turn at a busy rank.
 #[test]
 fn nothing_but_the_degrees_decides_on_messages_and_rounds() {
     for degrees in worlds(32) {

@@ -12,7 +12,8 @@ const ALPHA: f64 = 1.1;
 /// No layer is dense: every row stands for a key that somebody has.
 const NEVER_DENSE: f64 = 2.0;
 
-/// Per rank the keys of the features that occur there at least once: feature `r` with probability `1 - exp(-lambda·r^-alpha)`.
+/// Per rank the keys of the features that occur there at least once: feature `r` with probability `1 -
+/// exp(-lambda·r^-alpha)`.
 fn key_sets(law: PowerLaw, lambda: f64) -> Vec<Vec<u64>> {
     let mixed = Permutation::new(law.features());
     let (mut state, certain) = (7, 1u64 << 53);

@@ -1,4 +1,5 @@
-//! The laws of two levels: promises are kept on any grid of ranks per node, and nodes carry no more than one rank would.
+//! The laws of two levels: promises are kept on any grid of ranks per node, and nodes carry no more than one rank
+//! would.
 
 mod common;
 

@@ -12,8 +12,8 @@ pub(crate) fn spans(chunks: &[Span], first: usize, count: usize) -> Vec<Span> {
     runs.into_iter().filter(|run| !run.is_empty()).map(|run| Span::joined(&chunks[run])).collect()
 }
 
-/// Hops of `times` passes that halve or double runs of chunks. Where `p` is no power of two, the first round may leave some
-/// chunks to the next, and where a run wraps around, a second message follows on the link.
+/// Hops of `times` passes that halve or double runs of chunks. Where `p` is no power of two, the first round may leave
+/// some chunks to the next, and where a run wraps around, a second message follows on the link.
 pub(crate) fn hops(times: usize, p: usize) -> RangeInclusive<usize> {
     times * p.ilog2() as usize..=times * ceil_log2(p) * if p.is_power_of_two() { 1 } else { 2 }
 }

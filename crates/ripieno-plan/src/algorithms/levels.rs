@@ -1,8 +1,8 @@
 //! A group in two levels: the ranks of every node, and between the nodes one rank of each or several.
 //!
-//! The local ranks of a node are numbered in the order of their ranks. There are as many *lanes* as the smallest node has
-//! ranks; lane `j` is made of the `j`-th local rank of every node. A part of a plan that some ranks run among themselves
-//! is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
+//! The local ranks of a node are numbered in the order of their ranks. There are as many *lanes* as the smallest node
+//! has ranks; lane `j` is made of the `j`-th local rank of every node. A part of a plan that some ranks run among
+//! themselves is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
 
 use crate::catalogue::Algorithm;
 use crate::choice::{choose, choose_for_scattered};
@@ -12,8 +12,8 @@ use crate::{Cost, Group, Span, Theory};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The theory of an algorithm in two levels: where each rank is a node of its own, it is that of what is chosen there. What
-/// nodes carry where they have more ranks is counted by `tests/two_levels.rs`.
+/// The theory of an algorithm in two levels: where each rank is a node of its own, it is that of what is chosen there.
+/// What nodes carry where they have more ranks is counted by `tests/two_levels.rs`.
 pub(crate) const fn theory(source: &'static str) -> Theory {
     Theory {
         sent_bytes: |case, rank| (case.chosen().theory.sent_bytes)(case, rank),

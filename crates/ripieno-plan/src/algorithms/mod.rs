@@ -1,8 +1,8 @@
-//! The algorithms: one file each, with a pure function from a group and spans to this rank's [`Plan`](crate::Plan), and with
-//! the [`Entry`](crate::Entry) that says what the plans do.
+//! The algorithms: one file each, with a pure function from a group and spans to this rank's [`Plan`](crate::Plan), and
+//! with the [`Entry`](crate::Entry) that says what the plans do.
 //!
-//! This is the one list of them: the [`catalogue`](crate::catalogue) has what stands here, and users, peers and tests have it
-//! from there. A new algorithm is a new file and its line in this list.
+//! This is the one list of them: the [`catalogue`](crate::catalogue) has what stands here, and users, peers and tests
+//! have it from there. A new algorithm is a new file and its line in this list.
 
 mod cyclic;
 mod levels;
@@ -81,25 +81,25 @@ algorithms! {
         two_level,
     }
 
-    /// Gather: the root ends with every rank's chunk. All ranks use the layout of the root; elsewhere than in its own chunk
-    /// a rank's buffer is scratch.
+    /// Gather: the root ends with every rank's chunk. All ranks use the layout of the root; elsewhere than in its own
+    /// chunk a rank's buffer is scratch.
     gather {
         direct,
         binomial,
     }
 
-    /// Scatter: every rank ends with its chunk of the root's vector. All ranks use the layout of the root; elsewhere than in
-    /// its own chunk a rank's buffer is scratch.
+    /// Scatter: every rank ends with its chunk of the root's vector. All ranks use the layout of the root; elsewhere
+    /// than in its own chunk a rank's buffer is scratch.
     scatter {
         direct,
         binomial,
     }
 
-    /// Alltoall: every rank ends with the chunk that each rank had for it. Chunks may differ in size or be empty, unless the
-    /// algorithm says otherwise.
+    /// Alltoall: every rank ends with the chunk that each rank had for it. Chunks may differ in size or be empty,
+    /// unless the algorithm says otherwise.
     ///
-    /// The input lies in [`Buffer::MAIN`](crate::Buffer::MAIN), the output in [`Buffer::OUTPUT`](crate::Buffer::OUTPUT); out
-    /// chunk `j` of rank `i` is as long as in chunk `i` of rank `j`.
+    /// The input lies in [`Buffer::MAIN`](crate::Buffer::MAIN), the output in
+    /// [`Buffer::OUTPUT`](crate::Buffer::OUTPUT); out chunk `j` of rank `i` is as long as in chunk `i` of rank `j`.
     alltoall {
         direct,
         bruck,
@@ -124,14 +124,15 @@ algorithms! {
         recursive_doubling,
     }
 
-    /// Exscan (exclusive scan): every rank but the first ends with the combination of the vectors of all ranks before it; the
-    /// first keeps its own.
+    /// Exscan (exclusive scan): every rank but the first ends with the combination of the vectors of all ranks before
+    /// it; the first keeps its own.
     exscan {
         chain,
         recursive_doubling,
     }
 
-    /// Rotate: every rank ends with the block of the rank a given distance before it. Blocks may differ in size or be empty.
+    /// Rotate: every rank ends with the block of the rank a given distance before it. Blocks may differ in size or be
+    /// empty.
     rotate {
         direct,
     }

@@ -1,12 +1,12 @@
 //! The pulled exchange: every rank gets the block that each other rank has for it, large ones when it asks for them.
 //!
-//! Blocks of at most `eager_bytes` are sent at once. Before every larger one lies a byte for its grant: the receiver sends a
-//! byte there, and the sender's message is that byte and the block, so it can leave only when the grant has come. The grant
-//! of a receiver's `i`-th block is the last byte of its block `i - pulls`, or for the first ones the byte before the block
-//! itself: so at most `pulls` of them are on their way to a rank, whatever the others want.
+//! Blocks of at most `eager_bytes` are sent at once. Before every larger one lies a byte for its grant: the receiver
+//! sends a byte there, and the sender's message is that byte and the block, so it can leave only when the grant has
+//! come. The grant of a receiver's `i`-th block is the last byte of its block `i - pulls`, or for the first ones the
+//! byte before the block itself: so at most `pulls` of them are on their way to a rank, whatever the others want.
 //!
-//! Both blocks of a pair belong to the same round (see `rounds`). On every link the small block comes first, then the grant,
-//! then the large block: a grant waits for blocks of earlier rounds only, so nothing waits in a circle.
+//! Both blocks of a pair belong to the same round (see `rounds`). On every link the small block comes first, then the
+//! grant, then the large block: a grant waits for blocks of earlier rounds only, so nothing waits in a circle.
 //!
 //! Cost: `(p-1)·alpha + n·beta` for `n` bytes to other ranks, and for every pulled block `2·alpha` and a byte each way.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
@@ -25,8 +25,8 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of `lengths_bytes` for, or from, each rank, in `buffer`. Longer ones than `eager_bytes` are pulled. None is for
-    /// the rank itself.
+    /// Blocks of `lengths_bytes` for, or from, each rank, in `buffer`. Longer ones than `eager_bytes` are pulled. None
+    /// is for the rank itself.
     pub fn new(buffer: Buffer, lengths_bytes: &[usize], eager_bytes: usize) -> Blocks {
         let mut start_bytes = 0;
         let place = |&length_bytes: &usize| {
@@ -66,8 +66,8 @@ impl Blocks {
     }
 }
 
-/// This rank's part in a pulled exchange of `out` (for each rank) and `into` (from each rank), with at most `pulls` large
-/// blocks on their way to a rank.
+/// This rank's part in a pulled exchange of `out` (for each rank) and `into` (from each rank), with at most `pulls`
+/// large blocks on their way to a rank.
 pub fn plan(group: &Group, out: &Blocks, into: &Blocks, pulls: usize) -> Plan {
     let rank = group.rank();
     assert!(pulls > 0, "somebody has to begin");

@@ -2,7 +2,8 @@
 //!
 //! Source: the circle method for round-robin tournaments (Kirkman, 1847).
 
-/// Whom `rank` of `p` meets in `round`, of `p - 1` rounds if `p` is even and of `p` if it is odd; in one of these it rests.
+/// Whom `rank` of `p` meets in `round`, of `p - 1` rounds if `p` is even and of `p` if it is odd; in one of these it
+/// rests.
 pub(super) fn partner(rank: usize, round: usize, p: usize) -> Option<usize> {
     let circle = p - usize::from(p.is_multiple_of(2));
     let resting = if round.is_multiple_of(2) { round / 2 } else { (round + circle) / 2 };

@@ -1,4 +1,5 @@
-//! Waves: ranges of the parts of every rank that travel together, each as large as its receivers and senders have room for.
+//! Waves: ranges of the parts of every rank that travel together, each as large as its receivers and senders have room
+//! for.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,8 +21,8 @@ struct Receiver {
 }
 
 impl Waves {
-    /// Waves of at most `wave_bytes` to every rank, or of one part that alone is larger. `homes` and `part_bytes` are by part;
-    /// the bytes are those of all ranks.
+    /// Waves of at most `wave_bytes` to every rank, or of one part that alone is larger. `homes` and `part_bytes` are
+    /// by part; the bytes are those of all ranks.
     pub fn new(homes: &[usize], part_bytes: &[u64], rank_count: usize, wave_bytes: u64) -> Waves {
         let mut ranks = vec![Receiver::default(); rank_count];
         let mut filled_bytes = vec![0u64; rank_count];
@@ -39,9 +40,9 @@ impl Waves {
         Waves { ranks, count }
     }
 
-    /// The same, but with every wave in which some rank gives `given_bytes[wave]`, more than twice `wave_bytes`, cut into
-    /// pieces in which it gives about `wave_bytes`; none if all are small enough, or of one part. A piece has parts of all
-    /// receivers, or of some where they have few.
+    /// The same, but with every wave in which some rank gives `given_bytes[wave]`, more than twice `wave_bytes`, cut
+    /// into pieces in which it gives about `wave_bytes`; none if all are small enough, or of one part. A piece has
+    /// parts of all receivers, or of some where they have few.
     pub fn cut(&self, part_bytes: &[u64], given_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
         let whole = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
         let mut cut = Waves { ranks: self.ranks.iter().map(whole).collect(), count: 0 };

@@ -28,8 +28,8 @@ impl Layer {
         (1..degree).map(move |distance| (position + distance) % degree)
     }
 
-    /// The positions of the others, from the one `1` before this rank on, around the group: whose `k`-th message this is the
-    /// `k`-th receiver of.
+    /// The positions of the others, from the one `1` before this rank on, around the group: whose `k`-th message this
+    /// is the `k`-th receiver of.
     pub fn before(&self) -> impl Iterator<Item = usize> + use<> {
         let (position, degree) = (self.position, self.members.len());
         (1..degree).map(move |distance| (position + degree - distance) % degree)
@@ -38,16 +38,16 @@ impl Layer {
 
 /// The layers of a butterfly over the keys `0..n` as one rank sees them, from the top.
 ///
-/// The members of a group of the first layer have consecutive numbers, those of the next differ by the degree of the first, and
-/// so on: where ranks are numbered host by host, the top layers, whose messages are largest, stay on a host.
+/// The members of a group of the first layer have consecutive numbers, those of the next differ by the degree of the
+/// first, and so on: where ranks are numbered host by host, the top layers, whose messages are largest, stay on a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Butterfly {
     layers: Vec<Layer>,
 }
 
 impl Butterfly {
-    /// The layers of `rank` with `degrees`. Folding is a layer of its own, the first: of a rank that takes a folded one and
-    /// that one, or of a rank alone.
+    /// The layers of `rank` with `degrees`. Folding is a layer of its own, the first: of a rank that takes a folded one
+    /// and that one, or of a rank alone.
     pub fn new(rank: usize, degrees: &Degrees, n: u64) -> Butterfly {
         assert!(rank < degrees.world_size(), "a rank is one of the world");
         let (core_size, folded) = (degrees.core_size(), degrees.folded());

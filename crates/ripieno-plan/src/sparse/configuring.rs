@@ -1,8 +1,9 @@
 //! Configuring: the ranks tell each other which keys they have and want, layer by layer, and each finds its routes.
 //!
-//! A machine without I/O. In each step it says what goes to whom, takes what came from the same peers, and keeps the unions:
-//! the keys of its next, smaller range. Values may travel with the keys (configreduce): [`Configuring::outgoing_rows`] says
-//! which of the rank's current values go where, [`Configuring::down_maps`] into which rows of the next ones they go.
+//! A machine without I/O. In each step it says what goes to whom, takes what came from the same peers, and keeps the
+//! unions: the keys of its next, smaller range. Values may travel with the keys (configreduce):
+//! [`Configuring::outgoing_rows`] says which of the rank's current values go where, [`Configuring::down_maps`] into
+//! which rows of the next ones they go.
 //! Cost: every key is sent once per layer, and merged with those of the group.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A and III.C.
 
@@ -38,9 +39,9 @@ pub struct Configuring {
 
 /// Where the values of a step go: into which of the rank's next rows.
 ///
-/// Where the rows that stay are all the next ones ([`RowMap::covers`]), the next values begin as theirs; otherwise they begin as identities, and
-/// those that stay are combined into them. Then the values of each peer are combined, in this order. So the result has the
-/// same bits as that of [`Routes::plan`].
+/// Where the rows that stay are all the next ones ([`RowMap::covers`]), the next values begin as theirs; otherwise they
+/// begin as identities, and those that stay are combined into them. Then the values of each peer are combined, in this
+/// order. So the result has the same bits as that of [`Routes::plan`].
 #[derive(Clone, Debug)]
 pub struct DownMaps<'a> {
     /// How many next rows there are.
@@ -87,9 +88,9 @@ pub fn have_numbers(row_count: usize, n: u64) -> bool {
 }
 
 impl Configuring {
-    /// Before the first step: `rank` of a butterfly over the keys `0..n` contributes rows for `out_keys` and wants those of
-    /// `in_keys`; both ascend, and they [`have_numbers`] together. A layer is dense above the density `dense_above`, unless its
-    /// sets together have less than one key in 32 of the range.
+    /// Before the first step: `rank` of a butterfly over the keys `0..n` contributes rows for `out_keys` and wants
+    /// those of `in_keys`; both ascend, and they [`have_numbers`] together. A layer is dense above the density
+    /// `dense_above`, unless its sets together have less than one key in 32 of the range.
     pub fn new(
         rank: usize,
         degrees: &Degrees,
@@ -140,7 +141,8 @@ impl Configuring {
         layer.before().map(|position| layer.members[position]).collect()
     }
 
-    /// Takes the messages of this step, the next one: one of each peer, in any order. After an error nothing has changed.
+    /// Takes the messages of this step, the next one: one of each peer, in any order. After an error nothing has
+    /// changed.
     pub fn absorb<B: AsRef<[u8]>>(&mut self, step: usize, messages: &[(usize, B)]) -> Result<(), Malformed> {
         let layer = self.layer(step);
         let range = layer.range().clone();

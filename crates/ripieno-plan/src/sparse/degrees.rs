@@ -9,9 +9,9 @@ use core::str::FromStr;
 /// The degree of each layer from the top, and how many ranks are folded onto others because their number has no useful
 /// factors.
 ///
-/// Ranks `0..q` with `q` the product of the degrees take part in the layers. Of the `folded` others, rank `q + i` gives all it
-/// has to rank `i` before the first layer and gets its rows back after the last. Written as `8x4x2`, with `1` folded rank as
-/// `5x4x3+1`; the degrees of a single rank are `1`.
+/// Ranks `0..q` with `q` the product of the degrees take part in the layers. Of the `folded` others, rank `q + i` gives
+/// all it has to rank `i` before the first layer and gets its rows back after the last. Written as `8x4x2`, with `1`
+/// folded rank as `5x4x3+1`; the degrees of a single rank are `1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Degrees {
     layers: Vec<usize>,
@@ -58,8 +58,8 @@ impl Degrees {
         factorizations(p).into_iter().map(|layers| Degrees { layers, folded: 0 }).collect()
     }
 
-    /// Degrees for any `p`, useful factors or none: of the largest `q <= p` without a prime factor above 7, and `p - q` folded
-    /// ranks. The layers are the largest divisors up to 8, one after the other, largest first.
+    /// Degrees for any `p`, useful factors or none: of the largest `q <= p` without a prime factor above 7, and `p - q`
+    /// folded ranks. The layers are the largest divisors up to 8, one after the other, largest first.
     pub fn smooth(p: usize) -> Degrees {
         let q = smooth_part(p);
         let mut layers = Vec::new();

@@ -1,7 +1,7 @@
 //! Key sets as bytes: the cheapest of several forms, and decoding that trusts nothing.
 //!
-//! A byte names the form: all keys of the range; a bit per key, of a dense set or of a listed one; or the number of keys (8
-//! bytes) and the offset of each from the start of the range in 4 or 8 bytes. Numbers are little-endian.
+//! A byte names the form: all keys of the range; a bit per key, of a dense set or of a listed one; or the number of
+//! keys (8 bytes) and the offset of each from the start of the range in 4 or 8 bytes. Numbers are little-endian.
 
 use super::bits::Bits;
 use super::key_set::{KeySet, Keys, length};
@@ -44,7 +44,8 @@ fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>) {
     }
 }
 
-/// Whether a bit for each of `length` keys takes less than `list_bytes`; longer ranges than rows have numbers have no such form.
+/// Whether a bit for each of `length` keys takes less than `list_bytes`; longer ranges than rows have numbers have no
+/// such form.
 fn bits_are_cheaper(length: u64, list_bytes: u64) -> bool {
     length <= u64::from(u32::MAX) && length.div_ceil(8) < list_bytes
 }

@@ -23,8 +23,8 @@ pub(super) enum Keys {
     Dense(Bits),
 }
 
-/// A union is taken with a bit per key of the range, instead of by merging lists, where there are at most so many keys of
-/// the range per key of the lists.
+/// A union is taken with a bit per key of the range, instead of by merging lists, where there are at most so many keys
+/// of the range per key of the lists.
 const BITS_PER_KEY: u64 = 32;
 
 impl KeySet {
@@ -101,9 +101,9 @@ impl KeySet {
         }
     }
 
-    /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, if `dense_above` is
-    /// negative, or if it has more than `dense_above` of the keys and the sets together a key per [`BITS_PER_KEY`] of a range of
-    /// less than `2^32`: others are merged as lists.
+    /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, if
+    /// `dense_above` is negative, or if it has more than `dense_above` of the keys and the sets together a key per
+    /// [`BITS_PER_KEY`] of a range of less than `2^32`: others are merged as lists.
     pub(super) fn union(range: &Range<u64>, parts: &[&KeySet], dense_above: f64) -> (KeySet, Vec<RowMap>) {
         debug_assert!(parts.iter().all(|part| part.range == *range), "sets of one range");
         let length = length(range);

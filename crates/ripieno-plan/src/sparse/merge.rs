@@ -1,7 +1,7 @@
 //! Unions of sorted lists of keys, with the place of every key in the union.
 //!
-//! Lists are merged pairwise, as a binary tree, so that those that meet are about equally long; no hash tables. Cost: each key
-//! is read once per level.
+//! Lists are merged pairwise, as a binary tree, so that those that meet are about equally long; no hash tables. Cost:
+//! each key is read once per level.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VI.A.
 
 use alloc::vec;

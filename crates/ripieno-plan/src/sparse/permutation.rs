@@ -2,8 +2,8 @@
 
 /// A fixed permutation of the numbers below `n`, the same on every machine.
 ///
-/// Rounds of an odd factor and of a shift by half the bits mix the numbers of `b` bits, `2^b` the power of two from `n` on; a
-/// result of `n` or more is mixed again, which happens less than once per index on average.
+/// Rounds of an odd factor and of a shift by half the bits mix the numbers of `b` bits, `2^b` the power of two from `n`
+/// on; a result of `n` or more is mixed again, which happens less than once per index on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permutation {
     n: u64,

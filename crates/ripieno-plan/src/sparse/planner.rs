@@ -1,8 +1,9 @@
 //! The planner: writes the routes of a rank down as a plan, layer by layer.
 //!
-//! In the `k`-th turn of a layer every rank sends to the member `k` after it and takes from the one `k` before it, so no two
-//! send to the same one, and each sum has its fixed order: own rows, then those of the members before, one after the other.
-//! Every region is written before it is read and never written again, so that the plan runs over links that hold nothing.
+//! In the `k`-th turn of a layer every rank sends to the member `k` after it and takes from the one `k` before it, so
+//! no two send to the same one, and each sum has its fixed order: own rows, then those of the members before, one after
+//! the other. Every region is written before it is read and never written again, so that the plan runs over links that
+//! hold nothing.
 
 use super::routes::{Landing, Routes, Step};
 use super::row_map::RowMap;

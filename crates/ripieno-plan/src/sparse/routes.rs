@@ -1,8 +1,8 @@
 //! Routes: where the values of a configured sparse reduction go, as plans.
 //!
-//! Down the layers, a rank sends each member of its group the rows of that one's range, which follow each other, and combines
-//! what comes into its own rows by a map; up the same layers in reverse, it gathers for each member the rows that this one
-//! wants, which arrive where they belong.
+//! Down the layers, a rank sends each member of its group the rows of that one's range, which follow each other, and
+//! combines what comes into its own rows by a map; up the same layers in reverse, it gathers for each member the rows
+//! that this one wants, which arrive where they belong.
 //! Cost: per layer of degree `d` that holds `r` rows of `b` bytes, `2(d-1)·alpha + 2(d-1)/d·r·b·beta + r·b·gamma`.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
@@ -25,8 +25,8 @@ pub struct Routes {
     volumes: Vec<Volume>,
 }
 
-/// How much a rank holds between two layers, and before and after all. What it holds it exchanges in the next layer, its own
-/// part included; Fig. 5 of the paper counts so.
+/// How much a rank holds between two layers, and before and after all. What it holds it exchanges in the next layer,
+/// its own part included; Fig. 5 of the paper counts so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// How many keys its range has.
@@ -63,7 +63,8 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// One direction of `layer`, and the keys below, from those above and the parts that the members have of this rank's range.
+    /// One direction of `layer`, and the keys below, from those above and the parts that the members have of this
+    /// rank's range.
     pub(super) fn of(layer: &Layer, above: &KeySet, parts: &[KeySet], dense_above: f64) -> (Side, KeySet) {
         let rows = layer.ranges.iter().map(|range| above.rows_in(range)).collect();
         let (below, maps) = match parts {
@@ -122,9 +123,9 @@ impl Routes {
         &self.volumes
     }
 
-    /// This rank's part in a reduction of rows of `row_bytes`, made of elements of `element_bytes`. [`Buffer::MAIN`] holds a row
-    /// per contributed key and is only read, [`Buffer::OUTPUT`] gets one per wanted key; the layers between are in
-    /// [`Buffer::SCRATCH`]. A wanted key that nobody contributes gets zeros, whatever the operation.
+    /// This rank's part in a reduction of rows of `row_bytes`, made of elements of `element_bytes`. [`Buffer::MAIN`]
+    /// holds a row per contributed key and is only read, [`Buffer::OUTPUT`] gets one per wanted key; the layers between
+    /// are in [`Buffer::SCRATCH`]. A wanted key that nobody contributes gets zeros, whatever the operation.
     pub fn plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
         let mut planner = Planner::new(row_bytes, element_bytes, op);
         let landed = planner.down(self, Buffer::MAIN);
@@ -132,8 +133,8 @@ impl Routes {
         planner.plan
     }
 
-    /// Only the way up: [`Buffer::SCRATCH`] begins with the values of the last layer, [`Routes::landed_count`] rows; the rest is
-    /// as in [`Routes::plan`].
+    /// Only the way up: [`Buffer::SCRATCH`] begins with the values of the last layer, [`Routes::landed_count`] rows;
+    /// the rest is as in [`Routes::plan`].
     pub fn up_plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
         let mut planner = Planner::new(row_bytes, element_bytes, op);
         let landed = planner.scratch(self.landed_count());

@@ -31,7 +31,8 @@ impl RowMap {
         }
     }
 
-    /// Whether they are all of `row_count` rows: such rows become those of a layer unchanged, others are combined into identities.
+    /// Whether they are all of `row_count` rows: such rows become those of a layer unchanged, others are combined into
+    /// identities.
     pub fn covers(&self, row_count: usize) -> bool {
         self.len() == row_count
     }

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 /// The keys without repetition, ascending, and for each of `keys` its place there.
 ///
-/// A radix sort over the bytes in which the keys differ. Cost: a pass over the keys to count, and one per such byte to move.
-/// Panics if there are `2^32` keys or more.
+/// A radix sort over the bytes in which the keys differ. Cost: a pass over the keys to count, and one per such byte to
+/// move. Panics if there are `2^32` keys or more.
 pub fn sorted_unique(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
     assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
     let mut unique = Vec::with_capacity(keys.len());

@@ -30,8 +30,8 @@ pub fn neighbour_distances(p: usize) -> BTreeSet<usize> {
 }
 
 impl Layout {
-    /// A vector of `element_count` elements in `p` chunks as equal as may be; the chunks of an alltoall are about as long as
-    /// the vector.
+    /// A vector of `element_count` elements in `p` chunks as equal as may be; the chunks of an alltoall are about as
+    /// long as the vector.
     pub fn even(p: usize, element_count: usize) -> Layout {
         let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
         let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
@@ -81,8 +81,8 @@ impl Layout {
         self.chunks.len()
     }
 
-    /// What every rank asks for; `root` is the distance of a rotation, `peer` the receiver of a point-to-point, `op` is used
-    /// where values combine.
+    /// What every rank asks for; `root` is the distance of a rotation, `peer` the receiver of a point-to-point, `op` is
+    /// used where values combine.
     pub fn requests(&self, collective: Collective, root: usize, peer: usize, op: Op) -> Vec<Request<'_>> {
         let (vector, chunks) = (self.vector, &self.chunks[..]);
         let request = |rank: usize| match collective {

@@ -42,8 +42,8 @@ pub fn alone() -> Plan {
     plan
 }
 
-/// Rank 0 holds keys 1, 4, 6 and wants 2, 4; rank 1 holds 2, 4, 7 and wants 1, 4, 6. Keys below 5 belong to rank 0, where
-/// they are rows 0 (1), 1 (2), 2 (4); keys 6 and 7 are rows 0 and 1 of rank 1.
+/// Rank 0 holds keys 1, 4, 6 and wants 2, 4; rank 1 holds 2, 4, 7 and wants 1, 4, 6. Keys below 5 belong to rank 0,
+/// where they are rows 0 (1), 1 (2), 2 (4); keys 6 and 7 are rows 0 and 1 of rank 1.
 pub fn pair() -> [Plan; 2] {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.send(1, main(2, 1));

@@ -1,7 +1,8 @@
 //! Bruck's allgather: every rank ends with every rank's chunk, in `ceil(log2 p)` rounds for any `p`.
 //!
-//! In round `i` every rank sends the chunks it has, those of the `2^i` ranks from itself on, to the rank `2^i` before it; in the
-//! last only those that are missing there. All lie where they belong from the start, so nothing is rotated in the end.
+//! In round `i` every rank sends the chunks it has, those of the `2^i` ranks from itself on, to the rank `2^i` before
+//! it; in the last only those that are missing there. All lie where they belong from the start, so nothing is rotated
+//! in the end.
 //!
 //! A run of chunks that wraps around is two messages, for which other ranks wait.
 //! Needs each rank's own chunk in place.

@@ -1,7 +1,8 @@
 //! Neighbour-exchange allgather: every rank ends with every rank's chunk, by talking to its two neighbours only.
 //!
-//! First the ranks of each pair `2i`, `2i+1` exchange their chunks. Then every rank exchanges with the neighbour outside its
-//! pair and the one inside it by turns, both chunks of the pair that it heard of last: half the rounds of a ring.
+//! First the ranks of each pair `2i`, `2i+1` exchange their chunks. Then every rank exchanges with the neighbour
+//! outside its pair and the one inside it by turns, both chunks of the pair that it heard of last: half the rounds of a
+//! ring.
 //!
 //! Needs an even `p`, and each rank's own chunk in place.
 

@@ -1,7 +1,8 @@
 //! Recursive-doubling allgather: every rank ends with every rank's chunk.
 //!
-//! In round `i` ranks whose numbers differ in bit `i` exchange the `2^i` chunks they have: each message is one span, and
-//! each peer is one for both directions. If `p` is no power of two, Bruck's allgather does the same with other peers.
+//! In round `i` ranks whose numbers differ in bit `i` exchange the `2^i` chunks they have: each message is one span,
+//! and each peer is one for both directions. If `p` is no power of two, Bruck's allgather does the same with other
+//! peers.
 //!
 //! Needs each rank's own chunk in place.
 

@@ -1,7 +1,7 @@
 //! Double-tree allreduce: every rank ends with the combination of all vectors.
 //!
-//! A double-tree reduce to rank 0, then a double-tree broadcast from it. The executor forwards segments as they come in, down
-//! the trees while others still go up.
+//! A double-tree reduce to rank 0, then a double-tree broadcast from it. The executor forwards segments as they come
+//! in, down the trees while others still go up.
 //!
 //! Cost for long vectors: `2·n·beta + n·gamma`.
 //! Needs a commutative operation. Rank 0 finishes the vector, so the result is the same bits on every rank.

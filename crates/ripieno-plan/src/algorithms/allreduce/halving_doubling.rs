@@ -1,7 +1,7 @@
 //! Halving-doubling allreduce (Rabenseifner): every rank ends with the combination of all vectors.
 //!
-//! A recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the finished ones, for any
-//! `p` without folding ranks away.
+//! A recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the finished ones,
+//! for any `p` without folding ranks away.
 //!
 //! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
 

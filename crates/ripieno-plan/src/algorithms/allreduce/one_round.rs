@@ -1,8 +1,8 @@
 //! One-round allreduce: every rank ends with the combination of all vectors.
 //!
-//! Every rank sends its vector to every other; in round `i` to the rank `i` after it. What comes goes into scratch and is
-//! combined in the order of the ranks once all before it is there: the vectors of the ranks before this one among themselves,
-//! they with its own, and that with those of the ranks after it.
+//! Every rank sends its vector to every other; in round `i` to the rank `i` after it. What comes goes into scratch and
+//! is combined in the order of the ranks once all before it is there: the vectors of the ranks before this one among
+//! themselves, they with its own, and that with those of the ranks after it.
 //!
 //! One hop, the least for a few ranks and bytes.
 //! Needs a commutative operation. All combine in the order of the ranks, so the result is the same bits on every rank.

@@ -1,11 +1,13 @@
 //! Recursive-multiplying allreduce: every rank ends with the combination of all vectors.
 //!
-//! The largest number of ranks up to `p` that is a product of factors 4, 3 and 2 does the work. For each factor `f` in turn
-//! groups of `f` ranks, whose numbers differ in that digit alone, send each other all they have and combine it: recursive
-//! doubling, with `f` in place of 2. The other ranks hand their vector to a partner before and get the result after.
+//! The largest number of ranks up to `p` that is a product of factors 4, 3 and 2 does the work. For each factor `f` in
+//! turn groups of `f` ranks, whose numbers differ in that digit alone, send each other all they have and combine it:
+//! recursive doubling, with `f` in place of 2. The other ranks hand their vector to a partner before and get the result
+//! after.
 //!
 //! Hops as few as there are factors, for `f-1` messages in each.
-//! Needs a commutative operation. A group combines in the order of its ranks, so the result is the same bits on every rank.
+//! Needs a commutative operation. A group combines in the order of its ranks, so the result is the same bits on every
+//! rank.
 //! Scratch: `3n` bytes.
 
 use super::one_round;

@@ -1,7 +1,7 @@
 //! Bruck's alltoall: every rank ends with the chunk that each rank had for it, in `ceil(log2 p)` rounds.
 //!
-//! The chunk for the rank `d` after this one has to travel `d`. In round `i` every rank packs the chunks whose way has bit
-//! `i` and sends them `2^i` on, all in one message; what comes takes their places. In the end it is unpacked.
+//! The chunk for the rank `d` after this one has to travel `d`. In round `i` every rank packs the chunks whose way has
+//! bit `i` and sends them `2^i` on, all in one message; what comes takes their places. In the end it is unpacked.
 //!
 //! Few messages for more bytes, and two passes inside the rank for each.
 //! Needs chunks that are equally long, on all ranks: a rank passes on what it could not measure otherwise.

@@ -1,8 +1,8 @@
 //! Pairwise alltoall: every rank ends with the chunk that each rank had for it.
 //!
-//! In round `i` every rank sends to the rank `i` after it, and to no other before that chunk has left. Chunks are sent from
-//! scratch: the first element of each lies where the last of the chunk before lay, so it can only come there, byte by
-//! byte, when that has gone. The order of the rounds follows.
+//! In round `i` every rank sends to the rank `i` after it, and to no other before that chunk has left. Chunks are sent
+//! from scratch: the first element of each lies where the last of the chunk before lay, so it can only come there, byte
+//! by byte, when that has gone. The order of the rounds follows.
 //!
 //! A pass over the input stages it; one stream out of a rank and one into it, where direct sending has `p-1` of each.
 //! Scratch: `(p-1)/p·n` bytes.

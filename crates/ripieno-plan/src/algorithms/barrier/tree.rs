@@ -1,7 +1,7 @@
 //! Tree barrier: no rank goes on before all have come.
 //!
-//! Ranks report up a 4-nomial tree, and word that all have come goes down it: an allreduce of the token. The fewest messages
-//! in all, `2(p-1)`, so the fewest wake-ups where ranks outnumber cores.
+//! Ranks report up a 4-nomial tree, and word that all have come goes down it: an allreduce of the token. The fewest
+//! messages in all, `2(p-1)`, so the fewest wake-ups where ranks outnumber cores.
 
 use crate::algorithms::allreduce;
 use crate::{Entry, Group, Op, Plan, Planner, Span, Theory};

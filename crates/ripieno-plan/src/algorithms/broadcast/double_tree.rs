@@ -1,8 +1,8 @@
 //! Double-tree broadcast: every rank ends with the root's vector.
 //!
-//! One half of the vector goes down one binary tree, the other half down another in which the inner ranks are the leaves
-//! of the first: no rank sends more than the vector. The executor forwards segments as they come in, so the time is that
-//! of a chain for long vectors, and that of a tree for short ones.
+//! One half of the vector goes down one binary tree, the other half down another in which the inner ranks are the
+//! leaves of the first: no rank sends more than the vector. The executor forwards segments as they come in, so the time
+//! is that of a chain for long vectors, and that of a tree for short ones.
 //!
 //! Cost for long vectors: `n·beta`.
 

@@ -1,7 +1,7 @@
 //! k-nomial broadcast: every rank ends with the root's vector.
 //!
-//! The vector goes down a 4-nomial tree: half as many hops as down a binomial one, for three messages where that has two.
-//! Where a message takes much longer on its way than it keeps its sender, that is less time.
+//! The vector goes down a 4-nomial tree: half as many hops as down a binomial one, for three messages where that has
+//! two. Where a message takes much longer on its way than it keeps its sender, that is less time.
 
 use crate::algorithms::tree::{self, Node, RADIX};
 use crate::theory::{ceil_log2, exactly};

@@ -1,8 +1,8 @@
 //! Scatter-allgather broadcast: every rank ends with the root's vector.
 //!
 //! The vector is cut into `p` chunks, scattered down a binomial tree and gathered around the ring. Chunk `i` belongs to
-//! the rank at distance `i` from the root, so a subtree's chunks are one span whatever the root. What a rank has from the
-//! tree does not come to it again on the ring: every rank but the root receives `n` bytes, the root none.
+//! the rank at distance `i` from the root, so a subtree's chunks are one span whatever the root. What a rank has from
+//! the tree does not come to it again on the ring: every rank but the root receives `n` bytes, the root none.
 
 use crate::algorithms::tree::Node;
 use crate::algorithms::{scatter, tree};

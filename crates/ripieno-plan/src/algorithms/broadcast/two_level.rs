@@ -1,7 +1,7 @@
 //! Two-level broadcast: every rank ends with the root's vector.
 //!
-//! One rank of every node gets the vector from the root's node and hands it on inside its node, segment by segment as it
-//! comes in.
+//! One rank of every node gets the vector from the root's node and hands it on inside its node, segment by segment as
+//! it comes in.
 //!
 //! Cost: that of the broadcast chosen among `q` nodes, then that of the one chosen inside a node.
 

@@ -1,7 +1,7 @@
 //! Double-tree reduce: the root ends with the combination of all vectors.
 //!
-//! One half of the vectors goes up one binary tree, the other half up another in which the inner ranks are the leaves of
-//! the first: no rank receives more than two halves but the root's two children, and all links are busy at once. The
+//! One half of the vectors goes up one binary tree, the other half up another in which the inner ranks are the leaves
+//! of the first: no rank receives more than two halves but the root's two children, and all links are busy at once. The
 //! executor forwards segments as they come in.
 //!
 //! Cost for long vectors: `n·(beta + gamma)`.

@@ -17,8 +17,8 @@ pub const ENTRY: Entry = Entry::new(
         hops: |case| exactly((case.p - 1).min(1)),
         rounds: |case| exactly(case.p - 1),
         cost: Cost::Exactly("(p-1)·(alpha + n·beta + n·gamma)"),
-        source: "Pješivac-Grbović et al., \"Performance analysis of MPI collective operations\", Cluster Computing 2007 \
-                 (flat tree)",
+        source: "Pješivac-Grbović et al., \"Performance analysis of MPI collective operations\", Cluster Computing \
+                 2007 (flat tree)",
     },
 );
 

@@ -1,7 +1,7 @@
 //! Reduce-scatter-gather reduce (Rabenseifner): the root ends with the combination of all vectors.
 //!
-//! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the finished ones. Chunk `i` belongs to the rank at
-//! distance `i` from the root, so a subtree's chunks are one span whatever the root.
+//! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the finished ones. Chunk `i` belongs to the
+//! rank at distance `i` from the root, so a subtree's chunks are one span whatever the root.
 //!
 //! Needs a commutative operation; the rounds fix the order.
 

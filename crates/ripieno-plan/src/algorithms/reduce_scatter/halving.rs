@@ -1,8 +1,8 @@
 //! Recursive-halving reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! If `p` is a power of two, ranks whose numbers differ in one bit, the highest first, exchange halves of what they still
-//! have to do and combine. Otherwise Bruck's allgather runs backwards: with `s` the largest power of two below what is
-//! still to do, every rank hands the chunks of the ranks from `s` after it on to the rank `s` after it.
+//! If `p` is a power of two, ranks whose numbers differ in one bit, the highest first, exchange halves of what they
+//! still have to do and combine. Otherwise Bruck's allgather runs backwards: with `s` the largest power of two below
+//! what is still to do, every rank hands the chunks of the ranks from `s` after it on to the rank `s` after it.
 //!
 //! Needs a commutative operation; the rounds fix the order.
 

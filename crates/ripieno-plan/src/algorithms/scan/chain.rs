@@ -1,7 +1,7 @@
 //! Chain scan: every rank ends with the combination of the vectors of all ranks up to it.
 //!
-//! Each rank combines what the rank before it has into its own vector and passes it on. The executor forwards segments as
-//! they come in, so the time for long vectors hardly depends on `p`.
+//! Each rank combines what the rank before it has into its own vector and passes it on. The executor forwards segments
+//! as they come in, so the time for long vectors hardly depends on `p`.
 //!
 //! Combines in the order of the ranks.
 

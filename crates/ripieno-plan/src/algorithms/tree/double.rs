@@ -1,9 +1,9 @@
 //! Two binary trees over a group, in which no rank but the root has children twice.
 //!
-//! The `m = p-1` ranks other than the root stand in in-order binary trees, numbered `1..=m` from left to right: there odd
-//! numbers are leaves. The first tree numbers them by distance from the root; the second the other way round if `m` is
-//! even, and moved on by one if it is odd, so that leaves of one are inner nodes of the other. The root is the parent of
-//! both trees' tops. Depth `floor(log2 (p-1)) + 1`.
+//! The `m = p-1` ranks other than the root stand in in-order binary trees, numbered `1..=m` from left to right: there
+//! odd numbers are leaves. The first tree numbers them by distance from the root; the second the other way round if `m`
+//! is even, and moved on by one if it is odd, so that leaves of one are inner nodes of the other. The root is the
+//! parent of both trees' tops. Depth `floor(log2 (p-1)) + 1`.
 //!
 //! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
 //! Computing 2009.
@@ -46,8 +46,8 @@ pub(crate) fn double(group: &Group, root: usize) -> [Place; 2] {
     [place(&|distance| distance, &|number| number), place(&number_in_second, &distance_in_second)]
 }
 
-/// How many ranks stand right below distance `distance` in each tree: below the root one, below an odd number none, below
-/// an even one two unless it is the last.
+/// How many ranks stand right below distance `distance` in each tree: below the root one, below an odd number none,
+/// below an even one two unless it is the last.
 pub(crate) fn double_degrees(distance: usize, size: usize) -> [usize; 2] {
     let count = size - 1;
     if distance == 0 {

@@ -47,8 +47,8 @@ impl Place {
     }
 }
 
-/// Hops where chunks of whole subtrees go down or up the binomial tree. From another root than 0 the ranks of a subtree may
-/// wrap around, which makes a second message on its link.
+/// Hops where chunks of whole subtrees go down or up the binomial tree. From another root than 0 the ranks of a subtree
+/// may wrap around, which makes a second message on its link.
 pub(crate) fn hops_of_runs(case: &Case) -> RangeInclusive<usize> {
     let floor_log2 = case.p.ilog2() as usize;
     floor_log2..=floor_log2 + case.root.min(1)

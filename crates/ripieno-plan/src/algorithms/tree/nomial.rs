@@ -1,7 +1,8 @@
 //! The k-nomial tree over a group, by distance from its root; the binomial tree where `k` is 2.
 //!
-//! The parent of distance `d` is `d` with its lowest digit to the base `k` that is not 0 set to 0, so the subtree of `d` is
-//! a run of distances: trees of ranks become runs of chunks. Depth is `ceil(log_k p)` at most, and degree `k-1` times that.
+//! The parent of distance `d` is `d` with its lowest digit to the base `k` that is not 0 set to 0, so the subtree of
+//! `d` is a run of distances: trees of ranks become runs of chunks. Depth is `ceil(log_k p)` at most, and degree `k-1`
+//! times that.
 
 use super::Place;
 use crate::algorithms::cyclic;
@@ -78,8 +79,8 @@ pub(crate) fn degree(radix: usize, distance: usize, size: usize) -> usize {
     powers(radix).take_while(is_below).map(|value| (farthest / value).min(radix - 1)).sum()
 }
 
-/// How many hops the farthest of `size` nodes is away: the most digits that are not 0 in a number below `size`. The least
-/// number with `i` of them has `i` ones.
+/// How many hops the farthest of `size` nodes is away: the most digits that are not 0 in a number below `size`. The
+/// least number with `i` of them has `i` ones.
 pub(crate) fn depth(radix: usize, size: usize) -> usize {
     iter::successors(Some(1), |ones| Some(ones * radix + 1)).take_while(|&ones| ones < size).count()
 }

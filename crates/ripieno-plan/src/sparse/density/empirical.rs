@@ -32,8 +32,8 @@ impl Empirical {
         Empirical::through(points)
     }
 
-    /// The curve through `(K, density)`, by ascending `K` from 1 on. A union never holds less than what it is made of: a
-    /// density below the one before is lifted to it.
+    /// The curve through `(K, density)`, by ascending `K` from 1 on. A union never holds less than what it is made of:
+    /// a density below the one before is lifted to it.
     pub fn through(mut points: Vec<(f64, f64)>) -> Empirical {
         assert!(points.first().is_some_and(|first| first.0 == 1.0), "the first union is one set");
         assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "unions of ever more sets");

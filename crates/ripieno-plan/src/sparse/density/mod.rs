@@ -39,8 +39,8 @@ impl Curve {
         }
     }
 
-    /// How many times as many features as one set the union of `set_count` sets holds: from 1, where all sets are the same,
-    /// to `set_count`, where they share nothing. 1 where there is nothing.
+    /// How many times as many features as one set the union of `set_count` sets holds: from 1, where all sets are the
+    /// same, to `set_count`, where they share nothing. 1 where there is nothing.
     pub fn growth(&self, set_count: f64) -> f64 {
         match self.density(1.0) {
             0.0 => 1.0,

@@ -1,8 +1,8 @@
 //! Power laws: feature `r` of `n`, by descending frequency, occurs `Poisson(lambda·r^-alpha)` times in a rank's data.
 //!
-//! The density of a set is then `f(lambda) = 1/n·Σ (1 - exp(-lambda·r^-alpha))`, and that of the union of the sets of `K`
-//! ranks `f(K·lambda)`. Up to [`HEAD_COUNT`] the sum is made term by term, beyond by the Euler–Maclaurin formula, whose
-//! integral runs over `ln r`. Cost: some thousand exponentials, whatever `n`; relative error below 1e-9.
+//! The density of a set is then `f(lambda) = 1/n·Σ (1 - exp(-lambda·r^-alpha))`, and that of the union of the sets of
+//! `K` ranks `f(K·lambda)`. Up to [`HEAD_COUNT`] the sum is made term by term, beyond by the Euler–Maclaurin formula,
+//! whose integral runs over `ln r`. Cost: some thousand exponentials, whatever `n`; relative error below 1e-9.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV, eqs. 3–7.
 
 use libm::{exp, expm1, log, sqrt};
@@ -260,7 +260,8 @@ mod tests {
         assert_eq!(PowerLaw::fit(10, &[(1.0, 0.5), (2.0, 1.0)]), None);
     }
 
-    /// Figure 4: in units of the lambda at which nine tenths are there, the curves of exponents from 0.5 to 2 lie close.
+    /// Figure 4: in units of the lambda at which nine tenths are there, the curves of exponents from 0.5 to 2 lie
+    /// close.
     #[test]
     fn the_curve_depends_but_modestly_on_the_exponent() {
         let curves: Vec<_> = [0.5, 1.0, 1.5, 2.0].map(|alpha| PowerLaw::new(1_000_000, alpha)).to_vec();

@@ -1,8 +1,8 @@
 //! Design: the degrees of the butterfly that suit some data, ranks and links.
 //!
 //! [`by_packet`] is the rule of the paper: layer by layer the largest degree whose packets are still efficient.
-//! [`candidates`] prices every ordered factorization with the measured time of packets, and [`choose`] takes the cheapest.
-//! A rank spends in a layer of degree `d`, on the way down and again on the way up,
+//! [`candidates`] prices every ordered factorization with the measured time of packets, and [`choose`] takes the
+//! cheapest. A rank spends in a layer of degree `d`, on the way down and again on the way up,
 //!
 //! ```text
 //! latency + (d-1)·(T(P/d) + crowd) + gamma·P
@@ -90,9 +90,9 @@ impl Design {
 /// The degrees of section IV for sets of which a rank holds `sets.rows`, `row_bytes` each.
 ///
 /// From the top, each layer gets the largest divisor of what is left of the ranks at which its packets have
-/// `least_packet_bytes` at least. If no divisor has such packets, none below will: the layer gets the smallest prime factor,
-/// which sends the fewest packets. A number of ranks with a prime factor above 7 is folded to the next smaller one
-/// without ([`Degrees::smooth`]), unless the packets of one direct layer are efficient already.
+/// `least_packet_bytes` at least. If no divisor has such packets, none below will: the layer gets the smallest prime
+/// factor, which sends the fewest packets. A number of ranks with a prime factor above 7 is folded to the next smaller
+/// one without ([`Degrees::smooth`]), unless the packets of one direct layer are efficient already.
 pub fn by_packet(p: usize, sets: Sets<'_>, row_bytes: usize, least_packet_bytes: f64) -> Degrees {
     let top_bytes = sets.rows * row_bytes as f64;
     if p > 1 && top_bytes / p as f64 >= least_packet_bytes {

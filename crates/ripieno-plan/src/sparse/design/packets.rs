@@ -20,7 +20,8 @@ pub struct PacketCurve {
 }
 
 impl PacketCurve {
-    /// Ranks that share the memory of a node, where nobody has measured: 1 us per packet, 4 GB/s, 2 us until it is there.
+    /// Ranks that share the memory of a node, where nobody has measured: 1 us per packet, 4 GB/s, 2 us until it is
+    /// there.
     pub fn memory() -> PacketCurve {
         PacketCurve::line(1e-6, 0.25e-9, 2e-6)
     }
@@ -30,7 +31,8 @@ impl PacketCurve {
         PacketCurve::line(10e-6, 0.8e-9, 50e-6)
     }
 
-    /// Every packet takes `alpha_s` and `beta_s_per_byte` for each of its bytes, and the last arrives `latency_s` later.
+    /// Every packet takes `alpha_s` and `beta_s_per_byte` for each of its bytes, and the last arrives `latency_s`
+    /// later.
     pub fn line(alpha_s: f64, beta_s_per_byte: f64, latency_s: f64) -> PacketCurve {
         // From a size whose time is alpha to one with the best throughput.
         let point = |bytes: f64| (bytes, alpha_s + bytes * beta_s_per_byte);
@@ -56,8 +58,8 @@ impl PacketCurve {
         Some(PacketCurve { points, latency_s, crowd_s: 0.0 })
     }
 
-    /// The same, but each peer beyond [`FEW_PEERS`] of a layer adds `crowd_s` seconds, not negative, to every packet: who
-    /// combines what many send, each in its turn, waits for some of them.
+    /// The same, but each peer beyond [`FEW_PEERS`] of a layer adds `crowd_s` seconds, not negative, to every packet:
+    /// who combines what many send, each in its turn, waits for some of them.
     pub fn crowded(self, crowd_s: f64) -> PacketCurve {
         assert!(crowd_s >= 0.0 && crowd_s.is_finite(), "a crowd takes time");
         PacketCurve { crowd_s, ..self }
@@ -147,8 +149,8 @@ impl PacketCurve {
     }
 }
 
-/// Seconds to combine a byte into, or to gather it from, rows that a map names: rows of 4 bytes, the dearest per byte, by the
-/// example `row_cost` of `ripieno-run`.
+/// Seconds to combine a byte into, or to gather it from, rows that a map names: rows of 4 bytes, the dearest per byte,
+/// by the example `row_cost` of `ripieno-run`.
 pub const GAMMA_S_PER_BYTE: f64 = 0.13e-9;
 
 #[cfg(test)]
