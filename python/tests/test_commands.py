@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+from pathlib import Path
 
 import pytest
 from ripieno.cli import main
@@ -105,3 +107,68 @@ def test_a_result_is_replaced_if_that_is_asked_for(folder, capfd):
 
     assert main(["pagerank", "edges.txt", "-q", "--overwrite", "--out", "ranks.csv"]) == 0
     assert (folder / "ranks.csv").read_text().startswith('"vertex","rank"\n')
+
+
+#: Commands that read files, and what they need beside them; INPUT stands for the file.
+READING = {
+    "bfs": ["bfs", "INPUT", "--source", "1"],
+    "components": ["components", "INPUT"],
+    "diameter": ["diameter", "INPUT"],
+    "features": ["features", "INPUT", "--out", "vectors.npy"],
+    "grep": ["grep", "pattern", "INPUT"],
+    "kmeans": ["kmeans", "INPUT", "--clusters", "2"],
+    "kubernetes": ["kubernetes", "INPUT", "--workers", "2", "--image", "image"],
+    "pagerank": ["pagerank", "INPUT"],
+    "run": ["run", "INPUT"],
+    "split": ["split", "INPUT", "--partitions", "2", "--out", "parts"],
+    "split --plan": ["split", "--plan", "INPUT"],
+    "trace": ["trace", "INPUT"],
+    "wordcount": ["wordcount", "INPUT"],
+}
+WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
+
+
+@pytest.mark.parametrize("given", ["missing.txt", "missing.npy", "emptyfolder", "pipe.txt", "/dev/null", "damaged.gz"])
+@pytest.mark.parametrize("words", READING.values(), ids=READING)
+def test_input_that_cannot_be_read_is_a_sentence_and_leaves_nothing(folder, words, given, capfd):
+    (folder / "emptyfolder").mkdir()
+    os.mkfifo(folder / "pipe.txt")
+    # What has begun to be unpacked, and breaks off.
+    (folder / "damaged.gz").write_bytes(gzip.compress(bytes(range(256)) * 400)[:-20])
+    before = names(folder)
+    if words[0] == "run" and given == "damaged.gz":
+        pytest.skip("what is in a script Python tells")
+
+    code = main([given if word == "INPUT" else word for word in words])
+
+    told = capfd.readouterr().err
+    assert code == 2, told
+    assert Path(given).name in told and "Traceback" not in told and len(told.splitlines()) <= 4
+    assert names(folder) == before and not (folder / "parts").exists()
+
+
+@pytest.mark.parametrize("name", WITHOUT_WORDS)
+def test_a_command_without_words_says_what_is_missing(name, capfd):
+    assert main([name]) == 2
+    assert "Missing" in (told := capfd.readouterr().err) or "Usage" in told
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
+@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "grep", "kmeans", "pagerank", "run", "wordcount"])
+def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
+    (folder / "a.txt").write_text("1 2\n")
+    words = ["a.txt" if word == "INPUT" else word for word in READING[name]]
+
+    assert main([words[0], "--workers", value, *words[1:]]) == 2
+    assert "Invalid value for" in capfd.readouterr().err
+    assert names(folder) == ["a.txt", "script.py"]
+
+
+@pytest.mark.parametrize("out", ["nowhere/x.csv", "flights", "script.py/x.csv", "x.doc"])
+@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "wordcount"])
+def test_a_place_where_no_result_can_be_is_told_before_any_work(folder, name, out, capfd):
+    assert main([*READING[name], "--out", out]) == 2
+
+    told = capfd.readouterr().err
+    assert told.startswith("ripieno: ") and "INPUT" not in told and len(told.splitlines()) == 1
+    assert names(folder) == ["script.py"]

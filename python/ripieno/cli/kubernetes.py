@@ -10,6 +10,7 @@ import click
 import yaml
 
 from ripieno.errors import InputError
+from ripieno.files import blamed_on, size_bytes
 from ripieno.launch.kubernetes import Manifest
 
 RESTARTS = 3
@@ -122,8 +123,11 @@ def _different(option: str, pairs: tuple[tuple[str, str], ...]) -> dict[str, str
 
 
 def _read(path: Path) -> str:
+    # A pipe that nobody writes to is never opened.
+    size_bytes(str(path))
     try:
-        return path.read_bytes().decode()
+        with blamed_on(str(path)):
+            return path.read_bytes().decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: expected text in UTF-8; put it into the image and use --script-in-image") from None
 

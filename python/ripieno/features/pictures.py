@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ripieno.errors import InputError
+from ripieno.files import size_bytes
 
 #: What a folder is searched for; a file that is named may be anything that Pillow opens.
 SUFFIXES = frozenset(
@@ -92,13 +93,13 @@ def open_picture(name: str) -> Image.Image:
         It is missing, or no picture.
     """
     path = _demo_paths().get(name, Path(name))
+    # A pipe that nobody writes to is never opened.
+    size_bytes(str(path))
     try:
         with warnings.catch_warnings():
             # Large photographs are what this is for.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             return Image.open(path)
-    except FileNotFoundError:
-        raise InputError(f"{name} does not exist") from None
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         reason = "" if isinstance(error, Image.UnidentifiedImageError) else f": {error}"
         raise InputError(f"{name} is not a readable picture{reason}") from error

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ripieno.data.agreement import agreement
 from ripieno.data.dataset import is_path_like
 from ripieno.errors import InputError
-from ripieno.files import PathLike, expand, is_url, suffix
+from ripieno.files import PathLike, expand, is_url, size_bytes, suffix
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
@@ -290,7 +290,7 @@ def _open_file(path: str, weighted: bool | None, format: str | None) -> EdgeFile
     if is_url(path):
         raise InputError(f"{path}: graphs are read from files that each worker finds by their path: copy it first")
     try:
-        if os.path.getsize(path) == 0:
+        if size_bytes(path) == 0:
             raise EmptyFile(f"{path} is empty")
         return FORMATS[format or _format_of(path)].open(path, weighted)
     except FileNotFoundError:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files import PathLike, blamed_on, is_url
+from ripieno.files import PathLike, blamed_on, is_url, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.split import FORMATS, Format, Split
 
@@ -42,6 +42,8 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
         It is no partition file, or one of another version.
     """
     path = Path(path)
+    # A pipe that nobody writes to is never opened.
+    size_bytes(str(path))
     with blamed_on(str(path)):
         text = path.read_bytes()
     try:
