@@ -891,6 +891,8 @@ class Communicator:
 
     def emit(self, event: dict[str, Any]) -> None:
         """Hand a small dict to whoever launched the job (``on_event=``); without a listener it is dropped."""
+        if not isinstance(event, Mapping):
+            raise InputError(f"emit: a {type(event).__name__}: expected a dict")
         if self._on_event is not None:
             self._on_event(event)
 

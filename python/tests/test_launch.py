@@ -1020,17 +1020,46 @@ def test_a_rank_that_returns_while_others_wait_for_it_is_told(others):
         job.run(returning_early, others)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"addres": "x"}, "addres='x': there is no such option of engine local; there are bind_host, heartbeat"),
         ({"rendezvous_timeout_s": "1"}, "rendezvous_timeout_s='1': expected a positive number of seconds"),
         ({"heartbeat_timeout_s": 0}, "heartbeat_timeout_s=0: expected a positive number of seconds"),
+        ({"heartbeat_timeout_s": True}, "heartbeat_timeout_s=True: expected a positive number of seconds"),
+        ({"rendezvous_timeout_s": float("inf")}, "rendezvous_timeout_s=inf: expected a positive number of seconds"),
+        ({"ports": (5000,)}, r"ports=\(5000,\): expected the first and the last port"),
+        ({"ports": (5010, 5000)}, r"ports=\(5010, 5000\): expected the first and the last port"),
+        ({"racks": 7}, "racks=7: expected a file or a dict of racks"),
+        ({"links": 7}, "links=7: expected"),
+        ({"bind_host": 7}, "bind_host=7: expected a name or an address"),
+        ({"on_event": 7}, "on_event: a int: expected a function"),
+        ({"trace": 7}, "trace=7: expected the path of a file"),
+        ({"replicas": "x"}, "replicas='x': expected a divisor of the number of workers, [12]"),
     ],
 )
-def test_options_that_there_are_not_start_nothing(options, message):
+def test_options_that_there_are_not_start_nothing(workers, options, message):
     with pytest.raises(rp.InputError, match=message):
-        rp.launch(workers=2, **options)
+        rp.launch(workers=workers, **options)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_no_program_no_event_and_no_value_to_send_is_told(world, workers):
+    with pytest.raises(rp.InputError, match="program: a int: expected a function of a communicator"):
+        world(workers).run(7)
+    with pytest.raises(rp.InputError, match="emit: a int: expected a dict"):
+        world(workers).run(lambda comm: comm.emit(7))
+    with pytest.raises(rp.SerializationError, match=r"broadcast: a lock cannot be sent: .*cannot pickle"):
+        world(workers).broadcast(threading.Lock())
+    assert world(workers).run(lambda comm: comm.allreduce(1)) == [workers] * workers
+
+
+def test_the_traceback_of_a_rank_begins_in_the_program(world):
+    with pytest.raises(ValueError, match="everywhere") as caught:
+        world(2).run(raise_where_all_look)
+    frames = [line for line in caught.value.__cause__.traceback.splitlines() if line.startswith("  File ")]
+    assert len(frames) == 1 and "raise_where_all_look" in frames[0]
 
 
 def test_a_job_that_another_thread_closes_is_over_at_once():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
-from numbers import Real
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import Any
 
 from ripieno._checks import check_count
@@ -20,9 +21,6 @@ from ripieno.launch.local import LocalJob
 from ripieno.launch.machine import usable_cores
 
 __all__ = ["Job", "init", "launch"]
-
-# Of the ranks, in every engine.
-_OPTIONS = ("bind_host", "heartbeat_timeout_s", "links", "ports", "racks", "rendezvous_timeout_s")
 
 
 def launch(
@@ -91,6 +89,10 @@ def launch(
     for name, value in (("workers", workers), ("threads", threads)):
         if value is not None:
             check_count(name, value)
+    if on_event is not None and not callable(on_event):
+        raise InputError(f"on_event: a {type(on_event).__name__}: expected a function of a dict")
+    if trace is not None and not isinstance(trace, str | os.PathLike):
+        raise InputError(f"trace={trace!r}: expected the path of a file to write")
     common = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
@@ -120,5 +122,33 @@ def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str])
         if name not in _OPTIONS:
             known = ", ".join((*_OPTIONS, *sorted(own)))
             raise InputError(f"{name}={value!r}: there is no such option of engine {engine}; there are {known}")
-        if name.endswith("_s") and not (isinstance(value, Real) and value > 0):
-            raise InputError(f"{name}={value!r}: expected a positive number of seconds")
+        is_valid, expected = _OPTIONS[name]
+        if not is_valid(value):
+            raise InputError(f"{name}={value!r}: expected {expected}")
+
+
+def _is_duration(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_range(value: Any) -> bool:
+    are_ports = isinstance(value, tuple) and all(isinstance(each, Integral) and 0 < each < 1 << 16 for each in value)
+    return are_ports and len(value) == 2 and value[0] <= value[1]
+
+
+# Of the ranks, in every engine: whether a value will do, and what is expected.
+_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "bind_host": (lambda value: value is None or _is_text(value), "a name or an address"),
+    "heartbeat_timeout_s": (_is_duration, "a positive number of seconds"),
+    "links": (_is_text, '"auto", "tcp" or "shared-memory"'),
+    "ports": (lambda value: value is None or _is_range(value), "the first and the last port, as (5000, 5010)"),
+    "racks": (
+        lambda value: value is None or isinstance(value, str | os.PathLike | Mapping),
+        "a file or a dict of racks",
+    ),
+    "rendezvous_timeout_s": (_is_duration, "a positive number of seconds"),
+}

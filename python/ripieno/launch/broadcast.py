@@ -32,7 +32,12 @@ class Broadcast:
         # It only notes the name: it may run anywhere, at any time.
         self._dropping = weakref.finalize(self, job.dropped.append, self._key)
         self._dropping.atexit = False
-        job.run(_keep, self._key, value)
+        try:
+            job.run(_keep, self._key, value)
+        except SerializationError as error:
+            raise SerializationError(
+                f"broadcast: a {type(value).__name__} cannot be sent: {error.__cause__}"
+            ) from error
         job.kept.add(self)
 
     @property

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from numbers import Integral
 
 from ripieno.errors import InputError
 
 
 def checked(replicas: int, workers: int) -> int:
     """`replicas`, if every logical rank of so many workers can have as many copies."""
-    if isinstance(replicas, bool) or int(replicas) != replicas or replicas < 1 or workers % replicas:
+    if isinstance(replicas, bool) or not isinstance(replicas, Integral) or replicas < 1 or workers % replicas:
         raise InputError(f"replicas={replicas!r}: expected a divisor of the number of workers, {workers}")
     return int(replicas)
 

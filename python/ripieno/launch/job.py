@@ -112,6 +112,8 @@ class Job(ABC):
         ended, and the next program gets new ones, to which broadcast values are sent again. Either way it gets a new
         communicator, whose ``kept`` is empty.
         """
+        if not callable(program):
+            raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
         with self._turn:
             if self._running:
                 raise InputError("this job is already running a program, which calls it, or whose events do")

@@ -190,6 +190,10 @@ def _in_terms_of_programs(error: BaseException) -> BaseException:
 
 
 def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
-    report = Report.of(error, comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
+    inner = error.__traceback__
+    while inner is not None and inner.tb_frame.f_globals is globals():
+        inner = inner.tb_next
+    # A program's traceback begins in the program.
+    report = Report.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
     sys.stdout.flush()
     channel.send("error", report)
