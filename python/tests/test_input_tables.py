@@ -146,7 +146,7 @@ def test_what_is_no_csv_is_named(tmp_path):
         ("a,b\n1,2\n3\n", "a.csv, line 3: Expected 2 columns, got 1"),
         ("a,a\n1,2\n", "two columns named 'a'"),
         ('a,b\n1,"2\n3,4\n5,6\n', "a quote in a record from byte 4 on has no end"),
-        ("\n", "a.csv, records from byte 0 on: CSV parse error: Empty CSV file"),
+        ("\n", "a.csv has no record and no header: it holds nothing but line ends"),
     ]:
         path.write_text(text)
         with pytest.raises(rp.InputError, match=message):
@@ -411,3 +411,18 @@ def test_raw_vectors_are_clustered_as_the_array_they_are(tmp_path, capsys):
     ]:
         assert main([*command, "--overwrite", *options]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_header_alone_is_a_file_without_records_with_a_line_end_or_without(tmp_path):
+    for text in ("a,b", "a,b\n", "\N{BOM}a,b", "\n\na,b"):
+        (tmp_path / "a.csv").write_text(text)
+        assert splits(tmp_path / "a.csv", count=3) == []
+        with pytest.raises(rp.InputError, match=r"a.csv has no records"):
+            divide(tmp_path / "a.csv", tmp_path / "parts", partitions=1)
+
+
+def test_rows_of_any_type_of_fixed_length_are_divided(tmp_path):
+    for rows in (np.array(["2020-01-01", "2021-02-03"], "M8[D]"), np.array(["ab", "c"]), np.array([1j, 2])):
+        np.save(tmp_path / "a.npy", rows)
+        parts = splits(divide(tmp_path / "a.npy", tmp_path / "parts", partitions=2, overwrite=True))
+        assert np.concatenate([part.read() for part in parts]).tolist() == rows.tolist()

@@ -302,3 +302,44 @@ def test_ranks_of_a_launcher_count_and_search_together(tmp_path, capfd):
         == f"[rank 0] {count:,}  {word.decode()}\n[rank 0] {len(re.findall(rb'.*import.*', text))}\n"
     )
     assert out.exists()
+
+
+ODD = {
+    "bom.txt": b"\xef\xbb\xbfa b\na\n",
+    "crlf.txt": b"a b\r\nc a\r\n",
+    "empty.txt": b"",
+    "latin1.txt": b"caf\xe9 a\n",
+    "nothing.txt.gz": gzip.compress(b""),
+    "one-line.txt": b"a b c",
+    "zero.txt.gz": b"",
+}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_odd_files_are_the_same_to_any_number_of_ranks(world, tmp_path, workers):
+    for name, content in ODD.items():
+        (tmp_path / name).write_bytes(content)
+    texts = {name: gzip.decompress(content) if name.endswith("gz") else content for name, content in ODD.items()}
+
+    def program(comm, paths):
+        words = [rp.count_words(path, comm=comm) for path in paths]
+        lines = [rp.grep("a", path, comm=comm)["line"].to_pylist() for path in paths]
+        shares = [rp.input.share(rp.input.splits(path, count=5), comm) for path in paths]
+        return [dict(zip(w.keys.cast("large_binary").to_pylist(), w.values.tolist(), strict=True)) for w in words], (
+            lines,
+            [b"".join(part.read() for part in mine) for mine in shares],
+        )
+
+    paths = [str(tmp_path / name) for name in ODD] + [str(tmp_path)]
+    parts = world(workers).run(program, paths)
+
+    for at, text in enumerate([*texts.values(), b"\n".join(texts.values())]):
+        counted = Counter()
+        for words, _ in parts:
+            counted.update(words[at])
+        assert counted == Counter(text.split())
+        lines = [number for _, (lines, _) in parts for number in lines[at]]
+        if at < len(texts):
+            assert lines == [number for number, line in enumerate(text.split(b"\n"), 1) if b"a" in line]
+            read = b"".join(read[at] for _, (_, read) in parts)
+            assert sorted(read.splitlines(keepends=True)) == sorted(text.splitlines(keepends=True))

@@ -73,10 +73,14 @@ class Csv:
             lines = records(file.path, stream, begin, sys.maxsize, 1)
             begin, head = next(((at, line) for at, line in lines if line.strip(b"\r\n")), (begin, b""))
             sample = next(records(file.path, stream, begin + len(head), sys.maxsize, SAMPLE_BYTES), (0, b""))[1]
+        if not head:
+            raise InputError(f"{file.path} has no record and no header: it holds nothing but line ends")
         delimiter = options.delimiter or _delimiter_of(file, head)
+        # Arrow takes a header alone for nothing if its line has no end.
+        end = b"\n" * (not head.endswith(b"\n"))
         try:
             schema = pa.csv.read_csv(
-                pa.BufferReader(head + sample),
+                pa.BufferReader(head + end + sample),
                 pa.csv.ReadOptions(autogenerate_column_names=not options.header, use_threads=False),
                 pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             ).schema

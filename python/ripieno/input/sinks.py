@@ -50,7 +50,7 @@ class BinarySink:
 
     def write(self, records: NDArray[Any]) -> None:
         """Records behind those that came before."""
-        self._file.write(np.ascontiguousarray(records).data)
+        self._file.write(records.tobytes())
 
     def close(self) -> None:
         """Nothing is left to do."""
@@ -67,7 +67,7 @@ class NpySink:
 
     def write(self, records: NDArray[Any]) -> None:
         """Records behind those that came before."""
-        self._file.write(np.ascontiguousarray(records).data)
+        self._file.write(records.tobytes())
         self._row_count += len(records)
 
     def close(self) -> None:
