@@ -5,13 +5,13 @@
 //! allows; the outcome does not depend on the schedule, because operations that conflict on a byte never change places.
 
 use crate::fault::{Fault, What};
-use crate::passage;
+use crate::matching::Matching;
 use crate::plan::{Constant, Op, Operation, Plan};
 use crate::promise::{Part, Promise};
-use crate::run::{Capacity, Run};
 use crate::span::Span;
+use crate::stretches;
+use crate::symbolic_run::{Capacity, SymbolicRun};
 use crate::value::{Source, Value};
-use crate::wiring::Wiring;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -46,9 +46,9 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
     assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
     let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.parts.iter().map(move |p| (rank, p)));
     let ends = parts.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
-    let wiring = Wiring::new(plans, ends)?;
+    let matching = Matching::new(plans, ends)?;
 
-    let mut run = Run::new(plans, &wiring, Capacity::OnePiece);
+    let mut run = SymbolicRun::new(plans, &matching, Capacity::OnePiece);
     run.finish()?;
     let mut trees = Trees::new();
     for (rank, part) in parts {
@@ -58,14 +58,14 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
             same_bits(rank, value, &mut trees).map_err(fault)?;
         }
     }
-    Ok(Report { ranks: traffic(plans, &wiring), round_count: run.round_count() })
+    Ok(Report { ranks: traffic(plans, &matching), round_count: run.round_count() })
 }
 
 /// Whether the plans come to their end over links that hold nothing: a send passes only bytes that the receiver has
 /// taken. If so, a link may lend the sender's memory instead of copying it.
 pub fn check_rendezvous(plans: &[Plan]) -> Result<(), Fault> {
-    let wiring = Wiring::new(plans, core::iter::empty())?;
-    Run::new(plans, &wiring, Capacity::Nothing).finish()
+    let matching = Matching::new(plans, core::iter::empty())?;
+    SymbolicRun::new(plans, &matching, Capacity::Nothing).finish()
 }
 
 /// The tree of each combined piece and the first rank that ended with it. A piece is known by its first contribution
@@ -112,12 +112,12 @@ fn same_bits(rank: usize, value: &Value, trees: &mut Trees) -> Result<(), What> 
 }
 
 fn last_write(plan: &Plan, piece: Span) -> Option<usize> {
-    plan.operations().iter().rposition(|operation| passage::written(operation).any(|span| span.overlaps(&piece)))
+    plan.operations().iter().rposition(|operation| stretches::written(operation).any(|span| span.overlaps(&piece)))
 }
 
-fn traffic(plans: &[Plan], wiring: &Wiring) -> Vec<Traffic> {
+fn traffic(plans: &[Plan], matching: &Matching) -> Vec<Traffic> {
     let mut ranks = vec![Traffic::default(); plans.len()];
-    for link in &wiring.links {
+    for link in &matching.links {
         for message in &link.messages {
             let sender = &mut ranks[link.sender];
             sender.sent_bytes += message.length_bytes;

@@ -10,11 +10,11 @@
 //! "Clustering social images with MapReduce and high performance collective communication" (Twister), eqs. 1–3.
 
 use crate::fault::Fault;
+use crate::matching::{Matching, all_done};
 use crate::network::{Event, Network};
 use crate::plan::{Operation, Plan};
 use crate::rows::Rows;
 use crate::span::Span;
-use crate::wiring::{Wiring, all_done};
 use alloc::vec::Vec;
 
 /// The three constants of a network of equal links.
@@ -72,8 +72,8 @@ pub fn cost_s(plans: &[Plan], model: &Model) -> Result<f64, Fault> {
 
 /// All messages of a collective, in the order in which they are received.
 pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<Transfer>, Fault> {
-    let wiring = Wiring::new(plans, core::iter::empty())?;
-    let mut network = Network::new(plans, &wiring, model);
+    let matching = Matching::new(plans, core::iter::empty())?;
+    let mut network = Network::new(plans, &matching, model);
     let mut transfers = Vec::new();
     loop {
         match network.next_event() {

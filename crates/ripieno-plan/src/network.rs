@@ -2,8 +2,8 @@
 
 use crate::cost::{Model, Transfer};
 use crate::gate::Gates;
+use crate::matching::{Matching, Message};
 use crate::plan::{Operation, Plan};
-use crate::wiring::{Message, Wiring};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ pub(crate) enum Event {
 /// All ranks in the middle of their plans, on a modelled network.
 pub(crate) struct Network<'a> {
     plans: &'a [Plan],
-    wiring: &'a Wiring,
+    matching: &'a Matching,
     model: &'a Model,
     gates: Vec<Gates>,
     links: Vec<LinkState>,
@@ -40,16 +40,16 @@ struct LinkState {
 
 impl<'a> Network<'a> {
     /// All ranks before their first operation.
-    pub(crate) fn new(plans: &'a [Plan], wiring: &'a Wiring, model: &'a Model) -> Network<'a> {
+    pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, model: &'a Model) -> Network<'a> {
         let mut network = Network {
             plans,
-            wiring,
+            matching,
             model,
-            gates: wiring.gates(),
-            links: vec![LinkState::default(); wiring.links.len()],
+            gates: matching.gates(),
+            links: vec![LinkState::default(); matching.links.len()],
             out_free_at: vec![0.0; plans.len()],
             in_free_at: vec![0.0; plans.len()],
-            locals: wiring.locals.clone(),
+            locals: matching.locals.clone(),
         };
         (0..plans.len()).for_each(|rank| network.refresh(rank));
         network
@@ -64,7 +64,7 @@ impl<'a> Network<'a> {
                 first = Some((key, event));
             }
         };
-        for (index, (link, state)) in self.wiring.links.iter().zip(&self.links).enumerate() {
+        for (index, (link, state)) in self.matching.links.iter().zip(&self.links).enumerate() {
             if let (Some(ready_at), Some(message)) = (state.send_ready_at, link.messages.get(state.sent_at.len())) {
                 let at = ready_at.max(self.out_free_at[link.sender]);
                 offer((at, state.sent_at.len(), message.send, link.sender), Event::Send { link: index, at });
@@ -80,9 +80,9 @@ impl<'a> Network<'a> {
 
     /// The next message of `link` goes out.
     pub(crate) fn send(&mut self, link: usize, at: f64) {
-        let wires = &self.wiring.links[link];
+        let wires = &self.matching.links[link];
         let message = wires.messages[self.links[link].sent_at.len()];
-        self.wiring.steps[wires.sender][message.send].reads.pass_all(&mut self.gates[wires.sender], at);
+        self.matching.steps[wires.sender][message.send].reads.pass_all(&mut self.gates[wires.sender], at);
         self.out_free_at[wires.sender] = at + self.model.sending_s(message.length_bytes);
         self.links[link].sent_at.push(at);
         self.refresh(wires.sender);
@@ -90,7 +90,7 @@ impl<'a> Network<'a> {
 
     /// The next message of `link` comes in.
     pub(crate) fn receive(&mut self, link: usize, at: f64) -> Transfer {
-        let (wires, state) = (&self.wiring.links[link], &mut self.links[link]);
+        let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
         let Message { send, receive, length_bytes } = wires.messages[state.received_count];
         let start_s = state.sent_at[state.received_count];
         state.received_count += 1;
@@ -98,7 +98,7 @@ impl<'a> Network<'a> {
         let reducing = matches!(self.plans[wires.receiver].operations()[receive], Operation::Reduce { .. });
         let gamma_s_per_byte = if reducing { self.model.gamma_s_per_byte } else { 0.0 };
         let end_s = at + self.model.sending_s(length_bytes) + length_bytes as f64 * gamma_s_per_byte;
-        self.wiring.steps[wires.receiver][receive].writes.pass_all(&mut self.gates[wires.receiver], end_s);
+        self.matching.steps[wires.receiver][receive].writes.pass_all(&mut self.gates[wires.receiver], end_s);
         self.in_free_at[wires.receiver] = end_s;
         self.refresh(wires.receiver);
         Transfer { sender: wires.sender, send, receiver: wires.receiver, receive, length_bytes, start_s, end_s }
@@ -106,7 +106,7 @@ impl<'a> Network<'a> {
 
     /// The next operation, if any, at both ends of every link; rank and operation.
     pub(crate) fn unfinished(&self) -> Vec<(usize, usize)> {
-        let ends = self.wiring.links.iter().zip(&self.links).flat_map(|(link, state)| {
+        let ends = self.matching.links.iter().zip(&self.links).flat_map(|(link, state)| {
             let send = link.messages.get(state.sent_at.len()).map(|message| (link.sender, message.send));
             let receive = link.messages.get(state.received_count).map(|message| (link.receiver, message.receive));
             [send, receive].into_iter().flatten()
@@ -116,7 +116,7 @@ impl<'a> Network<'a> {
 
     /// Runs the local operations of `rank` that can run, then looks up when its next messages can.
     fn refresh(&mut self, rank: usize) {
-        let (steps, gates) = (&self.wiring.steps[rank], &mut self.gates[rank]);
+        let (steps, gates) = (&self.matching.steps[rank], &mut self.gates[rank]);
         self.locals[rank].retain(|&index| {
             let ready_at = steps[index].reads.all_ready_at(gates).zip(steps[index].writes.all_ready_at(gates));
             let Some((source_at, target_at)) = ready_at else {
@@ -127,12 +127,12 @@ impl<'a> Network<'a> {
             steps[index].writes.pass_all(gates, end_s);
             false
         });
-        for &link in &self.wiring.outgoing[rank] {
-            let next = self.wiring.links[link].messages.get(self.links[link].sent_at.len());
+        for &link in &self.matching.outgoing[rank] {
+            let next = self.matching.links[link].messages.get(self.links[link].sent_at.len());
             self.links[link].send_ready_at = next.and_then(|next| steps[next.send].reads.all_ready_at(gates));
         }
-        for &link in &self.wiring.incoming[rank] {
-            let next = self.wiring.links[link].messages.get(self.links[link].received_count);
+        for &link in &self.matching.incoming[rank] {
+            let next = self.matching.links[link].messages.get(self.links[link].received_count);
             self.links[link].receive_ready_at = next.and_then(|next| steps[next.receive].writes.all_ready_at(gates));
         }
     }

@@ -4,9 +4,9 @@
 
 use crate::cost::{Model, Transfer, timeline};
 use crate::fault::Fault;
-use crate::passage;
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
+use crate::stretches;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -29,8 +29,8 @@ fn cell(plans: &[Plan], transfer: &Transfer) -> String {
     let Transfer { sender, send, receiver, receive, .. } = *transfer;
     let (send, receive) = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
     let arrow = if matches!(receive, Operation::Reduce { .. }) { "+>" } else { "->" };
-    let at = receive.rows().map(|_| alloc::format!(" at {}", place(passage::written(receive))));
-    alloc::format!("{sender} {arrow} {receiver} {}{}", place(passage::read(send)), at.unwrap_or_default())
+    let at = receive.rows().map(|_| alloc::format!(" at {}", place(stretches::written(receive))));
+    alloc::format!("{sender} {arrow} {receiver} {}{}", place(stretches::read(send)), at.unwrap_or_default())
 }
 
 /// Stretches of one buffer.

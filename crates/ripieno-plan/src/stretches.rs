@@ -1,4 +1,4 @@
-//! Passages: the bytes that pass through the ends of an operation, as stretches that follow each other.
+//! Stretches: the bytes that pass through the ends of an operation, each stretch after the one before.
 //!
 //! Without rows an end is one stretch, its span. With rows it is the runs of neighbouring rows, in order.
 

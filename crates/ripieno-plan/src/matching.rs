@@ -1,4 +1,4 @@
-//! The wiring of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
+//! The matching of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
 //!
 //! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
 //! pieces (see [`Cuts`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
@@ -7,15 +7,15 @@
 use crate::cuts::Cuts;
 use crate::fault::{Fault, What};
 use crate::gate::{Before, Gates, Lane};
-use crate::passage;
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
+use crate::stretches;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// All plans of a collective, wired up.
-pub(crate) struct Wiring {
+pub(crate) struct Matching {
     /// Per rank.
     pub(crate) cuts: Vec<Cuts>,
     /// Per rank and operation.
@@ -68,9 +68,9 @@ impl Step {
     }
 }
 
-impl Wiring {
+impl Matching {
     /// Wires up one plan per rank; `ends` are further spans to cut out, per rank.
-    pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Wiring, Fault> {
+    pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, Fault> {
         let links = connect(plans)?;
         let cuts = cut(plans, &links, ends);
         let steps = plans.iter().zip(&cuts).map(|(plan, cuts)| steps(plan, cuts)).collect();
@@ -80,7 +80,7 @@ impl Wiring {
             by_rank
         };
         let (outgoing, incoming) = (links_by(|link| link.sender), links_by(|link| link.receiver));
-        Ok(Wiring { cuts, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
+        Ok(Matching { cuts, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
     }
 
     /// Fresh gates for all pieces of all ranks.
@@ -114,15 +114,15 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
 /// Whether an operation makes sense by itself.
 fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), Fault> {
     let fault = |span, what| Err(Fault { rank, operation: Some(index), span, what });
-    if let Some((span, rows)) = passage::chosen_from(operation) {
+    if let Some((span, rows)) = stretches::chosen_from(operation) {
         let row_count = span.length_bytes / rows.row_bytes();
         if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
             return fault(span, What::NoSuchRow { row, row_count });
         }
     }
     if let (Some(from), Some(to)) = (operation.reads(), operation.writes()) {
-        let read_bytes = passage::read(operation).map(|stretch| stretch.length_bytes).sum();
-        if read_bytes != passage::written(operation).map(|stretch| stretch.length_bytes).sum() {
+        let read_bytes = stretches::read(operation).map(|stretch| stretch.length_bytes).sum();
+        if read_bytes != stretches::written(operation).map(|stretch| stretch.length_bytes).sum() {
             return fault(to, What::SizeMismatch { from: rank, send: index, sent_bytes: read_bytes });
         }
         if from.overlaps(&to) {
@@ -178,7 +178,7 @@ fn locals(plan: &Plan) -> Vec<usize> {
 }
 
 fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Cuts> {
-    let stretches = |operation| passage::read(operation).chain(passage::written(operation));
+    let stretches = |operation| stretches::read(operation).chain(stretches::written(operation));
     let mut spans: Vec<Vec<Span>> =
         plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
     let moves = moves(plans, links);
@@ -206,7 +206,7 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
 fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
     let between = |sender: usize, send: usize, receiver: usize, receive: usize| {
         let ends = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
-        let pairs = passage::pairs(passage::read(ends.0), passage::written(ends.1));
+        let pairs = stretches::pairs(stretches::read(ends.0), stretches::written(ends.1));
         pairs.map(move |(from, to)| [(sender, from), (receiver, to)])
     };
     let sent = links.iter().flat_map(|link| {
@@ -221,8 +221,8 @@ fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
 fn steps(plan: &Plan, cuts: &Cuts) -> Vec<Step> {
     let mut before = vec![(0, 0); cuts.piece_count()];
     let step = |operation: &Operation| Step {
-        reads: lane(cuts, passage::read(operation), Lane::reading(), &mut before),
-        writes: lane(cuts, passage::written(operation), Lane::writing(), &mut before),
+        reads: lane(cuts, stretches::read(operation), Lane::reading(), &mut before),
+        writes: lane(cuts, stretches::written(operation), Lane::writing(), &mut before),
     };
     plan.operations().iter().map(step).collect()
 }

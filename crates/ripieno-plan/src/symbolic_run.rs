@@ -1,14 +1,14 @@
-//! The run: all ranks' plans, executed on symbolic values over links that hold one piece each, or nothing.
+//! The symbolic run: all ranks' plans, executed on symbolic values over links that hold one piece each, or nothing.
 //!
 //! Time is counted in messages: a piece arrives one unit after its message could start, which is when its bytes were
 //! ready and the message before on the link had arrived.
 
 use crate::fault::{Fault, What};
 use crate::gate::Gates;
+use crate::matching::{Matching, all_done};
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
 use crate::value::{Source, Value};
-use crate::wiring::{Wiring, all_done};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -24,10 +24,10 @@ pub(crate) enum Capacity {
 }
 
 /// All ranks in the middle of their plans.
-pub(crate) struct Run<'a> {
+pub(crate) struct SymbolicRun<'a> {
     capacity: Capacity,
     plans: &'a [Plan],
-    wiring: &'a Wiring,
+    matching: &'a Matching,
     gates: Vec<Gates>,
     values: Vec<Vec<Rc<Value>>>,
     links: Vec<LinkState>,
@@ -64,22 +64,22 @@ impl Cursor {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> SymbolicRun<'a> {
     /// All ranks before their first operation.
-    pub(crate) fn new(plans: &'a [Plan], wiring: &'a Wiring, capacity: Capacity) -> Run<'a> {
+    pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, capacity: Capacity) -> SymbolicRun<'a> {
         let initial = |rank: usize| {
-            let cuts = &wiring.cuts[rank];
+            let cuts = &matching.cuts[rank];
             let source = |span: Span| Source { rank, buffer: span.buffer, start_bytes: span.start_bytes };
             (0..cuts.piece_count()).map(|piece| Rc::new(Value::initial(source(cuts.piece_span(piece))))).collect()
         };
-        Run {
+        SymbolicRun {
             capacity,
             plans,
-            wiring,
-            gates: wiring.gates(),
+            matching,
+            gates: matching.gates(),
             values: (0..plans.len()).map(initial).collect(),
-            links: wiring.links.iter().map(|_| LinkState::default()).collect(),
-            local_done: wiring.locals.iter().map(|locals| vec![0; locals.len()]).collect(),
+            links: matching.links.iter().map(|_| LinkState::default()).collect(),
+            local_done: matching.locals.iter().map(|locals| vec![0; locals.len()]).collect(),
         }
     }
 
@@ -101,21 +101,21 @@ impl<'a> Run<'a> {
 
     /// Moves all that can move at `rank`; returns the ranks that may go on because of it.
     fn progress(&mut self, rank: usize) -> Result<Vec<usize>, Fault> {
-        let wiring = self.wiring;
+        let matching = self.matching;
         let mut woken = Vec::new();
         let mut moved = true;
         while moved {
             moved = self.local_pieces(rank)?;
-            for &link in &wiring.incoming[rank] {
+            for &link in &matching.incoming[rank] {
                 if self.take_piece(link)? {
                     moved = true;
-                    woken.push(wiring.links[link].sender);
+                    woken.push(matching.links[link].sender);
                 }
             }
-            for &link in &wiring.outgoing[rank] {
+            for &link in &matching.outgoing[rank] {
                 if self.give_piece(link)? {
                     moved = true;
-                    woken.push(wiring.links[link].receiver);
+                    woken.push(matching.links[link].receiver);
                 }
             }
         }
@@ -140,19 +140,19 @@ impl<'a> Run<'a> {
 
     /// Whether the receiver could take the next piece at once.
     fn is_awaited(&self, link: usize) -> bool {
-        let (wires, sent) = (&self.wiring.links[link], &self.links[link].sent);
+        let (wires, sent) = (&self.matching.links[link], &self.links[link].sent);
         wires.messages.get(sent.message).is_some_and(|message| {
-            let lane = &self.wiring.steps[wires.receiver][message.receive].writes;
+            let lane = &self.matching.steps[wires.receiver][message.receive].writes;
             lane.ready_at(sent.piece, &self.gates[wires.receiver]).is_some()
         })
     }
 
     fn send_piece(&mut self, link: usize) -> bool {
-        let (wires, state) = (&self.wiring.links[link], &mut self.links[link]);
+        let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
         let Some(message) = wires.messages.get(state.sent.message).filter(|_| state.in_flight.is_none()) else {
             return false;
         };
-        let lane = &self.wiring.steps[wires.sender][message.send].reads;
+        let lane = &self.matching.steps[wires.sender][message.send].reads;
         let gates = &mut self.gates[wires.sender];
         let Some(ready_at) = lane.ready_at(state.sent.piece, gates) else {
             return false;
@@ -168,12 +168,12 @@ impl<'a> Run<'a> {
     }
 
     fn receive_piece(&mut self, link: usize) -> Result<bool, Fault> {
-        let (wires, state) = (&self.wiring.links[link], &mut self.links[link]);
+        let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
         let Some((value, arrives_at)) = &state.in_flight else {
             return Ok(false);
         };
         let (rank, index) = (wires.receiver, wires.messages[state.received.message].receive);
-        let lane = &self.wiring.steps[rank][index].writes;
+        let lane = &self.matching.steps[rank][index].writes;
         let Some(ready_at) = lane.ready_at(state.received.piece, &self.gates[rank]) else {
             return Ok(false);
         };
@@ -193,10 +193,10 @@ impl<'a> Run<'a> {
 
     /// Copies, combines and fills what can be, inside a rank; local operations queue for nothing but their bytes.
     fn local_pieces(&mut self, rank: usize) -> Result<bool, Fault> {
-        let (wiring, gates, values) = (self.wiring, &mut self.gates[rank], &mut self.values[rank]);
+        let (matching, gates, values) = (self.matching, &mut self.gates[rank], &mut self.values[rank]);
         let mut moved = false;
-        for (&index, next) in wiring.locals[rank].iter().zip(&mut self.local_done[rank]) {
-            let step = &wiring.steps[rank][index];
+        for (&index, next) in matching.locals[rank].iter().zip(&mut self.local_done[rank]) {
+            let step = &matching.steps[rank][index];
             while *next < step.writes.len() {
                 let Some(at) = step.ready_at(*next, gates) else {
                     break;
@@ -220,7 +220,7 @@ impl<'a> Run<'a> {
 
     /// What a rank holds: the pieces of `span`, where each lies and its value.
     pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &Value)> {
-        let cuts = &self.wiring.cuts[rank];
+        let cuts = &self.matching.cuts[rank];
         cuts.pieces(span).map(move |piece| (cuts.piece_span(piece), &*self.values[rank][piece]))
     }
 
@@ -230,14 +230,14 @@ impl<'a> Run<'a> {
     }
 
     fn blocked(&self) -> Result<(), Fault> {
-        let links = self.wiring.links.iter().zip(&self.links).flat_map(|(link, state)| {
+        let links = self.matching.links.iter().zip(&self.links).flat_map(|(link, state)| {
             let sends = link.messages.get(state.sent.message).map(|message| (link.sender, message.send));
             let receives = link.messages.get(state.received.message).map(|message| (link.receiver, message.receive));
             [sends, receives].into_iter().flatten()
         });
         let locals = self.local_done.iter().enumerate().flat_map(|(rank, done)| {
-            let steps = &self.wiring.steps[rank];
-            let locals = self.wiring.locals[rank].iter().zip(done);
+            let steps = &self.matching.steps[rank];
+            let locals = self.matching.locals[rank].iter().zip(done);
             locals.filter(|&(&index, &next)| next < steps[index].writes.len()).map(move |(&index, _)| (rank, index))
         });
         all_done(self.plans, links.chain(locals).collect())
