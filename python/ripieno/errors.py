@@ -26,7 +26,7 @@ class RankFailed(RipienoError):
 
     Attributes
     ----------
-    results : dict of int to object
+    results : dict of int to object, or None
         Raised by `Job.run`, or the cause of what it raises: what the ranks have returned that did return, by rank.
     """
 
@@ -36,7 +36,7 @@ class RankFailed(RipienoError):
         self.host = host
         self.cause = cause
         self.traceback = traceback
-        self.results: dict[int, object] = {}
+        self.results: dict[int, object] | None = None
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host else ""

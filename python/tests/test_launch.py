@@ -248,6 +248,19 @@ def test_the_caller_gets_the_culprits_own_exception(culprit):
     assert "raise make()" in cause.traceback
 
 
+@pytest.mark.parametrize("inner", [1, 2])
+def test_a_failure_in_a_job_that_a_rank_has_launched_is_that_ranks_own(inner):
+    def program(comm):
+        if comm.rank == 1:
+            with rp.launch(workers=inner) as job:
+                job.run(raise_at, 0, lambda: Custom(42, "text"))
+        comm.barrier()
+
+    with rp.launch(workers=2) as job, pytest.raises(Custom) as caught:
+        job.run(program)
+    assert caught.value.__cause__.rank == 1
+
+
 def test_an_exception_that_cannot_travel_is_told_in_words():
     with rp.launch(workers=2) as job, pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
         job.run(raise_at, 1, lambda: Stubborn(3, "text"))

@@ -65,6 +65,7 @@ class InlineJob(Job):
 
 def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
     failed = RankFailed(0, socket.gethostname(), describe(error)[0])
+    failed.results = {}
     if isinstance(error, SystemExit):
         raise failed from error
     if error.__cause__ is None:

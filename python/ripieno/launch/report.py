@@ -66,11 +66,11 @@ class Report:
 
 
 def other_rank(error: BaseException) -> RankFailed | None:
-    """The `RankFailed` that `error` is, or was raised because of."""
+    """The `RankFailed` that `error` is, or was raised because of; not one of a job that this process has launched."""
     seen: set[int] = set()
     link: BaseException | None = error
     while link is not None and id(link) not in seen:
-        if isinstance(link, RankFailed):
+        if isinstance(link, RankFailed) and link.results is None:
             return link
         seen.add(id(link))
         link = link.__cause__ or link.__context__
