@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|shuffle|spark|wordcount|all]
+benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|seeding|shuffle|spark|wordcount|all]
                [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -23,6 +23,7 @@ import memory  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
 import replicas  # noqa: E402
+import seeding  # noqa: E402
 import shuffle  # noqa: E402
 import spark  # noqa: E402
 import wordcount  # noqa: E402
@@ -31,7 +32,19 @@ from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
-NAMES = ("host", "cluster", "memory", "replicas", "kmeans", "pagerank", "regroup", "shuffle", "spark", "wordcount")
+NAMES = (
+    "host",
+    "cluster",
+    "memory",
+    "replicas",
+    "kmeans",
+    "pagerank",
+    "regroup",
+    "seeding",
+    "shuffle",
+    "spark",
+    "wordcount",
+)
 
 
 @click.command()
@@ -84,6 +97,7 @@ def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Me
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
+        "seeding": seeding.measured,
         "spark": spark.measured,
         "wordcount": wordcount.measured,
     }

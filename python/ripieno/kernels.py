@@ -8,6 +8,7 @@ are cut into shares.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,71 @@ def update_min_distances(
         Threads to compute with.
     """
     _native.update_min_distances(points, new_centroids, first_index, min_squared_distances, closest, threads)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of rows that lie together, and the centres that each cell has already.
+
+    Parameters
+    ----------
+    mass : (n,) float64
+        How much each row counts; rows without mass are never chosen.
+    ends : (c,) int64
+        The row behind the last one of each cell.
+    chosen : (m,) int64
+        The rows that are centres, cell by cell, in the order of their times.
+    chosen_ends : (c,) int64
+        The entry of `chosen` behind the last one of each cell.
+    times : (c,) float64
+        The time of the last centre of each cell; infinite where no more are wanted.
+    streams : (c,) uint64
+        The random numbers of each cell.
+    """
+
+    mass: NDArray[np.float64]
+    ends: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+    chosen_ends: NDArray[np.int64]
+    times: NDArray[np.float64]
+    streams: NDArray[np.uint64]
+
+
+def grow_cells(
+    points: Points,
+    cells: Cells,
+    *,
+    trial_count: int,
+    centre_count: int,
+    until: float,
+    threads: int = 1,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Choose further centres of cells by greedy k-means++, each cell in a time of its own.
+
+    Parameters
+    ----------
+    points : (n, d)
+        The rows, cell by cell.
+    cells
+        What belongs to them.
+    trial_count
+        Rows that are tried for a centre.
+    centre_count
+        Centres of a cell, at most, those that it has included.
+    until
+        No centre is later.
+    threads
+        Threads to compute with.
+
+    Returns
+    -------
+    counts : (c,) int64
+        New centres of each cell.
+    rows : (e,) int64
+        Which rows they are, cell by cell, in the order of their times.
+    times : (e,) float64
+    """
+    return _native.grow_cells(points, cells, trial_count, centre_count, until, threads)
 
 
 def distances(points: Points, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:

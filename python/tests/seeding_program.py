@@ -1,11 +1,19 @@
-"""A program of the seeding tests, in a module of its own: workers import it without what the tests import."""
+"""Programs of the seeding tests, in a module of their own: workers import it without what the tests import."""
 
 from __future__ import annotations
 
+import numpy as np
 from ripieno.algorithms import seeding
-from ripieno.algorithms.rows import load
+from ripieno.algorithms.rows import load, lowest
 
 
 def first_centroids(comm, points, weights, init, n_clusters, seed):
     rows = load(comm, points, weights)
-    return seeding.seed_centroids(comm, rows, init=init, n_clusters=n_clusters, seed=seed, threads=1)
+    return seeding.seed_centroids(
+        comm, rows, init=init, n_clusters=n_clusters, seed=seed, threads=1, on_progress=lambda chosen: None
+    )
+
+
+def lowest_of(comm, keys, count):
+    rows = load(comm, np.zeros((len(keys), 1)))
+    return lowest(comm, rows, keys[rows.offset : rows.offset + len(rows)], count)

@@ -41,6 +41,14 @@ def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
     assert all("scikit-learn" in figure["peers"] for figure in figures)
 
 
+def test_seeding_is_timed_beside_scikit_learn_and_its_inertia_compared(tmp_path):
+    report = reports_of("seeding", tmp_path)
+
+    assert {figure["case"].split(",")[0] for figure in report["figures"]} == {"blobs", "uniform", "digits", "HOG"}
+    assert {count["row"] for count in report["counts"]} == {"inertia at the start", "inertia after Lloyd"}
+    assert all(0.5 < count["value"] < 1.5 for count in report["counts"])
+
+
 def test_memory_is_counted_beside_what_it_is_to_be_at_most(tmp_path):
     counts = reports_of("memory", tmp_path, "--case", "auto")["counts"]
 

@@ -209,6 +209,8 @@ def test_workers_report_where_the_time_went(digits):
     report = model.report_
 
     assert [event["event"] for event in events] == ["seeding"] + ["iteration"] * model.n_iter_
+    assert [event["iteration"] for event in events[1:]] == list(range(1, model.n_iter_ + 1))
+    assert {event["run"] for event in events} == {1}
     assert len(report.iterations) == model.n_iter_
     assert len(report.iterations[0].compute_s) == len(report.hosts) == 2
     assert report.cluster_sizes.sum() == len(digits)
@@ -225,3 +227,30 @@ def test_exemplars_are_the_rows_nearest_to_their_centroids(digits):
         members = np.flatnonzero(model.labels_ == cluster)
         expected = members[np.argsort(distances[members, cluster], kind="stable")[: len(rows)]]
         np.testing.assert_array_equal(rows[rows >= 0], expected)
+
+
+def fit_together(comm, points, weights, **parameters):
+    events = []
+    model = rp.KMeans(10, on_iteration=events.append, **parameters).fit(points, sample_weight=weights, comm=comm)
+    return model.cluster_centers_, model.labels_, model.inertia_, len(events)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_ranks_that_are_there_already_fit_together_and_all_get_the_result(world, digits, workers):
+    weights = np.arange(len(digits)) % 3
+    alone = rp.KMeans(10, random_state=0).fit(digits, sample_weight=weights)
+
+    parts = world(workers).run(lambda comm: fit_together(comm, digits, weights, random_state=0))
+
+    for rank, (centers, labels, inertia, event_count) in enumerate(parts):
+        np.testing.assert_array_equal(labels, alone.labels_)
+        np.testing.assert_allclose(centers, alone.cluster_centers_, rtol=1e-12)
+        assert inertia == pytest.approx(alone.inertia_, rel=1e-12)
+        assert event_count == (alone.n_iter_ + 1 if rank == 0 else 0)
+
+
+def test_ranks_that_fit_together_without_a_seed_take_that_of_rank_0(world, digits):
+    parts = world(3).run(lambda comm: fit_together(comm, digits, None, max_iter=1))
+
+    for centers, *_ in parts[1:]:
+        np.testing.assert_array_equal(centers, parts[0][0])

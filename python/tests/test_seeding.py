@@ -9,9 +9,11 @@ import pytest
 import ripieno as rp
 from hypothesis import given
 from hypothesis import strategies as st
+from ripieno import kernels
 from ripieno.algorithms.rows import Rows
-from seeding_program import first_centroids
+from seeding_program import first_centroids, lowest_of
 from sklearn.cluster import KMeans as SklearnKMeans
+from sklearn.cluster import kmeans_plusplus
 from sklearn.datasets import load_digits, make_blobs
 
 INITS = ["random", "k-means++", "k-means||"]
@@ -107,3 +109,86 @@ def test_equal_integer_seeds_give_equal_models_for_any_number_of_workers(digits)
 
     np.testing.assert_array_equal(labels[0], labels[1])
     np.testing.assert_array_equal(labels[0], labels[2])
+
+
+def blobs(row_count, column_count=3):
+    return make_blobs(row_count, column_count, centers=40, random_state=0)[0]
+
+
+# More than 10 000 rows for 1 001 clusters are sampled.
+@pytest.mark.parametrize(("row_count", "weighted"), [(3000, False), (3000, True), (12_000, False)])
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_the_number_of_workers_does_not_change_the_start_of_many_clusters(world, row_count, weighted, dtype):
+    points = (blobs(row_count) * 10 + 128).clip(0, 255).astype(dtype)
+    weights = np.arange(row_count, dtype=np.float64) % 5 if weighted else None
+    alone = start(world, 1, points, "k-means||", 1001, seed=3, weights=weights)[0]
+
+    for workers in (2, 3, 5):
+        for centroids in start(world, workers, points, "k-means||", 1001, seed=3, weights=weights):
+            np.testing.assert_array_equal(centroids, alone)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_many_centroids_are_different_rows_while_there_are_some(world, workers):
+    points = np.repeat(np.arange(1100.0), 2)[:, None]
+
+    for n_clusters, different in [(1100, 1100), (1099, 1099), (1500, 1100)]:
+        centroids = start(world, workers, points, "k-means||", n_clusters)[0]
+        assert len(centroids) == n_clusters and len(np.unique(centroids)) == different
+
+
+@pytest.mark.parametrize("row_count", [2500, 25_000])
+def test_rows_without_weight_are_never_chosen_for_many_clusters(world, row_count):
+    points = np.arange(row_count, dtype=np.float64)[:, None]
+    weights = (np.arange(row_count) % 2).astype(np.float64)
+
+    centroids = start(world, 2, points, "k-means||", 1200, weights=weights)[0]
+
+    assert (centroids % 2 == 1).all() and len(np.unique(centroids)) == 1200
+
+
+@pytest.mark.parametrize("row_count", [5000, 15_000])
+def test_many_clusters_start_as_well_as_by_k_means_plus_plus(world, row_count):
+    points = blobs(row_count, 4)
+
+    ours = start(world, 1, points, "k-means||", 1200)[0]
+
+    theirs, _ = kmeans_plusplus(points, 1200, random_state=0)
+    cost, reference = (inertia(points, centroids) for centroids in (ours, theirs))
+    assert cost < 1.1 * reference
+
+
+def inertia(points, centroids):
+    distances = np.full(len(points), np.inf)
+    kernels.update_min_distances(points, centroids, distances)
+    return distances.sum()
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.random.default_rng(0).random(20_000),
+        np.random.default_rng(0).normal(size=20_000) * 1e9,
+        np.round(np.random.default_rng(0).normal(size=20_000)),
+        np.where(np.arange(20_000) % 7, np.inf, 0.5),
+        -np.zeros(20_000),
+    ],
+    ids=["uniform", "normal", "ties", "mostly infinite", "all equal"],
+)
+@pytest.mark.parametrize("count", [1, 4097, 15_000, 30_000])
+def test_the_lowest_keys_of_all_ranks_are_found_in_order(world, keys, count):
+    expected = np.argsort(keys, kind="stable")[:count]
+
+    for numbers in world(3).run(lowest_of, keys, count):
+        np.testing.assert_array_equal(numbers, expected)
+
+
+@pytest.mark.parametrize(("init", "n_clusters"), [("k-means++", 1000), ("k-means||", 1200)])
+def test_who_waits_for_many_centroids_hears_how_many_there_are(init, n_clusters):
+    events = []
+
+    rp.KMeans(n_clusters, init=init, max_iter=1, random_state=0, on_iteration=events.append).fit(blobs(1500))
+
+    chosen = [event["chosen"] for event in events if event["event"] == "seeding"]
+    assert chosen[0] == 0 and chosen == sorted(chosen) and len(chosen) > 2
+    assert chosen[-1] == n_clusters

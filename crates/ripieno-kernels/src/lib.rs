@@ -1,7 +1,8 @@
 //! Numeric inner loops of the algorithms: what one rank computes between two collectives.
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
-//! [`squared_distances`] the whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous.
+//! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update. All
+//! matrices are row-major and contiguous.
 //! Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
@@ -33,6 +34,7 @@ pub mod graph;
 pub mod keyed;
 mod matrix;
 mod panels;
+mod seeding;
 mod simd;
 pub mod text;
 mod threads;
@@ -42,5 +44,6 @@ pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
 pub use matrix::{Centroid, Matrix, Point};
+pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use simd::Simd;
 pub use threads::Threads;

@@ -6,7 +6,7 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use ripieno_kernels::{Centroid, Matrix, Pass, Point, Threads};
+use ripieno_kernels::{Cells, Centre, Centroid, Growth, Matrix, Pass, Point, Threads};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -15,6 +15,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(assign_accumulate, module)?)?;
     module.add_function(wrap_pyfunction!(assign, module)?)?;
     module.add_function(wrap_pyfunction!(update_min_distances, module)?)?;
+    module.add_function(wrap_pyfunction!(grow_cells, module)?)?;
     module.add_function(wrap_pyfunction!(distances, module)?)?;
     module.add_function(wrap_pyfunction!(recenter, module)?)?;
     module.add_function(wrap_pyfunction!(first_non_finite, module)?)
@@ -169,6 +170,58 @@ where
         ripieno_kernels::update_min_distances(points, new_centroids, first_index, distances, closest, threads);
     });
     Ok(())
+}
+
+/// The cells as arrays: rows, centres, times and random numbers of each.
+#[derive(FromPyObject)]
+struct CellArrays<'py> {
+    mass: PyReadonlyArray1<'py, f64>,
+    ends: PyReadonlyArray1<'py, i64>,
+    chosen: PyReadonlyArray1<'py, i64>,
+    chosen_ends: PyReadonlyArray1<'py, i64>,
+    times: PyReadonlyArray1<'py, f64>,
+    streams: PyReadonlyArray1<'py, u64>,
+}
+
+type Grown<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>);
+
+#[pyfunction]
+fn grow_cells<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    cells: CellArrays<'py>,
+    trial_count: usize,
+    centre_count: usize,
+    until: f64,
+    threads: NonZeroUsize,
+) -> PyResult<Grown<'py>> {
+    let growth = Growth { trial_count, centre_count, until };
+    for_points!(points, array => grow_cells_of(py, array, &cells, growth, threads))
+}
+
+fn grow_cells_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    cells: &CellArrays<'py>,
+    growth: Growth,
+    threads: NonZeroUsize,
+) -> PyResult<Grown<'py>> {
+    let cells = Cells {
+        points: matrix(&points)?,
+        mass: cells.mass.as_slice()?,
+        ends: cells.ends.as_slice()?,
+        chosen: cells.chosen.as_slice()?,
+        chosen_ends: cells.chosen_ends.as_slice()?,
+        times: cells.times.as_slice()?,
+        streams: cells.streams.as_slice()?,
+    };
+    let grown = with_threads(py, threads, |threads| ripieno_kernels::grow_cells(cells, growth, threads));
+    let centres: Vec<&Centre> = grown.iter().flatten().collect();
+    Ok((
+        PyArray1::from_iter(py, grown.iter().map(|centres| centres.len() as i64)),
+        PyArray1::from_iter(py, centres.iter().map(|centre| centre.row)),
+        PyArray1::from_iter(py, centres.iter().map(|centre| centre.time)),
+    ))
 }
 
 #[pyfunction]

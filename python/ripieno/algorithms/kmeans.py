@@ -9,12 +9,14 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, validate_data
 
+from ripieno._arrays import check_unmasked
 from ripieno._checks import check_count
 from ripieno.algorithms import kmeans_program as program
 from ripieno.algorithms.checks import checked_weights
@@ -25,6 +27,7 @@ from ripieno.errors import InputError
 from ripieno.files import PathLike
 
 if TYPE_CHECKING:
+    from ripieno.comm import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine import Engine
 
@@ -43,8 +46,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     n_clusters : int, default=8
         How many clusters.
     init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
-        Where to start. The named ones depend on `random_state` and the data only, not on the number of workers. A
-        callable is called as ``init(X, n_clusters, random_state=...)`` and needs an array for X.
+        Where to start. The named ones depend on `random_state` and the data only, not on the number of workers.
+        "k-means||" draws candidates in a few rounds, of which greedy k-means++ chooses; more than 1,000 clusters it
+        chooses by k-means++ in cells of rows that lie together, all at once, at any number. "k-means++" passes over all
+        rows once per cluster. A callable is called as ``init(X, n_clusters, random_state=...)`` and needs an array.
     n_init : "auto" or int, default="auto"
         Runs from different starts; the one of least inertia is kept. "auto" is 10 for "random" and callables, else 1.
     max_iter : int, default=300
@@ -63,9 +68,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration"; an
-        iteration has "run", "iteration", "inertia", "moved", "points_per_s", and rank 0's "compute_s" and
-        "communication_s".
+        Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration". Both have
+        "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen", about how many of them there are; of
+        many it tells several times. An iteration has "iteration", from 1, "inertia", "moved", "points_per_s", and rank
+        0's "compute_s" and "communication_s".
 
     Attributes
     ----------
@@ -80,7 +86,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
+        Names of the columns, if the input had them: of frames, CSV with a header and Parquet. Those of later input have
+        to be the same.
     report_ : FitReport
         Inertia and seconds per iteration and rank, cluster sizes, the rows nearest to the largest clusters.
 
@@ -134,7 +141,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         self.verbose = verbose
         self.on_iteration = on_iteration
 
-    def fit(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> KMeans:
+    def fit(
+        self,
+        X: Input,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> KMeans:
         """Cluster the rows of X.
 
         Parameters
@@ -145,6 +159,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
+        comm : Communicator, optional
+            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            started for it; all get the result.
 
         Returns
         -------
@@ -166,12 +183,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         options = FitOptions(
             n_clusters=self.n_clusters,
             init=self.init if isinstance(self.init, str) else "array",
-            starts=self._starts(source),
+            starts=self._starts(source, comm),
             max_iter=self.max_iter,
             tol=self.tol,
         )
         weights = checked_weights(sample_weight, source)
-        parts = self._run(program.fit, _payload(source), weights, options, comm=None, on_event=self._on_event)
+        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
+        emit = None if comm is None else self._on_event
+        parts = self._run(program.fit, _payload(source), weights, options, emit, comm=comm, on_event=self._on_event)
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -224,6 +243,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
 
     def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
         if not is_path_like(X) and not isinstance(X, BinaryFiles):
+            check_unmasked(X, "X")
             # Whether values are finite is found out where they are computed on, by row and column.
             array = validate_data(self, X, reset=reset, dtype=POINT_DTYPES, order="C", ensure_all_finite=False)
             return InMemory(array)
@@ -234,6 +254,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
             raise InputError(
                 f"{source.names[0]} has {source.column_count} columns, but KMeans was fitted on {self.n_features_in_}"
             )
+        _check_feature_names(self, _header(source), reset=reset)
         return source
 
     def _on_event(self, event: dict[str, Any]) -> None:
@@ -253,8 +274,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         if isinstance(self.init, str) and self.init not in INITS:
             raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
 
-    def _starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
-        """One seed, or one array of centroids, per run."""
+    def _starts(self, source: Dataset | InMemory, comm: Communicator | None) -> list[int | NDArray[Any]]:
+        """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""
+        self._check_seeds(comm)
+        starts = self._own_starts(source)
+        return starts if comm is None else comm.broadcast(starts)
+
+    def _own_starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
         random = check_random_state(self.random_state)
         if isinstance(self.init, str):
             return [int(seed) for seed in random.randint(SEED_LIMIT, size=self._run_count(self.init == "random"))]
@@ -271,6 +297,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         return (RANDOM_RUN_COUNT if several else 1) if self.n_init == "auto" else self.n_init
 
     def _start(self, centroids: ArrayLike, source: Dataset | InMemory) -> NDArray[Any]:
+        check_unmasked(centroids, "init")
         centroids = check_array(centroids, dtype=[np.float64, np.float32])
         expected = (self.n_clusters, source.column_count)
         if centroids.shape != expected:
@@ -292,6 +319,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def _header(source: Dataset) -> pa.Table | None:
+    """A frame without rows whose columns are called as those of files, of which scikit-learn takes the names."""
+    names = source.column_names
+    return None if names is None else pa.table([pa.array([], pa.float64())] * len(names), names=names)
 
 
 def _payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:

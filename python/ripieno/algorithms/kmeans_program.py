@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 EXEMPLAR_CLUSTERS = 24
 EXEMPLARS = 12
+#: Events of the seeding of a run, about, at most.
+SEEDING_EVENTS = 20
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,9 @@ def fit(
     source: Dataset | OwnRows | NDArray[Any],
     weights: NDArray[np.float64] | None,
     options: FitOptions,
+    emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> FitPart:
-    """Run K-means from every start and keep the run of least inertia.
+    """Run K-means from every start and keep the run of least inertia; `emit`, by default `comm.emit`, gets the events.
 
     Raises
     ------
@@ -74,7 +77,7 @@ def fit(
     check_cluster_count(options.n_clusters, rows.total)
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    runs = [_run(comm, rows, number, options, tol) for number in range(len(options.starts))]
+    runs = [_run(comm, rows, number, options, tol, emit or comm.emit) for number in range(len(options.starts))]
     clustering, laps, history, seed_s = min(runs, key=lambda run: run[0].inertia)
     if not np.isfinite(clustering.inertia):
         raise InputError(
@@ -156,17 +159,45 @@ def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport
 
 
 def _run(
-    comm: Communicator, rows: Rows, number: int, options: FitOptions, tol: float
+    comm: Communicator,
+    rows: Rows,
+    number: int,
+    options: FitOptions,
+    tol: float,
+    emit: Callable[[dict[str, Any]], None],
 ) -> tuple[lloyd.Clustering, list[tuple[float, float]], list[tuple[float, float]], float]:
     begin = time.perf_counter()
     start = options.starts[number]
     if isinstance(start, np.ndarray):
         centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
     else:
-        if comm.rank == 0:
-            comm.emit({"event": "seeding", "run": number, "init": options.init, "row_count": rows.total})
+        told = 0
+
+        def on_progress(chosen: int) -> None:
+            nonlocal told
+            is_news = chosen in (0, options.n_clusters) or (chosen - told) * SEEDING_EVENTS >= options.n_clusters
+            if comm.rank == 0 and is_news and (chosen == 0 or chosen > told):
+                told = chosen
+                emit(
+                    {
+                        "event": "seeding",
+                        "run": number + 1,
+                        "init": options.init,
+                        "row_count": rows.total,
+                        "chosen": chosen,
+                        "n_clusters": options.n_clusters,
+                    }
+                )
+
+        on_progress(0)
         centroids = seed_centroids(
-            comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, threads=comm.threads
+            comm,
+            rows,
+            init=options.init,
+            n_clusters=options.n_clusters,
+            seed=start,
+            threads=comm.threads,
+            on_progress=on_progress,
         )
     seed_s = time.perf_counter() - begin
     clock, laps, history = Clock(), [], []
@@ -176,10 +207,10 @@ def _run(
         laps.append(lap)
         history.append((inertia, moved))
         if comm.rank == 0:
-            comm.emit(
+            emit(
                 {
                     "event": "iteration",
-                    "run": number,
+                    "run": number + 1,
                     "iteration": iteration,
                     "inertia": inertia,
                     "moved": moved,

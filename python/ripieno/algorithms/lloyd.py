@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.rows import Rows
+from ripieno.algorithms.rows import Rows, lowest, values_at
 
 if TYPE_CHECKING:
     from ripieno.comm import Communicator
@@ -77,11 +77,11 @@ def lloyd(
     clock
         Told what is computation and what is communication.
     on_iteration
-        Called with the iteration, its inertia before the move, and the squared shift.
+        Called with the number of the iteration, from 1, its inertia before the move, and the squared shift.
     """
     labels, previous = (np.full(len(rows), -1, np.int32) for _ in range(2))
     distances = np.empty(len(rows))
-    for iteration in range(max_iter):
+    for iteration in range(1, max_iter + 1):
         labels, previous = previous, labels
         with clock.computing():
             sums, weight_sums, inertia = kernels.assign_accumulate(
@@ -101,7 +101,7 @@ def lloyd(
         kernels.assign(rows.points, centroids, labels, distances, threads=threads)
         # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
         inertia = comm.allreduce(float(np.sum(rows.mass * distances)))
-    return Clustering(centroids, labels, distances, inertia, iteration + 1)
+    return Clustering(centroids, labels, distances, inertia, iteration)
 
 
 def reseed_empty(
@@ -122,19 +122,15 @@ def reseed_empty(
     if not len(empty):
         return 0
     distances = np.where(rows.mass > 0, squared_distances, 0.0)
-    mine = np.argsort(-distances, kind="stable")[: len(empty)]
-    offers = comm.allgather(
-        (distances[mine], mine + rows.offset, labels[mine], rows.mass[mine], rows.points[mine].astype(np.float64))
-    )
-    far, numbers, clusters, weights, points = (np.concatenate(part) for part in zip(*offers, strict=True))
-    order = np.lexsort((numbers, -far))
-    reseeds = [(cluster, at) for cluster, at in zip(empty, order, strict=False) if far[at] > 0]
-    for cluster, at in reseeds:
-        part = points[at] * weights[at]
-        sums[clusters[at]] -= part
-        weight_sums[clusters[at]] -= weights[at]
-        sums[cluster], weight_sums[cluster] = part, weights[at]
-    return len(reseeds)
+    numbers = lowest(comm, rows, -distances, len(empty))
+    far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.mass, rows.points)
+    count = np.count_nonzero(far)
+    empty, clusters, weights = empty[:count], clusters[:count], weights[:count]
+    parts = points[:count] * weights[:, None]
+    np.subtract.at(sums, clusters, parts)
+    np.subtract.at(weight_sums, clusters, weights)
+    sums[empty], weight_sums[empty] = parts, weights
+    return count
 
 
 def nearest_rows(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ripieno.comm import Communicator
 
 BLOCK_ROWS = 4096
+#: Of so few keys every rank offers as many; to count first would cost more.
+FEW_KEYS = 4096
 PHILOX_WORDS = 4
 
 
@@ -87,25 +89,70 @@ def load(
     return Rows(points, own, offset, total)
 
 
+def values_at(comm: Communicator, rows: Rows, numbers: NDArray[np.int64], *columns: NDArray[Any]) -> list[NDArray[Any]]:
+    """Entries of columns, which have one for each row of this worker, by row number: (m, …), equal on all ranks."""
+    places = np.flatnonzero((numbers >= rows.offset) & (numbers < rows.offset + len(rows)))
+    own = numbers[places] - rows.offset
+    found = [np.empty((len(numbers), *column.shape[1:]), column.dtype) for column in columns]
+    for there, *parts in comm.allgather((places, *(column[own] for column in columns))):
+        for column, part in zip(found, parts, strict=True):
+            column[there] = part
+    return found
+
+
 def take(comm: Communicator, rows: Rows, numbers: NDArray[np.int64]) -> NDArray[Any]:
     """Rows by global number, wherever they are: (m, d) of the centroids' type, equal on every rank."""
-    taken = np.zeros((len(numbers), rows.points.shape[1]), kernels.centroid_dtype(rows.points.dtype))
-    mine = np.flatnonzero((numbers >= rows.offset) & (numbers < rows.offset + len(rows)))
-    taken[mine] = rows.points[numbers[mine] - rows.offset]
-    return comm.allreduce(taken)
+    (points,) = values_at(comm, rows, numbers, rows.points)
+    return points.astype(kernels.centroid_dtype(points.dtype), copy=False)
+
+
+def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Keys of which the lowest belongs to each row with a chance in proportion to its weight; infinite without one.
+
+    Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir", IPL 2006.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
 
 
 def lowest(comm: Communicator, rows: Rows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Global numbers of the `count` rows with the lowest keys, in that order; of equal keys the lower row is first."""
-    mine = np.argpartition(keys, count)[:count] if count < len(keys) else np.arange(len(keys))
-    if count < len(keys):
-        # The partition may have kept any of the rows whose keys equal the highest one: keep the first.
-        edge = keys[mine].max()
-        below = np.flatnonzero(keys < edge)
-        mine = np.concatenate([below, np.flatnonzero(keys == edge)[: count - len(below)]])
+    """Global numbers of the `count` rows with the lowest keys, in that order; of equal keys the lower row is first.
+
+    Of many rows a rank offers hardly more than it has among them, for all ranks count first which keys are too high.
+    """
+    offered = np.arange(len(keys)) if count <= FEW_KEYS else np.flatnonzero(_may_be_among(comm, keys, count))
+    mine = offered[_lowest_here(keys[offered], count)]
     gathered = comm.allgather((keys[mine], mine + rows.offset))
     all_keys, numbers = (np.concatenate(part) for part in zip(*gathered, strict=True))
     return numbers[np.lexsort((numbers, all_keys))[:count]]
+
+
+def _lowest_here(keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Places of the lowest keys; of equal ones the first."""
+    if count >= len(keys):
+        return np.arange(len(keys))
+    # A partition may keep any of the rows whose keys equal the highest one.
+    edge = np.partition(keys, count - 1)[count - 1]
+    below = np.flatnonzero(keys < edge)
+    return np.concatenate([below, np.flatnonzero(keys == edge)[: count - len(below)]])
+
+
+def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+    """Which keys may be among the `count` lowest of all ranks, by the upper half of their bits.
+
+    The ranks count twice how often each value of 16 bits occurs, as in a radix sort.
+    """
+    # Read as integers, floats stand in order but for the negative ones, which stand in reverse.
+    bits = (keys + 0.0).view(np.int64)
+    upper = (bits ^ ((bits >> 63) & np.iinfo(np.int64).max)) >> 32
+    tops = upper >> 16
+    counts = np.cumsum(comm.allreduce(np.bincount(tops + (1 << 15), minlength=1 << 16)))
+    edge = int(np.searchsorted(counts, count))
+    if edge == len(counts):
+        return np.ones(len(keys), bool)
+    top, rest = edge - (1 << 15), count - (int(counts[edge - 1]) if edge else 0)
+    counts = np.cumsum(comm.allreduce(np.bincount(upper[tops == top] & 0xFFFF, minlength=1 << 16)))
+    return upper <= (top << 16) + int(np.searchsorted(counts, rest))
 
 
 def mean_variance(comm: Communicator, rows: Rows) -> float:
@@ -123,4 +170,4 @@ def _check_finite(share: Share, threads: int) -> None:
     if found is not None:
         row, column = found
         what = "NaN" if np.isnan(share.points[found]) else "infinity"
-        raise InputError(f"{share.describe(row)}, column {column}: {what} where a finite number is expected")
+        raise InputError(f"{share.describe(row, column)}: {what} where a finite number is expected")

@@ -67,11 +67,15 @@ class WorkerEstimator(BaseEstimator):
 
     def _seed(self, comm: Communicator | None) -> int:
         """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""
+        self._check_seeds(comm)
+        seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
+        return seed if comm is None else comm.broadcast(seed)
+
+    def _check_seeds(self, comm: Communicator | None) -> None:
+        """Copies of a rank have to draw the same seeds."""
         has_own_seeds = self.random_state is None or self.random_state is np.random
         if has_own_seeds and comm is not None and comm.replicas > 1:
             raise InputError(
                 f"random_state={self.random_state!r}: each of the {comm.replicas} copies of a rank would draw its own "
                 "seed: expected a whole number"
             )
-        seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
-        return seed if comm is None else comm.broadcast(seed)

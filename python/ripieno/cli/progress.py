@@ -84,15 +84,22 @@ class KMeansProgress(IterationProgress):
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
         """Of an iteration of any run."""
         if event["event"] == "seeding":
-            self.say(f"choosing first centroids among {event['row_count']:,} rows ({event['init']})")
+            self._seeding(event)
             return None
-        self.now(f"iterating, run {event['run'] + 1}")
+        self.now(f"iterating, run {event['run']}")
         return (
-            f"{event['iteration'] + 1}" if event["run"] == 0 else f"{event['run'] + 1}:{event['iteration'] + 1}",
+            f"{event['iteration']}" if event["run"] == 1 else f"{event['run']}:{event['iteration']}",
             f"{event['inertia']:.8g}",
             f"{event['moved']:.3g}",
             _rate(event["points_per_s"]),
         )
+
+    def _seeding(self, event: dict[str, Any]) -> None:
+        text = f"choosing first centroids among {event['row_count']:,} rows ({event['init']})"
+        if event["chosen"] == 0:
+            self.say(text)
+        else:
+            self.now(f"{text}: {event['chosen']:,} of {event['n_clusters']:,}")
 
 
 class PageRankProgress(IterationProgress):

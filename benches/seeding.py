@@ -1,0 +1,130 @@
+"""Where K-means starts: seconds and inertia of k-means|| beside greedy k-means++ of scikit-learn.
+
+Inertia is that of the first centroids, and after some iterations of Lloyd from them, both over that of the peer.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from effort import Effort
+from numpy.typing import NDArray
+from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.launch.machine import usable_cores
+
+CLUSTER_COUNTS, QUICK_CLUSTER_COUNTS = (10, 100, 1_000, 5_000, 20_000), (10, 1_100)
+QUICK_ROW_COUNT = 1_500
+ITERATION_COUNT = 5
+# Its k passes over the rows take minutes beyond.
+PEER_LIMIT = 2e8
+# No more rows than so many times the clusters would leave nothing to choose.
+ROWS_PER_CLUSTER = 1.3
+# Ours may start so much worse, and be so much worse after the iterations.
+START_TARGET, END_TARGET = 1.1, 1.03
+
+Rows = NDArray[Any]
+
+
+def measured(report: Report, effort: Effort) -> None:
+    """One case per data set and number of clusters."""
+    for name, make in DATA.items():
+        rows = make()
+        rows = rows[:QUICK_ROW_COUNT] if effort.quick else rows
+        for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
+            if len(rows) >= ROWS_PER_CLUSTER * cluster_count:
+                _measure(f"{name}, {len(rows)} × {rows.shape[1]}", rows, cluster_count, report, effort)
+
+
+def _measure(name: str, rows: Rows, cluster_count: int, report: Report, effort: Effort) -> None:
+    contenders: dict[str, Callable[[Rows, int, int], Rows]] = {"ours": _ours}
+    if len(rows) * cluster_count <= PEER_LIMIT:
+        contenders["k-means++ of scikit-learn"] = _peer
+    contenders["random rows"] = _random
+    seconds: dict[str, list[float]] = {each: [] for each in contenders}
+    inertias: dict[str, list[tuple[float, float]]] = {each: [] for each in contenders}
+    for seed in range(effort.runs(3)):
+        for each, start in contenders.items():
+            begin = time.perf_counter()
+            centroids = start(rows, cluster_count, seed)
+            seconds[each].append(time.perf_counter() - begin)
+            inertias[each].append(_inertias(rows, centroids))
+    row = f"into {cluster_count}"
+    peers = {each: Samples(tuple(seconds[each])) for each in contenders if each != "ours"}
+    report.figures.append(Figure(
+        case=name, row=row, ours=Samples(tuple(seconds["ours"])), peers=peers, limit_s=None, limit="none",
+        work=len(rows) / 1e6, rate_unit="M rows/s", targets={},
+    ))  # fmt: skip
+    base = "k-means++ of scikit-learn" if "k-means++ of scikit-learn" in contenders else "random rows"
+    medians = {each: np.median(inertias[each], axis=0) for each in contenders}
+    for at, (what, target) in enumerate([("at the start", START_TARGET), ("after Lloyd", END_TARGET)]):
+        ratio = float(medians["ours"][at] / medians[base][at])
+        report.counts.append(Count(f"{name} {row}", f"inertia {what}", ratio, f"of {base}", target))
+
+
+def _ours(rows: Rows, cluster_count: int, seed: int) -> Rows:
+    from ripieno.launch import launch
+
+    with launch(1, threads=usable_cores()) as job:
+        return job.run(_first_centroids, rows, cluster_count, seed)[0]
+
+
+def _first_centroids(comm: Any, rows: Rows, cluster_count: int, seed: int) -> Rows:
+    from ripieno.algorithms.rows import load
+    from ripieno.algorithms.seeding import seed_centroids
+
+    return seed_centroids(
+        comm, load(comm, rows), init="k-means||", n_clusters=cluster_count, seed=seed, threads=comm.threads,
+        on_progress=lambda chosen: None,
+    )  # fmt: skip
+
+
+def _peer(rows: Rows, cluster_count: int, seed: int) -> Rows:
+    from sklearn.cluster import kmeans_plusplus
+
+    return kmeans_plusplus(rows, cluster_count, random_state=seed)[0]
+
+
+def _random(rows: Rows, cluster_count: int, seed: int) -> Rows:
+    return rows[np.random.default_rng(seed).choice(len(rows), cluster_count, replace=False)]
+
+
+def _inertias(rows: Rows, centroids: Rows) -> tuple[float, float]:
+    """Of the first centroids, and after the iterations."""
+    import ripieno
+
+    model = ripieno.KMeans(len(centroids), init=centroids, max_iter=ITERATION_COUNT, tol=0, threads=usable_cores())
+    with warnings.catch_warnings(action="ignore"):
+        model.fit(rows)
+    return model.report_.iterations[0].inertia, model.inertia_
+
+
+def _blobs() -> Rows:
+    from sklearn.datasets import make_blobs
+
+    return make_blobs(30_000, 4, centers=100, random_state=0)[0]
+
+
+def _uniform() -> Rows:
+    return np.random.default_rng(0).random((30_000, 2))
+
+
+def _digits() -> Rows:
+    from sklearn.datasets import load_digits
+
+    return load_digits().data
+
+
+def _patches() -> Rows:
+    """HOG vectors of the photographs that come with scikit-learn and scikit-image."""
+    from ripieno.features import HogOptions, demo_images, hog_vectors
+
+    options = HogOptions(stride=16)
+    pictures = [(picture.grey(), options.corners(picture.height, picture.width)) for picture in demo_images()]
+    return np.concatenate([hog_vectors(image, corners, options) for image, corners in pictures])
+
+
+DATA: dict[str, Callable[[], Rows]] = {"blobs": _blobs, "uniform": _uniform, "digits": _digits, "HOG": _patches}

@@ -1,0 +1,214 @@
+"""First centroids of very many clusters: k-means++ in cells of rows that lie together, all cells at once.
+
+Some rows at random are pivots, and the rows that are nearest to a pivot are its cell. Every worker takes cells, and
+gets their rows: all, or of very many a sample, in which rows that are far from their pivot are more and count less.
+A cell draws centres, and a time for each, by what its own rows cost; the first of all cells in time are the centroids.
+That is k-means++, but for rows whose nearest centroid lies in another cell.
+
+Cost: a pass over the points with `k / CELL_CENTROIDS` pivots; each row of the sample travels once; then
+`CELL_CENTROIDS` times some trials for each. No step waits for another one, and no worker has all candidates.
+Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007; the times: Gillespie,
+"Exact stochastic simulation of coupled chemical reactions", J. Phys. Chem. 81(25), 1977; the sample: Bachem, Lucic and
+Krause, "Scalable k-means clustering via lightweight coresets", KDD 2018, algorithm 1, pivots in place of the mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms.rows import Rows, lowest, race, take
+from ripieno.mixing import mixed
+
+if TYPE_CHECKING:
+    from ripieno.comm import Communicator
+
+#: Centroids of a cell, on average.
+CELL_CENTROIDS = 128
+#: Rows in a sample, for each centroid.
+SAMPLE_ROWS = 10
+#: Between two events a worker does so much of a round.
+BATCHES = 16
+
+PIVOT_STREAM, SAMPLE_STREAM, REST_STREAM = range(1 << 33, (1 << 33) + 3)
+
+
+def by_cells(
+    comm: Communicator,
+    rows: Rows,
+    n_clusters: int,
+    seed: int,
+    *,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> NDArray[Any]:
+    """First centroids: (k, d) of the centroids' type, equal on every rank; `on_progress` hears how many are there."""
+    pivot_count = max(1, n_clusters // CELL_CENTROIDS)
+    pivots = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PIVOT_STREAM), rows.mass), pivot_count))
+    labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
+    kernels.assign(rows.points, pivots, labels, distances, threads=threads)
+    sampled, mass = _sample(comm, rows, distances, SAMPLE_ROWS * n_clusters, seed)
+    cells = _dealt(comm, rows, sampled, mass, labels[sampled], pivot_count)
+    numbers = _grown(comm, cells, n_clusters, seed, threads=threads, on_progress=on_progress)
+    return take(comm, rows, np.concatenate([numbers, _rest(comm, rows, numbers, n_clusters - len(numbers), seed)]))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """The cells of this worker.
+
+    Parameters
+    ----------
+    first
+        Number of the first one.
+    points, mass, numbers : (n, d), (n,) float64, (n,) int64
+        Their rows, cell by cell and by global number, which stands beside.
+    ends : (c,) int64
+        Where each cell ends.
+    """
+
+    first: int
+    points: NDArray[Any]
+    mass: NDArray[np.float64]
+    numbers: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+
+def _sample(
+    comm: Communicator, rows: Rows, distances: NDArray[np.float64], count: int, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Places of about `count` rows and how much they count; all rows, if there are not more.
+
+    Half of the chances go by mass, half by the squared distance to the pivot.
+    """
+    mass = rows.mass
+    if rows.total <= count:
+        places = np.flatnonzero(mass > 0)
+        return places, mass[places]
+    costs = mass * distances
+    mass_sum, cost_sum = comm.allreduce((float(mass.sum()), float(costs.sum())))
+    chances = count * (mass / mass_sum + (costs / cost_sum if cost_sum > 0 else mass / mass_sum)) / 2
+    places = np.flatnonzero(rows.draw(seed, SAMPLE_STREAM) < chances)
+    return places, mass[places] / np.minimum(chances[places], 1)
+
+
+def _dealt(
+    comm: Communicator,
+    rows: Rows,
+    places: NDArray[np.int64],
+    mass: NDArray[np.float64],
+    labels: NDArray[np.int32],
+    cell_count: int,
+) -> _Cells:
+    """Every rank gets a run of cells, with about as much work as those of the others."""
+    sizes = comm.allreduce(np.bincount(labels, minlength=cell_count))
+    # A centre of a cell is compared with all its rows, and there are more the more rows there are.
+    work = np.cumsum(np.square(sizes, dtype=np.float64))
+    shares = work[-1] * np.arange(1, comm.world_size) / comm.world_size
+    bounds = np.concatenate([[0], np.searchsorted(work, shares), [cell_count]])
+
+    order = np.argsort(labels, kind="stable")
+    cuts = np.searchsorted(labels[order], bounds)
+    parts = (order[start:end] for start, end in pairwise(cuts))
+    sent = [(labels[part], places[part] + rows.offset, mass[part], rows.points[places[part]]) for part in parts]
+    labels, numbers, mass, points = (np.concatenate(column) for column in zip(*comm.alltoall(sent), strict=True))
+    order = np.argsort(labels, kind="stable")
+    mine = sizes[bounds[comm.rank] : bounds[comm.rank + 1]]
+    return _Cells(int(bounds[comm.rank]), points[order], mass[order], numbers[order], np.cumsum(mine))
+
+
+def _grown(
+    comm: Communicator,
+    cells: _Cells,
+    count: int,
+    seed: int,
+    *,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> NDArray[np.int64]:
+    """Global numbers of the first `count` centres of all cells, in time; fewer, if no other row lies apart from them.
+
+    Cells may have more and more centres, from round to round, until none could have another one before the last that is
+    wanted.
+    """
+    cell_count = len(cells.ends)
+    streams = mixed(np.arange(cells.first, cells.first + cell_count) ^ np.int64(seed) << 32)
+    lasts = np.zeros(cell_count)
+    owners, chosen, times = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    # As scikit-learn tries for each centroid.
+    trial_count = 2 + int(np.log(count))
+    limit, until, total = max(2, CELL_CENTROIDS // 8), np.inf, 0
+    while comm.allreduce(bool((lasts < until).any()), op="or"):
+        new = [(owners, chosen, times)]
+        for begin in range(0, cell_count, -(-cell_count // BATCHES) or 1):
+            stop = min(begin + -(-cell_count // BATCHES), cell_count)
+            found = _batch(cells, begin, stop, new[0], lasts, streams, trial_count, limit, until, threads)
+            new.append(found)
+            on_progress(min(count, total + comm.world_size * sum(len(each[0]) for each in new[1:])))
+        owners, chosen, times = (np.concatenate(column) for column in zip(*new, strict=True))
+        order = np.argsort(owners, kind="stable")
+        owners, chosen, times = owners[order], chosen[order], times[order]
+        all_times = np.concatenate(comm.allgather(times))
+        total = len(all_times)
+        until = np.partition(all_times, count - 1)[count - 1] if total >= count else np.inf
+        limit *= 2
+    in_time = times <= until
+    offers = comm.allgather((times[in_time], cells.numbers[chosen[in_time]]))
+    all_times, numbers = (np.concatenate(column) for column in zip(*offers, strict=True))
+    return numbers[np.lexsort((numbers, all_times))[:count]]
+
+
+def _batch(
+    cells: _Cells,
+    begin: int,
+    stop: int,
+    centres: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]],
+    lasts: NDArray[np.float64],
+    streams: NDArray[np.uint64],
+    trial_count: int,
+    limit: int,
+    until: float,
+    threads: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """More centres of the cells `begin .. stop`: their cells, rows and times; `lasts` gets the last time of each."""
+    owners, chosen, _ = centres
+    start = int(cells.ends[begin - 1]) if begin else 0
+    rows = slice(start, int(cells.ends[stop - 1]))
+    held = np.searchsorted(owners, np.arange(begin, stop + 1))
+    counts, found, times = kernels.grow_cells(
+        cells.points[rows],
+        kernels.Cells(
+            mass=cells.mass[rows],
+            ends=cells.ends[begin:stop] - start,
+            chosen=chosen[held[0] : held[-1]] - start,
+            chosen_ends=held[1:] - held[0],
+            times=lasts[begin:stop],
+            streams=streams[begin:stop],
+        ),
+        trial_count=trial_count,
+        centre_count=limit,
+        until=until,
+        threads=threads,
+    )
+    ends = np.cumsum(counts)
+    some = np.flatnonzero(counts)
+    lasts[begin + some] = times[ends[some] - 1]
+    # With fewer than it might have, a cell has all that it will have in time.
+    lasts[begin:stop][np.diff(held) + counts < limit] = np.inf
+    return np.repeat(np.arange(begin, stop), counts), found + start, times
+
+
+def _rest(comm: Communicator, rows: Rows, numbers: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+    """Other rows, where there are too few different ones; those without mass are the last to be taken."""
+    if count == 0:
+        return numbers[:0]
+    keys = np.minimum(race(rows.draw(seed, REST_STREAM), rows.mass), np.finfo(np.float64).max)
+    mine = numbers[(numbers >= rows.offset) & (numbers < rows.offset + len(rows))]
+    keys[mine - rows.offset] = np.inf
+    return lowest(comm, rows, keys, count)
