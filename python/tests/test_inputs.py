@@ -299,7 +299,7 @@ BAD = {
     "ragged.csv": (b"1,2,3\n4,5,6\n7,8\n", "ragged.csv, line 3: 2 values, expected 3"),
     "words.csv": (b"1,2,3\n4,five,6\n", r"words.csv, line 2, column 'f1' \(2 of 3\): 'five' is not a number"),
     "gap.csv": (b"1,2,3\n4,,6\n7,8,9\n", "gap.csv, line 2, column 1: NaN"),
-    "nan.csv": (b"x,y\n1,2\n\n3,4\n5,nan\n", "nan.csv, line 5, column 1: NaN"),
+    "nan.csv": (b"x,y\n1,2\n\n3,4\n5,nan\n", r"nan.csv, line 5, column 'y' \(2 of 2\): NaN"),
     "inf.txt": (b"p 0 0 1 2\np 0 1 1 inf\n", "inf.txt, line 2, column 1: infinity"),
     "ragged.txt": (b"p 0 0 1 2\np 0 1 1\n", "ragged.txt, line 2: 4 values, expected 5"),
     "prose.txt": (b"Once upon a time\n", 'line 1: expected "picture row col f1 f2'),

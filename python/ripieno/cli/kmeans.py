@@ -197,6 +197,7 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
         "inputs": list(names),
         "row_count": report.row_count,
         "column_count": report.column_count,
+        "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         "dtype": report.dtype,
         "inertia": model.inertia_,
         "iteration_count": model.n_iter_,

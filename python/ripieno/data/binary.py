@@ -52,6 +52,7 @@ class NpyFile:
     offset: int
     member: str | None = None
     counted = True
+    column_names = None
 
     @classmethod
     def open(cls, path: str) -> NpyFile:

@@ -37,6 +37,7 @@ class DataFile(Protocol):
 
     path: str
     column_count: int
+    column_names: tuple[str, ...] | None
     dtype: np.dtype | None
     size: int
     counted: bool
@@ -65,11 +66,13 @@ class Share:
     pieces: tuple[Piece, ...]
     weights: NDArray[np.float64] | None = None
 
-    def describe(self, row: int) -> str:
-        """File and position of a row of this share, for messages."""
+    def describe(self, row: int, column: int) -> str:
+        """File and position of a value of this share, for messages."""
         for piece in self.pieces:
             if row < piece.row_count:
-                return piece.file.describe(piece.start, row)
+                names = piece.file.column_names
+                what = f"{names[column]!r} ({column + 1} of {len(names)})" if names else column
+                return f"{piece.file.describe(piece.start, row)}, column {what}"
             row -= piece.row_count
         raise IndexError(row)
 
@@ -101,6 +104,11 @@ class Dataset:
     def names(self) -> list[str]:
         """Paths of the files."""
         return [file.path for file in self.files]
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the values of a row are called, if a file says so."""
+        return next((file.column_names for file in self.files if file.column_names is not None), None)
 
     def read_share(self, rank: int, world_size: int) -> Share:
         """Read one worker's rows, memory-mapped where they lie in one .npy file.
@@ -191,6 +199,7 @@ def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
 @dataclass(frozen=True)
 class _Rows:
     where: str = ""
+    column_names = None
 
     def describe(self, start: int, row: int) -> str:
         return f"{self.where}row {start + row}"
@@ -228,7 +237,8 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles) -> Dataset:
     Raises
     ------
     InputError
-        Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width.
+        Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width or in what they call
+        their columns.
     """
     if isinstance(source, BinaryFiles):
         record = Record.of(source.record_bytes, source.dtype)
@@ -240,7 +250,20 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles) -> Dataset:
             raise InputError(
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
+    _check_names([file for file in files if file.column_names is not None])
     return Dataset(files)
+
+
+def _check_names(files: Sequence[DataFile]) -> None:
+    """Columns with names have the same ones in all files."""
+    for file in files[1:]:
+        names = zip(file.column_names, files[0].column_names, strict=True)
+        for at, (name, expected) in enumerate(names):
+            if name != expected:
+                raise InputError(
+                    f"{file.path}: column {at} is called {name!r}, but {expected!r} in {files[0].path}: expected the "
+                    "same columns in the same order"
+                )
 
 
 def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> Iterator[str]:

@@ -49,6 +49,11 @@ class ParquetFile:
         """Rows."""
         return sum(self.groups)
 
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the values of a row are called; values of a list have no names."""
+        return self.columns if len(self.columns) == self.column_count else None
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`; only the row groups that hold them are read."""
         table = read_rows(self.path, self.groups, start, stop, self.columns)

@@ -37,6 +37,7 @@ class TextFile:
     names: tuple[str, ...]
     skipped: tuple[str, ...]
     counted = False
+    column_names = None
 
     @property
     def column_count(self) -> int:
@@ -111,6 +112,7 @@ class TextFile:
                 at += len(line)
 
 
+@dataclass(frozen=True)
 class CsvFile(TextFile):
     """Comma-, semicolon- or tab-separated numbers; a first line with a word in it is a header."""
 
@@ -118,6 +120,12 @@ class CsvFile(TextFile):
     _arrow_type = pa.float64()
     _narrowest = np.dtype(np.float64)
     _quote_char = '"'
+    has_header: bool = False
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the header calls the values of a row."""
+        return tuple(name for name in self.names if name not in self.skipped) if self.has_header else None
 
     @classmethod
     def open(cls, path: str) -> CsvFile:
@@ -125,10 +133,11 @@ class CsvFile(TextFile):
         line, begin, end = _first_line(path)
         delimiter = next((mark for mark in ",;\t" if mark in line), ",")
         fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        if all(is_number(field) or not field for field in fields):
-            names, body = tuple(f"f{at}" for at in range(len(fields))), begin
-        else:
+        has_header = not all(is_number(field) or not field for field in fields)
+        if has_header:
             names, body = tuple(fields), end
+        else:
+            names, body = tuple(f"f{at}" for at in range(len(fields))), begin
         if len(set(names)) < len(names):
             names = tuple(f"{name} ({at})" for at, name in enumerate(names))
         size = size_bytes(path)
@@ -137,7 +146,7 @@ class CsvFile(TextFile):
         skipped = tuple(name for name in names if name in INDEX_NAMES)
         if len(skipped) == len(names):
             raise InputError(f"{path} has no column of values")
-        return cls(path, size, body, delimiter, names, skipped)
+        return cls(path, size, body, delimiter, names, skipped, has_header)
 
     def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
         return rows
