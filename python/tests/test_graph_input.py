@@ -6,6 +6,7 @@ import gzip
 
 import networkx as nx
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -128,6 +129,45 @@ def test_what_is_in_memory_is_divided():
         assert rows(Graph(source), 3) == expected()
     assert rows(Graph((SOURCES, TARGETS, WEIGHTS)), 3) == expected(WEIGHTS)
     assert rows(Graph((SOURCES, TARGETS, WEIGHTS), weighted=False), 3) == expected()
+
+
+FRAMES = {"arrow": lambda table: table, "pandas": lambda table: table.to_pandas(), "polars": pl.from_arrow}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_have_columns_as_files_do(kind):
+    make = FRAMES[kind]
+    two = make(pa.table({"a": SOURCES, "b": TARGETS}))
+    swapped = make(pa.table({"dst": TARGETS, "weight": WEIGHTS, "src_id": SOURCES, "note": ["x"] * len(SOURCES)}))
+
+    assert rows(Graph(two), 3) == expected()
+    assert rows(Graph(swapped), 3) == expected(WEIGHTS)
+    assert rows(Graph(swapped, weighted=False), 3) == expected()
+    cycle = make(pa.table({"from": [0, 1, 2], "to": [1, 2, 0]}))
+    np.testing.assert_allclose(rp.PageRank().fit(cycle).ranks_, np.full(3, 1 / 3))
+    assert rp.BFS(1).fit(cycle).distances_.tolist() == [2, 0, 1]
+
+
+def test_the_index_of_a_frame_is_no_column():
+    frame = pa.table({"source": SOURCES, "target": TARGETS}).to_pandas()
+
+    assert rows(Graph(frame[frame["source"] >= 0].sort_values("source").set_index(SOURCES)), 2) == expected()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"source": [1]}, "one column, expected a source and a target"),
+        ({"a": [1], "b": [2], "c": [3]}, "has the columns 'a', 'b', 'c': nothing says which are the ends of an edge"),
+        ({"source": ["x"], "target": ["y"]}, "column 'source' has strings, expected numbers"),
+        ({"source": [1, None], "target": [2, 3]}, "column 'source' has missing values"),
+        ({"source": [0.5], "target": [2.0]}, "ids of type float64"),
+        ({"source": [-1], "target": [2]}, "vertex id -1"),
+    ],
+)
+def test_frames_that_are_no_edges_are_named_with_what_is_wrong(columns, message):
+    with pytest.raises(rp.InputError, match=f"the pyarrow Table.*{message}"):
+        Graph(pa.table(columns))
 
 
 def test_sparse_matrices_keep_their_shape(tmp_path):

@@ -74,13 +74,14 @@ class Graph:
 
     Parameters
     ----------
-    source : path, glob, folder, list of paths, array, tuple, sparse matrix or networkx graph
+    source : path, glob, folder, list of paths, array, tuple, frame, sparse matrix or networkx graph
         Files: ``.csv`` with or without a header, ``.parquet``, ``.npy`` of shape (m, 2), ``.npz`` of arrays src, dst
         and perhaps weight or as `scipy.sparse.save_npz` writes it; ``.txt``, ``.tsv``, ``.edges``, ``.edgelist``,
         ``.el``, ``.adj``, ``.adjlist`` and names without an end are text with a line ``source target [weight]`` per
         edge, as SNAP's, or ``source<TAB>target,target,…``. Text may be gzipped (``.gz``). Of several files some may be
-        empty. An array has shape (m, 2); a tuple is (sources, targets) or
-        (sources, targets, weights). In a matrix, row i, column j is the edge from i to j.
+        empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources, targets, weights). A frame (pandas,
+        polars, Arrow) has columns as a file: two, or more whose names say which are source, target and weight. In a
+        matrix, row i, column j is the edge from i to j.
     directed : bool, optional
         With False each edge leads both ways; of weighted edges that do so already, as in a symmetric matrix, each pair
         counts once, and weights that differ by direction are an error. By default what a networkx graph says of itself,

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._arrays import check_unmasked
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
+from ripieno.graph.parts import choose_columns
 
 LARGEST_ID = (1 << 62) - 1
 
@@ -75,6 +77,8 @@ def in_memory(source: Any, weighted: bool | None) -> InMemory:
         return InMemory(edges, vertex_count=source.shape[0])
     if hasattr(source, "adjacency") and hasattr(source, "is_directed"):
         return _networkx(source, weighted)
+    if hasattr(source, "__arrow_c_stream__"):
+        return InMemory(_frame(source, weighted))
     return InMemory(_columns(source, weighted))
 
 
@@ -87,6 +91,7 @@ def checked(
         raise InputError(f"{where}: {len(sources)} sources and {len(targets)} targets")
     if weights is None or not weighted:
         return Edges(sources, targets)
+    check_unmasked(weights, f"{where}: weights")
     weights = np.ascontiguousarray(weights, np.float64)
     if weights.shape != sources.shape:
         raise InputError(f"{where}: weights of shape {weights.shape} for {len(sources)} edges")
@@ -107,6 +112,7 @@ def matrix_edges(matrix: Any, *, weighted: bool, where: str) -> Edges:
 
 
 def _ids(ids: Any, where: str, first: int) -> NDArray[np.int64]:
+    check_unmasked(ids, where)
     ids = np.asarray(ids)
     if ids.ndim != 1 or (ids.dtype.kind not in "iu" and ids.size):
         raise InputError(f"{where}: ids of type {ids.dtype} and shape {ids.shape}, expected whole numbers in a row")
@@ -116,8 +122,28 @@ def _ids(ids: Any, where: str, first: int) -> NDArray[np.int64]:
     return np.ascontiguousarray(ids, np.int64)
 
 
+def _frame(source: Any, weighted: bool | None) -> Edges:
+    """The rows of a frame: two or three columns, whose names say what they are as those of files do."""
+    # Here, for PyArrow takes half a second to import.
+    import pyarrow as pa
+
+    where = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
+    try:
+        # The index of pandas is no column.
+        table = pa.Table.from_pandas(source, preserve_index=False) if hasattr(source, "iloc") else pa.table(source)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"a graph cannot be made of {where}: expected a frame of edges: {error}") from error
+    chosen = [table.column_names[at] for at in choose_columns(where, table.column_names, weighted) if at is not None]
+    for name in chosen:
+        if table[name].null_count:
+            raise InputError(f"{where}: column {name!r} has missing values")
+        if pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type):
+            raise InputError(f"{where}: column {name!r} has strings, expected numbers: number the vertices from 0")
+    return checked(*(table[name].to_numpy() for name in chosen), where=where)
+
+
 def _columns(source: Any, weighted: bool | None) -> Edges:
-    expected = "an array of shape (edges, 2), or a tuple (sources, targets) or (sources, targets, weights)"
+    expected = "a frame, an array of shape (edges, 2), or a tuple (sources, targets) or (sources, targets, weights)"
     if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == 2:
         source = (source[:, 0], source[:, 1])
     if not isinstance(source, tuple) or len(source) not in (2, 3):
