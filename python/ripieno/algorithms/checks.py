@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight
 
+from ripieno._arrays import check_unmasked
 from ripieno.data import Dataset, InMemory
 from ripieno.errors import InputError
 
@@ -15,6 +16,7 @@ def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory)
     """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights."""
     if sample_weight is None:
         return None
+    check_unmasked(sample_weight, "sample_weight")
     try:
         if isinstance(source, InMemory):
             weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno._arrays import check_unmasked
 from ripieno._checks import check_count
 from ripieno.algorithms import pagerank_program as program
 from ripieno.algorithms.clock import Lap
@@ -269,6 +270,8 @@ def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Give
         if isinstance(probabilities, Mapping):
             vertices, values = list(probabilities), list(probabilities.values())
         else:
+            for column in probabilities:
+                check_unmasked(column, name)
             vertices, values = (np.asarray(column).tolist() for column in probabilities)
         if graph.labels is not None:
             numbers = {label: number for number, label in enumerate(graph.labels.tolist())}

@@ -16,6 +16,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ripieno._arrays import check_unmasked
 from ripieno._checks import check_count
 from ripieno.algorithms import sgd_program as program
 from ripieno.algorithms.sgd_rows import hashed
@@ -68,7 +69,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     engine : str, Engine or Job, default="local"
         Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
-        Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch" and "loss".
+        Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
 
     Attributes
     ----------
@@ -263,6 +264,8 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
             known, self._columns = parts[0].classes, parts[0].columns
             self.n_features_in_ = len(self._columns)
         else:
+            check_unmasked(X, "X")
+            check_unmasked(y, "y")
             matrix, y = validate_data(self, X, y, reset=start is None, accept_sparse="csr", dtype=np.float64)
             check_classification_targets(y)
             known = np.unique(y) if known is None else known
@@ -298,6 +301,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
             # What no row had when it was fitted has no weight.
             rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
         else:
+            check_unmasked(X, "X")
             matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
             rows = SparseRows(csr_matrix(matrix), np.empty(0))
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))

@@ -1,0 +1,129 @@
+"""Whatever rows are given as, any number of workers ends alike: with the same result, or the same words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import ripieno as rp
+from scipy.sparse import csr_matrix
+
+ROWS = np.random.default_rng(0).integers(0, 100, (40, 3))
+CLASSES = np.arange(40) % 2
+STRIDED = np.zeros((80, 6), np.float32)
+STRIDED[::2, ::2] = ROWS
+
+
+def read_only(rows):
+    rows.flags.writeable = False
+    return rows
+
+
+def with_one(value, dtype=np.float64):
+    rows = ROWS.astype(dtype)
+    rows[31, 2] = value
+    return rows
+
+
+GOOD = {
+    "list": ROWS.tolist(),
+    "read-only": read_only(ROWS.astype(np.float64)),
+    "by columns": np.asfortranarray(ROWS.astype(np.float32)),
+    "every other": STRIDED[::2, ::2],
+    "backwards": np.ascontiguousarray(ROWS[::-1].astype(np.float64))[::-1],
+    "float16": ROWS.astype(np.float16),
+    "big-endian": ROWS.astype(">f8"),
+    "int64": ROWS,
+    "int8": ROWS.astype(np.int8),
+    "uint8": ROWS.astype(np.uint8),
+    "objects": ROWS.astype(object),
+    "unmasked": np.ma.masked_array(ROWS.astype(np.float64)),
+}
+BAD = {
+    "one dimension": (np.arange(9.0), "Expected 2D array, got 1D array"),
+    "three dimensions": (np.zeros((9, 2, 2)), "dim 3"),
+    "no columns": (np.zeros((9, 0)), r"Found array with 0 feature\(s\)"),
+    "no rows": (np.zeros((0, 3)), r"Found array with 0 sample\(s\)"),
+    "words": (np.array([["a", "b"], ["c", "d"]]), "could not convert string to float"),
+    "complex": (ROWS + 1j, "Complex data not supported"),
+    "ragged": ([[1.0, 2.0], [3.0]], "inhomogeneous"),
+    "masked": (np.ma.masked_array(ROWS.astype(float), ROWS > 90), r"X: \d+ of 120 are masked"),
+    "nothing": (None, "Expected 2D array, got scalar array"),
+}
+NOT_FINITE = {"NaN": np.nan, "infinity": np.inf}
+
+
+def centers(rows, workers, world):
+    return rp.KMeans(4, random_state=0, engine=world(workers)).fit(rows).cluster_centers_
+
+
+@pytest.mark.parametrize("kind", GOOD)
+def test_rows_of_any_kind_are_clustered_and_learned_from_alike_by_any_number_of_workers(world, kind):
+    rows = GOOD[kind]
+    expected = centers(ROWS.astype(np.float64), 1, world)
+    learned = rp.SparseSGD(max_iter=1, batch_size=40, random_state=0).fit(ROWS.astype(np.float64), CLASSES)
+
+    for workers in (1, 2, 3):
+        np.testing.assert_allclose(centers(rows, workers, world), expected, rtol=1e-5)
+        model = rp.SparseSGD(max_iter=1, batch_size=40, random_state=0, engine=world(workers)).fit(rows, CLASSES)
+        np.testing.assert_allclose(model.coef_, learned.coef_, rtol=1e-9)
+
+
+def test_booleans_are_numbers_for_any_number_of_workers(world):
+    rows = ROWS > 50
+
+    for workers in (1, 2, 3):
+        np.testing.assert_allclose(centers(rows, workers, world), centers(rows * 1.0, 1, world))
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_cannot_be_clustered_is_told_in_the_same_words_by_any_number_of_workers(kind):
+    rows, message = BAD[kind]
+    told = []
+    for workers in (1, 2, 3):
+        with pytest.raises((ValueError, TypeError), match=message) as caught:
+            rp.KMeans(2, workers=workers).fit(rows)
+        told.append(f"{caught.type.__name__}: {caught.value}")
+
+    assert len(set(told)) == 1
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_what_cannot_be_learned_from_is_told(kind):
+    rows, message = BAD[kind]
+
+    with pytest.raises((ValueError, TypeError), match=message):
+        rp.SparseSGD().fit(rows, np.arange(0 if rows is None else len(rows)) % 2)
+
+
+def test_sparse_rows_are_refused_by_k_means_and_taken_by_descent():
+    with pytest.raises(TypeError, match="Sparse data was passed"):
+        rp.KMeans(2).fit(csr_matrix(ROWS))
+    assert rp.SparseSGD(max_iter=1).fit(csr_matrix(ROWS), CLASSES).n_features_in_ == 3
+
+
+@pytest.mark.parametrize("name", NOT_FINITE)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, ">f8"])
+def test_values_that_are_not_finite_are_found_in_any_type(name, dtype):
+    with pytest.raises(rp.InputError, match=f"row 31, column 2: {name}"):
+        rp.KMeans(2).fit(with_one(NOT_FINITE[name], dtype))
+
+
+HIDDEN = np.ma.masked_array(np.ones(40), np.arange(40) == 3)
+
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (lambda: rp.KMeans(2).fit(ROWS, sample_weight=HIDDEN), r"sample_weight: 1 of 40 are masked, .* at \[3\]"),
+        (lambda: rp.SparseSGD().fit(ROWS, HIDDEN), "y: 1 of 40 are masked"),
+        (lambda: rp.KMeans(2).fit(ROWS).predict(BAD["masked"][0]), "X: .* are masked"),
+        (lambda: rp.SparseSGD().fit(ROWS, CLASSES).predict(BAD["masked"][0]), "X: .* are masked"),
+        (lambda: rp.PageRank().fit(np.ma.masked_array([[0, 1], [1, 2]], [[0, 0], [0, 1]])), "edges: 1 of 2 are masked"),
+        (lambda: rp.PageRank().fit(([0] * 40, range(40), HIDDEN)), "weights: 1 of 40 are masked"),
+        (lambda: rp.PageRank(personalization=(range(40), HIDDEN)).fit(np.array([[0, 1]])), "personalization: 1 of 40"),
+        (lambda: rp.KMeans(1, init=np.ma.masked_array([[1.0, 2, 3]], [0, 0, 1])).fit(ROWS), "init: 1 of 3 are masked"),
+    ],
+)
+def test_what_a_mask_hides_does_not_count_as_if_it_were_there(fit, message):
+    with pytest.raises(rp.InputError, match=message):
+        fit()
