@@ -242,7 +242,7 @@ def test_every_stage_is_in_the_report(world):
         first, *others = job.statistics
         report = job.report().splitlines()
 
-    assert [step.iteration for step in job.statistics] == [0, 1, 2]
+    assert [step.iteration for step in job.statistics] == [1, 2, 3]
     assert first.load.bytes == points().nbytes and all(step.load.bytes == 0 for step in others)
     for step in job.statistics:
         assert step.broadcast.bytes >= CLUSTERS * 3 * 8

@@ -83,7 +83,7 @@ def test_reduce_and_collect_name_themselves():
 
     for part, note in (
         ({"reduce": boom}, "in reduce, of a block of 1 keys"),
-        ({"collect": boom}, "in collect, iteration 0"),
+        ({"collect": boom}, "in collect, iteration 1"),
     ):
         with rp.MapReduce(lambda part, _: ([7], [1]), workers=1, **part) as job:
             job.cache([0])

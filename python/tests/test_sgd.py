@@ -256,7 +256,7 @@ def test_epochs_are_told_as_they_end_and_models_are_pickled():
     events: list[dict] = []
     model = rp.SparseSGD(random_state=SEED, max_iter=3, tol=None, on_iteration=events.append).fit(X, y)
 
-    assert [event["epoch"] for event in events] == [0, 1, 2]
+    assert [event["epoch"] for event in events] == [1, 2, 3]
     assert events[-1]["loss"] == model.loss_
     model.on_iteration = None
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))

@@ -137,7 +137,7 @@ def fit(
     )
     state = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
     losses: list[float] = []
-    for epoch in range(options.max_iter):
+    for epoch in range(1, options.max_iter + 1):
         order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
         batches = _cut(rows, order, -(-rows.total // options.batch_size))
         losses.append(_descend(comm, rows, batches, state, options.eta0))

@@ -236,7 +236,7 @@ class MapReduce(Progress):
         begin = time.perf_counter()
         together = joined([block for result in results for block in result.blocks])
         if self._collect is not None:
-            with worker.noted(f"in collect, iteration {self.iteration}"):
+            with worker.noted(f"in collect, iteration {self.iteration + 1}"):
                 together = self._collect(together)
         amounts: Amounts = {}
         for result in results:
@@ -292,6 +292,6 @@ class MapReduce(Progress):
             for stage in ("map", "shuffle", "reduce")
         }
         combine = Stage((combine_s,), (sum(each.bytes["combine"] for each in results),))
-        record = StepStatistics(self.iteration, self._load, self._broadcast, combine=combine, **stages)
+        record = StepStatistics(self.iteration + 1, self._load, self._broadcast, combine=combine, **stages)
         self.statistics.append(record)
         self._load, self._broadcast = Stage(), Stage()

@@ -38,7 +38,9 @@ class Progress:
         self._in_iterations = False
 
     def iterations(self, count: int) -> Iterator[int]:
-        """The iterations that are left of `count`: 0 … count - 1, or those after a resumption.
+        """How many iterations are done before each one that is left of `count`: 0 … count - 1 without a resumption.
+
+        What is shown counts the iteration itself, too, so that the first one is iteration 1.
 
         After every `every`-th of them, and after the last, a checkpoint is written: when the loop's body has ended, so
         that it holds what the body has done to `state`. A step outside such a loop is an iteration of its own, whose

@@ -42,7 +42,7 @@ class StepStatistics:
     Attributes
     ----------
     iteration : int
-        The iteration that it belongs to.
+        The number of the iteration that it belongs to, from 1.
     load, broadcast, map, shuffle, reduce, combine : Stage
         Load is zero but for the first step after `MapReduce.cache`, broadcast where no new value was given.
     """
