@@ -137,12 +137,12 @@ def fit(
     )
     state = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
     losses: list[float] = []
-    for epoch in range(1, options.max_iter + 1):
+    for epoch in range(options.max_iter):
         order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
         batches = _cut(rows, order, -(-rows.total // options.batch_size))
         losses.append(_descend(comm, rows, batches, state, options.eta0))
         if comm.rank == 0:
-            comm.emit({"event": "epoch", "epoch": epoch, "loss": losses[-1]})
+            comm.emit({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
         if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
             break
     return Part(state, rows.feature_count, rows.columns, rows.classes, losses)
