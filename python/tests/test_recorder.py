@@ -195,8 +195,9 @@ def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
 
     path = tmp_path / "gone" / "out.json"
     (tmp_path / "gone").mkdir()
-    with pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more"):
-        rp.launch(workers=1, trace=path).run(fail)
+    lost, failed = pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more")
+    with lost, failed, rp.launch(workers=1, trace=path) as job:
+        job.run(fail)
     (tmp_path / "gone").mkdir()
     lost, failed = pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more")
     with lost, failed, rp.launch(workers=1, trace=path) as job:
