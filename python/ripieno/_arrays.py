@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 
 from ripieno import _native
+from ripieno._checks import text, whole
+from ripieno._wholes import check_int64, is_whole
 from ripieno.errors import InputError
 
 OPS = ("sum", "prod", "min", "max", "and", "or", "xor")
+
+# No array has more rows.
+_ROWS_MAX = 2**63 - 1
 
 # From here on a rank of the same host reads an array where it is, if it can.
 _LENT_BYTES = 1 << 16
@@ -50,6 +55,9 @@ def reducible(value: Any, op: str, what: str) -> np.ndarray:
     """`value`, a number or an array, as an array of a type that `op` is defined on."""
     check_unmasked(value, what)
     found = as_array(value)
+    if found is None and type(value) is int:
+        check_int64(value, op, what)
+        found = np.asarray(value, np.int64)
     if found is None and isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray):
         found = np.asarray(value)
     if found is None:
@@ -73,6 +81,7 @@ def in_place(out: Any, what: str = "out") -> np.ndarray:
     """`out` itself, checked to be an array that data can be received into."""
     if not isinstance(out, np.ndarray):
         raise InputError(f"{what}: expected a NumPy array, got {type(out).__name__}")
+    check_unmasked(out, what)
     if out.dtype.hasobject:
         raise InputError(f"{what}: dtype {out.dtype} holds Python objects, which cannot be received in place")
     if not (out.flags.c_contiguous and out.flags.writeable):
@@ -82,10 +91,25 @@ def in_place(out: Any, what: str = "out") -> np.ndarray:
 
 def required(value: Any, what: str) -> np.ndarray:
     """`value` as an array without Python objects."""
-    found = as_array(value)
+    check_unmasked(value, what)
+    found = np.asarray(value) if isinstance(value, np.ndarray) else as_array(value)
     if found is None or found.dtype.hasobject:
         raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
     return found
+
+
+def in_rows(array: np.ndarray, what: str) -> np.ndarray:
+    """`array`, checked to have rows."""
+    if array.ndim == 0:
+        raise InputError(f"{what}: shape (): expected an array with at least one axis")
+    return array
+
+
+def empty_rows(counts: list[int], rows: np.ndarray) -> np.ndarray:
+    """An array for so many rows of all ranks as `counts` say, each like those of `rows`."""
+    if sum(counts) * row_size(rows) * rows.itemsize > _ROWS_MAX:
+        raise InputError(f"counts={counts}: expected rows that memory can hold")
+    return empty((sum(counts), *rows.shape[1:]), rows.dtype)
 
 
 def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np.ndarray:
@@ -121,6 +145,7 @@ def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np
 
 def fill(out: np.ndarray, value: Any) -> np.ndarray:
     """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
+    check_unmasked(value, "value")
     found = as_array(value)
     source = np.asarray(value) if found is None else found
     check_fits(out, source.shape, source.dtype)
@@ -134,12 +159,25 @@ def check_fits(out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None
         raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
 
 
-def flat(contiguous: np.ndarray) -> tuple[np.ndarray, int]:
-    """All elements as one axis of a type that the native module knows, and how many of those make one element."""
-    line = contiguous.reshape(-1)
-    if is_native(line.dtype) and line.dtype.isnative:
-        return line, 1
-    return line.view(np.uint8), line.dtype.itemsize
+def check_rows_fit(out: np.ndarray, rows: np.ndarray, what: str) -> None:
+    """`InputError` unless `out` takes rows like these, whatever their number."""
+    if out.ndim != rows.ndim or out.shape[1:] != rows.shape[1:] or not np.can_cast(rows.dtype, out.dtype, "same_kind"):
+        raise InputError(
+            f"{what}: out: shape {out.shape} and dtype {out.dtype}: expected rows of shape {rows.shape[1:]} and dtype "
+            f"{rows.dtype}, as those that this rank gives"
+        )
+
+
+def known(contiguous: np.ndarray) -> tuple[np.ndarray, int]:
+    """All elements in a type that the native module knows, and how many of those make one element."""
+    if is_native(contiguous.dtype) and contiguous.dtype.isnative:
+        return contiguous, 1
+    return contiguous.reshape(-1).view(np.uint8), contiguous.dtype.itemsize
+
+
+def line(contiguous: np.ndarray) -> np.ndarray:
+    """All elements along one axis, in a type that the native module knows."""
+    return known(contiguous)[0].reshape(-1)
 
 
 def row_size(rows: np.ndarray) -> int:
@@ -157,9 +195,20 @@ def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int
     """`counts` as a list of ints that add up to `row_count`, or the even division if None."""
     if counts is None:
         return even_counts(row_count, world_size)
-    listed = [int(count) for count in counts]
-    if len(listed) != world_size or min(listed) < 0 or sum(listed) != row_count:
+    listed = listed_counts(counts, world_size, what)
+    if sum(listed) != row_count:
         raise InputError(f"{what}={listed}: expected {world_size} non-negative numbers that add up to {row_count} rows")
+    return listed
+
+
+def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") -> list[int]:
+    """`counts` as a list of ints, one per rank."""
+    expected = f"expected {world_size} non-negative whole numbers, the rows of every rank"
+    if not isinstance(counts, Sequence | np.ndarray) or isinstance(counts, str | bytes) or np.ndim(counts) != 1:
+        raise InputError(f"{what}={counts!r}: {expected}")
+    listed = [whole(f"{what}[{rank}]", count, 0, _ROWS_MAX) for rank, count in enumerate(counts)]
+    if len(listed) != world_size:
+        raise InputError(f"{what}={listed}: {expected}")
     return listed
 
 
@@ -167,6 +216,11 @@ def split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
     """Views of `counts` rows each, one after the other."""
     stops = np.cumsum(counts, dtype=np.int64).tolist()
     return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
+
+
+def is_tree(value: Any) -> bool:
+    """Whether `value` is made up of others."""
+    return isinstance(value, dict | tuple | list)
 
 
 def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
@@ -186,19 +240,21 @@ def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
 
 def in_order(algorithm: str | None, order: str | None) -> str | None:
     """An algorithm and an order of its ranks, as the native module takes them: ``chain@given``."""
+    algorithm = text("algorithm", algorithm, "expected None or the name of one")
+    order = text("order", order, "expected None, 'racks', 'given', 'random' or 'random:SEED'")
     return algorithm if order is None else f"{algorithm or ''}@{order}"
 
 
 def elements(rows: np.ndarray, counts: list[int]) -> tuple[np.ndarray, list[int]]:
-    """The flat form of `rows`, and how many of its elements belong to each rank, for `counts` rows each."""
-    line, scale = flat(rows)
+    """`rows` as the native module knows them, and how many elements belong to each rank, for `counts` rows each."""
+    array, scale = known(rows)
     per_row = row_size(rows) * scale
-    return line, [count * per_row for count in counts]
+    return array, [count * per_row for count in counts]
 
 
 def check_op(op: str) -> None:
     """`InputError` unless `op` is an operation."""
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
 
 
@@ -218,16 +274,22 @@ def together(leaves: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarra
         by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
     for dtype, indices in by_dtype.items():
         sizes = [leaves[index].size for index in indices]
-        line = empty(sum(sizes), dtype)
-        for index, part in zip(indices, split(line, sizes), strict=True):
+        all_elements = empty(sum(sizes), dtype)
+        for index, part in zip(indices, split(all_elements, sizes), strict=True):
             parts[index] = part.reshape(leaves[index].shape)
             np.copyto(parts[index], leaves[index])
-        lines.append(line)
+        lines.append(all_elements)
     return lines, [parts[index] for index in range(len(leaves))]
 
 
+def identity_like(leaf: Any, op: str) -> Any:
+    """What changes nothing when it is combined by `op` with `leaf`, a number or an array."""
+    if is_whole(leaf, op):
+        return int(op == "prod")
+    return like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype)))
+
+
 def identity(op: str, dtype: np.dtype) -> Any:
-    """What changes nothing when it is combined by `op` with an element of `dtype`."""
     if op in ("sum", "or", "xor"):
         return dtype.type(0)
     if op == "prod":

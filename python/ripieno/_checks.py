@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
+from typing import Any
 
 from ripieno.errors import InputError
 
@@ -11,3 +12,24 @@ def check_count(name: str, value: object, expected: str = "expected a whole numb
     """Raise InputError, naming the parameter, if a value is not a whole number of at least 1."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InputError(f"{name}={value!r}: {expected}")
+
+
+def whole(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:
+    """`value` as an int; InputError, naming the parameter, unless it is a whole number `least` … `most`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value <= most:
+        raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {least} … {most}'}")
+    return int(value)
+
+
+def number(name: str, value: Any, expected: str) -> float:
+    """`value` as a float; InputError, naming the parameter, unless it is a number."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name}={value!r}: {expected}")
+    return float(value)
+
+
+def text(name: str, value: Any, expected: str) -> str | None:
+    """`value`; InputError, naming the parameter, unless it is a string or None."""
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"{name}={value!r}: {expected}")
+    return value

@@ -64,6 +64,7 @@ class Handle(Generic[R]):
 
     @property
     def done(self) -> bool:
+        self._owner._check_process()
         # Whoever holds the lock waits, or makes the result.
         if self._lock.acquire(blocking=False):
             try:
@@ -84,6 +85,7 @@ class Handle(Generic[R]):
         KeyboardInterrupt
             The wait was interrupted, not the call: another wait tells how that ends.
         """
+        self._owner._check_process()
         with self._lock:
             if self._finish is not None:
                 self._end(self._finish)

@@ -36,27 +36,72 @@ class Communicator:
         links: str = "auto",
         flight_folder: str | None = None,
     ) -> Communicator: ...
-    # Collectives in place, to their end; with `later` they are begun only, and a handle is returned.
+    # Collectives in place, to their end; with `later` they are begun only, and a handle is returned. `form` says what
+    # ranks must give alike beside the number and type of elements; without it that is the shape of the first array.
     def broadcast(
-        self, array: NDArray[Any], root: int, algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        root: int,
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def allreduce(
-        self, array: NDArray[Any], op: str, algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        op: str,
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def reduce(
-        self, array: NDArray[Any], op: str, root: int, algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        op: str,
+        root: int,
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def scan(
-        self, array: NDArray[Any], op: str, algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        op: str,
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def exscan(
-        self, array: NDArray[Any], op: str, algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        op: str,
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def allgather(
-        self, array: NDArray[Any], counts: Sequence[int], algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        counts: Sequence[int],
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def reduce_scatter(
-        self, array: NDArray[Any], counts: Sequence[int], op: str, algorithm: str | None = None, *, later: bool = False
+        self,
+        array: NDArray[Any],
+        counts: Sequence[int],
+        op: str,
+        algorithm: str | None = None,
+        form: str | None = None,
+        *,
+        later: bool = False,
     ) -> Handle | None: ...
     def gather(
         self,
@@ -64,6 +109,7 @@ class Communicator:
         counts: Sequence[int],
         root: int,
         algorithm: str | None = None,
+        form: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -73,6 +119,7 @@ class Communicator:
         counts: Sequence[int],
         root: int,
         algorithm: str | None = None,
+        form: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -83,6 +130,7 @@ class Communicator:
         in_array: NDArray[Any],
         in_counts: Sequence[int],
         algorithm: str | None = None,
+        form: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -92,6 +140,7 @@ class Communicator:
         in_array: NDArray[Any],
         distance: int,
         algorithm: str | None = None,
+        form: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -102,12 +151,15 @@ class Communicator:
         in_array: NDArray[Any],
         in_peers: Sequence[tuple[int, int]],
         algorithm: str | None = None,
+        form: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
     def barrier(self, algorithm: str | None = None, *, later: bool = False) -> Handle | None: ...
-    def send(self, array: NDArray[Any], to: int, *, later: bool = False) -> Handle | None: ...
-    def receive(self, array: NDArray[Any], source: int, *, later: bool = False) -> Handle | None: ...
+    def send(self, array: NDArray[Any], to: int, form: str | None = None, *, later: bool = False) -> Handle | None: ...
+    def receive(
+        self, array: NDArray[Any], source: int, form: str | None = None, *, later: bool = False
+    ) -> Handle | None: ...
     def regroup(
         self,
         aggregation: Aggregation,
@@ -155,7 +207,7 @@ class SparseReduce:
     volumes: list[dict[str, int]]
 
     def reduce(
-        self, communicator: Communicator, values: NDArray[Any], into: NDArray[Any], width: int, op: str
+        self, communicator: Communicator, values: NDArray[Any], into: NDArray[Any], width: int, op: str, row: str
     ) -> None: ...
 
 def sparse(
@@ -175,6 +227,7 @@ def sparse_reduce(
     into: NDArray[Any],
     width: int,
     op: str,
+    row: str,
     size: int | None,
     degrees: str | None,
     missing_is_zero: bool,

@@ -12,6 +12,7 @@ import numpy as np
 
 from ripieno import _wire
 from ripieno._arrays import as_array, empty, split
+from ripieno._forms import OBJECT
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -63,13 +64,13 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None) -> 
     lengths[native.rank].view(np.int64)[0] = mine_bytes
     if mine_bytes <= _INLINE_BYTES:
         _wire.write_blob(packed, inline[native.rank])
-    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, None)
+    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, None, OBJECT)
     sizes = lengths.copy().view(np.int64)[:, 0].tolist()
     if max(sizes) <= _INLINE_BYTES:
         return [_wire.read_blob(blob.copy()) for blob in inline]
     blobs, chunks = _chunks(sizes)
     _wire.write_blob(packed, chunks[native.rank])
-    native.allgather(blobs, sizes, algorithm)
+    native.allgather(blobs, sizes, algorithm, OBJECT)
     return [_wire.read_blob(chunk) for chunk in chunks]
 
 
@@ -78,11 +79,11 @@ def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | N
     packed = _wire.pack(movable(value))
     sizes_array = np.zeros(native.world_size, np.int64)
     sizes_array[native.rank] = _wire.blob_bytes(packed)
-    native.allgather(sizes_array, [1] * native.world_size, None)
+    native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
     sizes = sizes_array.tolist()
     blobs, chunks = _chunks(sizes)
     _wire.write_blob(packed, chunks[native.rank])
-    native.gather(blobs, sizes, root, algorithm)
+    native.gather(blobs, sizes, root, algorithm, OBJECT)
     return [_wire.read_blob(chunk) for chunk in chunks] if native.rank == root else None
 
 
@@ -91,12 +92,12 @@ def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int,
     packed = [_wire.pack(movable(value)) for value in values or ()]
     sizes_array = np.zeros(native.world_size, np.int64)
     sizes_array[: len(packed)] = [_wire.blob_bytes(each) for each in packed]
-    native.broadcast(sizes_array, root, None)
+    native.broadcast(sizes_array, root, None, OBJECT)
     sizes = sizes_array.tolist()
     blobs, chunks = _chunks(sizes)
     for each, chunk in zip(packed, chunks, strict=False):
         _wire.write_blob(each, chunk)
-    native.scatter(blobs, sizes, root, algorithm)
+    native.scatter(blobs, sizes, root, algorithm, OBJECT)
     # A copy, for a view would keep the memory of all ranks' values.
     return _wire.read_blob(chunks[native.rank].copy())
 
@@ -107,12 +108,12 @@ def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str |
     sizes_array = np.array([_wire.blob_bytes(each) for each in packed], np.int64)
     in_sizes_array = np.empty_like(sizes_array)
     ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None)
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
     blobs, chunks = _chunks(sizes_array.tolist())
     for each, chunk in zip(packed, chunks, strict=True):
         _wire.write_blob(each, chunk)
     in_blobs, in_chunks = _chunks(in_sizes_array.tolist())
-    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm)
+    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm, OBJECT)
     return [_wire.read_blob(chunk) for chunk in in_chunks]
 
 
@@ -120,10 +121,10 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
     """The value of the rank `distance` before this one."""
     packed = _wire.pack(movable(value))
     sizes_array, in_sizes_array = np.array([_wire.blob_bytes(packed)], np.int64), np.empty(1, np.int64)
-    native.rotate(sizes_array, in_sizes_array, distance, None)
+    native.rotate(sizes_array, in_sizes_array, distance, None, OBJECT)
     blob, in_blob = empty(int(sizes_array[0]), np.uint8), empty(int(in_sizes_array[0]), np.uint8)
     _wire.write_blob(packed, blob)
-    native.rotate(blob, in_blob, distance, algorithm)
+    native.rotate(blob, in_blob, distance, algorithm, OBJECT)
     return _wire.read_blob(in_blob)
 
 
@@ -134,14 +135,14 @@ def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algor
     for peer, each in packed.items():
         sizes_array[peer] = _wire.blob_bytes(each)
     ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None)
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
     peers = [(peer, int(size)) for peer, size in enumerate(sizes_array) if size]
     in_peers = [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
     blobs, chunks = _chunks([size for _, size in peers])
     for (peer, _), chunk in zip(peers, chunks, strict=True):
         _wire.write_blob(packed[peer], chunk)
     in_blobs, in_chunks = _chunks([size for _, size in in_peers])
-    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm)
+    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm, OBJECT)
     return {peer: _wire.read_blob(chunk) for (peer, _), chunk in zip(in_peers, in_chunks, strict=True)}
 
 

@@ -11,29 +11,38 @@ travels as pickle protocol 5, with the memory of the arrays inside it sent from,
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import os
 import traceback
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from ripieno import _native, _objects, flight
+from ripieno import _forms, _native, _objects, _wholes, flight
 from ripieno._arrays import (
     as_array,
     check_fits,
     check_op,
+    check_rows_fit,
     checked_counts,
     elements,
     empty,
+    empty_rows,
     fill,
-    flat,
-    identity,
+    identity_like,
     in_order,
     in_place,
+    in_rows,
     is_native,
+    is_tree,
+    known,
     like,
+    line,
+    listed_counts,
     map_leaves,
     octets,
     own,
@@ -42,6 +51,7 @@ from ripieno._arrays import (
     split,
     together,
 )
+from ripieno._checks import number, whole
 from ripieno._handles import Handle, Line, Talk, Work
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
@@ -78,6 +88,10 @@ def _later(
         "flight beside another call, ranks that wait for each other in a circle are not told."
     )
     return begin
+
+
+#: What a process that is forked from this one must leave alone.
+_living: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
 
 class Communicator:
@@ -120,11 +134,11 @@ class Communicator:
     RankFailed
         By every call that communicates: a rank died, fell silent, raised, or left while others waited for it.
     CollectiveMismatch
-        Likewise: ranks called different collectives, or the same with other sizes, types or roots.
+        Likewise: ranks called different collectives, or the same with other sizes, types, shapes, keys or roots.
     InputError
         An argument is wrong; nothing has been sent.
     CommunicatorClosed
-        It has been closed.
+        It has been closed, or this process was forked from the rank's: that may compute, but is no rank.
     """
 
     def __init__(
@@ -149,6 +163,8 @@ class Communicator:
         self.racks: list[str | None] = list(native.racks)
         self.threads = threads
         self.kept: dict[Any, Any] = {}
+        self._is_forked = False
+        _living.add(self)
 
     def __repr__(self) -> str:
         state = "" if self._native_or_none is not None else ", closed"
@@ -174,7 +190,8 @@ class Communicator:
         root : int
             The rank whose value it is.
         out : ndarray, optional
-            Same shape and dtype on every rank. The root's `value` is copied there first, if one is given.
+            Same shape and dtype on every rank, else `CollectiveMismatch` says who gave which. The root's `value` is
+            copied there first, if one is given.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
@@ -190,17 +207,23 @@ class Communicator:
         if out is not None:
             if value is not None and self.rank == root:
                 fill(out, value)
-            return self._do(Work([("broadcast", flat(in_place(out))[0], root, algorithm)], lambda: out))
+            return self._do(
+                Work([("broadcast", known(in_place(out))[0], root, algorithm, _forms.of_array(out))], lambda: out)
+            )
         if self.rank != root:
             return self._do(
-                Talk(lambda native: _objects.receive(lambda piece: native.broadcast(piece, root, algorithm)))
+                Talk(
+                    lambda native: _objects.receive(
+                        lambda piece: native.broadcast(piece, root, algorithm, _forms.OBJECT)
+                    )
+                )
             )
         array = as_array(value)
         if array is not None and not array.dtype.hasobject:
             value = np.array(array, order="C", copy=True)
 
         def talk(native: NativeCommunicator) -> Any:
-            _objects.send(value, lambda piece: native.broadcast(piece, root, algorithm))
+            _objects.send(value, lambda piece: native.broadcast(piece, root, algorithm, _forms.OBJECT))
             return value
 
         return self._do(Talk(talk))
@@ -219,8 +242,9 @@ class Communicator:
         Parameters
         ----------
         value : array, number, or tuple, list, dict of these; KeyValues; Table
-            Same shapes and dtypes on every rank. All parts of one dtype travel together. Key-values and tables may
-            differ from rank to rank: every rank gets one row per key, a partition per id, of those of all ranks.
+            Same kinds of containers, keys, shapes and dtypes on every rank; if not, `CollectiveMismatch` says who gave
+            which. All parts of one dtype travel together. Key-values and tables may differ from rank to rank: every
+            rank gets one row per key, a partition per id, of those of all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"}, optional
             How two elements are combined, by default "sum"; "and", "or", "xor" work on the bits of integers, and on
             booleans. For rows of key-values also a function, see `regroup`; a table has its own, and no other.
@@ -235,8 +259,14 @@ class Communicator:
         -------
         array, number, or tuple, list, dict of these
             Of the same form as `value`; numbers come back as numbers.
+
+        Notes
+        -----
+        Sums and products of Python's whole numbers are exact, however large they become; each number is smaller than
+        2**72, and True counts as 1. For other operations they are int64. Arrays and numbers of NumPy keep their dtype,
+        and wrap around as they do in NumPy.
         """
-        if order is not None:
+        if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
         if op is None and not isinstance(value, Joint):
             op = "sum"
@@ -269,7 +299,7 @@ class Communicator:
 
         Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
         """
-        return self._do(self._reduced("scan", value, op, out, (op, algorithm)))
+        return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
 
     def exscan(
         self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None
@@ -279,16 +309,16 @@ class Communicator:
         The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
         value of the dtype for "min" ("max"). Parameters, results and errors are those of `allreduce`.
         """
-        work = self._reduced("exscan", value, op, out, (op, algorithm))
+        work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
         if self.rank > 0:
             return self._do(work)
 
         def finish() -> Any:
             result = work.finish()
             if out is not None:
-                out[...] = identity(op, out.dtype)
+                out[...] = identity_like(out, op)
                 return out
-            return map_leaves(result, lambda leaf: like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype))))
+            return map_leaves(result, lambda leaf: identity_like(leaf, op))
 
         return self._do(Work(work.calls, finish))
 
@@ -328,7 +358,7 @@ class Communicator:
         if out is None and counts is None:
             return self._do(Talk(lambda native: _objects.allgather(native, value, algorithm)))
         out, rows, element_counts = self._all_rows(value, out, counts)
-        return self._do(Work([("allgather", rows, element_counts, algorithm)], lambda: out))
+        return self._do(Work([("allgather", rows, element_counts, algorithm, _forms.of_array(out))], lambda: out))
 
     def gather(
         self,
@@ -345,13 +375,14 @@ class Communicator:
         rank, it gets one array of all rows (`out`, if given), and no sizes are exchanged.
         """
         root = self._rank("root", root)
+        algorithm = in_order(algorithm, None)
         if counts is None:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
             return self._do(Talk(lambda native: _objects.gather(native, value, root, algorithm)))
         out, rows, element_counts = self._all_rows(value, out if self.rank == root else None, counts)
         result = out if self.rank == root else None
-        return self._do(Work([("gather", rows, element_counts, root, algorithm)], lambda: result))
+        return self._do(Work([("gather", rows, element_counts, root, algorithm, _forms.of_array(out))], lambda: result))
 
     def scatter(
         self,
@@ -384,21 +415,22 @@ class Communicator:
             This rank's value or rows; `out` if given.
         """
         root = self._rank("root", root)
+        algorithm = in_order(algorithm, None)
         if out is None:
             parts = self._one_per_rank(values, counts, "scatter") if self.rank == root else None
             return self._do(Talk(lambda native: _objects.scatter(native, parts, root, algorithm)))
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
         given = required(values, "scatter: values at the root") if self.rank == root else in_place(out)
-        counts = checked_counts(counts, len(given) if self.rank == root else sum(counts), self.world_size)
-        check_fits(in_place(out), (counts[self.rank], *given.shape[1:]), given.dtype)
+        counts = listed_counts(counts, self.world_size)
         if self.rank == root:
-            rows = np.ascontiguousarray(given, dtype=out.dtype)
-        else:
-            rows = empty((sum(counts), *out.shape[1:]), out.dtype)
-        line, element_counts = elements(rows, counts)
+            counts = checked_counts(counts, len(in_rows(given, "scatter: values")), self.world_size)
+        check_fits(in_place(out), (counts[self.rank], *given.shape[1:]), given.dtype)
+        rows = np.ascontiguousarray(given, dtype=out.dtype) if self.rank == root else empty_rows(counts, out)
+        array, element_counts = elements(rows, counts)
         mine = split(rows, counts)[self.rank]
-        return self._do(Work([("scatter", line, element_counts, root, algorithm)], lambda: fill(out, mine)))
+        call = ("scatter", array, element_counts, root, algorithm, _forms.of_array(rows))
+        return self._do(Work([call], lambda: fill(out, mine)))
 
     def reduce_scatter(
         self,
@@ -437,14 +469,14 @@ class Communicator:
         if scratch.ndim == 0:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(scratch), self.world_size)
-        line, element_counts = elements(scratch, counts)
+        array, element_counts = elements(scratch, counts)
         algorithm = in_order(algorithm, order)
         mine = split(scratch, counts)[self.rank]
         if out is not None:
             check_fits(in_place(out), mine.shape, mine.dtype)
         return self._do(
             Work(
-                [("reduce_scatter", line, element_counts, op, algorithm)],
+                [("reduce_scatter", array, element_counts, op, algorithm, _forms.of_array(scratch))],
                 # A copy, for a view would keep all ranks' rows in memory.
                 lambda: mine.copy() if out is None else fill(out, mine),
             )
@@ -466,7 +498,7 @@ class Communicator:
         values : sequence, or ndarray
             One value per rank; with `out`, an array whose rows are divided by `counts`.
         out : ndarray, optional
-            Receives the rows of all ranks, divided by `out_counts`.
+            Receives the rows of all ranks, divided by `out_counts`; rows of one shape on all ranks.
         counts, out_counts : sequence of int, optional
             Rows to, and from, every rank; even divisions by default.
         algorithm : str, optional
@@ -477,17 +509,21 @@ class Communicator:
         list or ndarray
             A list with one value from every rank, or `out`.
         """
+        algorithm = in_order(algorithm, None)
         if out is None:
             parts = self._one_per_rank(values, counts, "alltoall")
             return self._do(Talk(lambda native: _objects.alltoall(native, parts, algorithm)))
-        sent = np.ascontiguousarray(required(values, "alltoall: values"), dtype=in_place(out).dtype)
+        given = required(values, "alltoall: values")
+        check_rows_fit(in_rows(in_place(out), "alltoall: out"), given, "alltoall")
+        sent = np.ascontiguousarray(given, dtype=out.dtype)
         if np.may_share_memory(sent, out):
             # What arrives must not overwrite what has still to leave.
             sent = sent.copy()
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
-        (line, element_counts), (out_line, out_element_counts) = elements(sent, counts), elements(out, out_counts)
-        call = ("alltoall", line, element_counts, out_line, out_element_counts, algorithm)
+        element_counts, out_element_counts = elements(sent, counts)[1], elements(out, out_counts)[1]
+        form = _forms.of_rows(out)
+        call = ("alltoall", line(sent), element_counts, line(out), out_element_counts, algorithm, form)
         return self._do(Work([call], lambda: out))
 
     def rotate(
@@ -502,7 +538,8 @@ class Communicator:
         distance : int
             How many ranks further; negative ones go the other way.
         out : ndarray, optional
-            Receives the block, of the size and dtype that the sender's has; then no sizes are exchanged.
+            Receives the block, with as many rows as the sender's has; then no sizes are exchanged, and the dtype and
+            the shape of rows are the same on all ranks.
         algorithm : str, optional
             By default the cheapest is chosen.
 
@@ -511,14 +548,18 @@ class Communicator:
         array or object
             The block that came; `out` if given.
         """
-        distance = int(distance) % self.world_size
+        distance = whole("distance", distance, -(2**63), 2**63 - 1) % self.world_size
+        algorithm = in_order(algorithm, None)
         if out is None:
             return self._do(Talk(lambda native: _objects.rotate(native, block, distance, algorithm)))
-        sent = np.ascontiguousarray(required(block, "rotate: block"))
-        if np.may_share_memory(sent, in_place(out)):
+        given = required(block, "rotate: block")
+        check_rows_fit(in_place(out), given, "rotate")
+        sent = np.ascontiguousarray(given, dtype=out.dtype)
+        if np.may_share_memory(sent, out):
             # What arrives must not overwrite what has still to leave.
             sent = sent.copy()
-        return self._do(Work([("rotate", octets(sent), octets(out), distance, algorithm)], lambda: out))
+        call = ("rotate", line(sent), line(out), distance, algorithm, _forms.of_rows(out))
+        return self._do(Work([call], lambda: out))
 
     def neighbour_exchange(
         self,
@@ -544,6 +585,10 @@ class Communicator:
         dict of int to array or object
             By rank, in ascending order; `out` if given.
         """
+        algorithm = in_order(algorithm, None)
+        for name, given in (("values", values), ("out", {} if out is None else out)):
+            if not isinstance(given, Mapping):
+                raise InputError(f"{name}: a {type(given).__name__}: expected a dict of ranks to arrays or objects")
         values = {self._rank("peer", peer): values[peer] for peer in values}
         if out is None:
             return self._do(Talk(lambda native: _objects.neighbour_exchange(native, values, algorithm)))
@@ -563,7 +608,7 @@ class Communicator:
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
-        return self._do(Work([("barrier", algorithm)], lambda: None))
+        return self._do(Work([("barrier", in_order(algorithm, None))], lambda: None))
 
     # Point to point
 
@@ -576,21 +621,24 @@ class Communicator:
         """
         to = self._rank("to", to)
         calls: list[tuple[Any, ...]] = []
-        _objects.send(value, lambda piece: calls.append(("send", piece, to)))
+        _objects.send(value, lambda piece: calls.append(("send", piece, to, _forms.OBJECT)))
         return self._do(Work(calls, lambda: None))
 
     def send_into(self, array: Any, to: int) -> None:
         """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
         to = self._rank("to", to)
-        line = flat(np.ascontiguousarray(required(array, "send_into")))[0]
-        return self._do(Work([("send", line, to)], lambda: None))
+        sent = required(array, "send_into")
+        sent = np.ascontiguousarray(sent).reshape(sent.shape)
+        return self._do(Work([("send", known(sent)[0], to, _forms.of_array(sent))], lambda: None))
 
     def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
-        """The value that rank `source` sends; with `out`, the elements that it sends with `send_into`."""
+        """The value that rank `source` sends; with `out`, the array of this shape and dtype that `send_into` sends."""
         source = self._rank("source", source)
         if out is None:
-            return self._do(Talk(lambda native: _objects.receive(lambda piece: native.receive(piece, source))))
-        return self._do(Work([("receive", flat(in_place(out))[0], source)], lambda: out))
+            return self._do(
+                Talk(lambda native: _objects.receive(lambda piece: native.receive(piece, source, _forms.OBJECT)))
+            )
+        return self._do(Work([("receive", known(in_place(out))[0], source, _forms.of_array(out))], lambda: out))
 
     # Sparse reductions
 
@@ -600,7 +648,7 @@ class Communicator:
         in_indices: Any,
         *,
         size: int | None = None,
-        degrees: str | Sequence[int] | None = None,
+        degrees: str | int | Sequence[int] | None = None,
         missing: Literal["error", "zero"] = "error",
         dense_above: float = DENSE_ABOVE,
         replicas: int | None = None,
@@ -618,9 +666,9 @@ class Communicator:
             The indices whose combined rows this rank gets, in any order; repeated ones get equal rows.
         size : int, optional
             Indices are smaller than this; by default one more than the largest that any rank gives.
-        degrees : {"direct", "binary"}, str such as "8x4x2", or sequence of int, optional
-            How many ranks meet at each layer; their product is the number of ranks. By default designed from the
-            indices of all ranks.
+        degrees : {"direct", "binary"}, str such as "8x4x2", int, or sequence of int, optional
+            How many ranks meet at each layer; their product is the number of ranks, and a single number is the only
+            layer. By default designed from the indices of all ranks.
         missing : {"error", "zero"}
             What becomes of in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
@@ -666,7 +714,7 @@ class Communicator:
         *,
         out: np.ndarray | None = None,
         size: int | None = None,
-        degrees: str | Sequence[int] | None = None,
+        degrees: str | int | Sequence[int] | None = None,
         missing: Literal["error", "zero"] = "error",
         dense_above: float = DENSE_ABOVE,
         replicas: int | None = None,
@@ -684,8 +732,8 @@ class Communicator:
         rows = rows_of(values, op, len(given))
         options = options_of(size, degrees, missing, dense_above)
 
-        def reduce(values: np.ndarray, into: np.ndarray, width: int) -> None:
-            _native.sparse_reduce(self._native, given, values, wanted, into, width, op, *options)
+        def reduce(values: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
+            _native.sparse_reduce(self._native, given, values, wanted, into, width, op, row, *options)
 
         return reduced(reduce, rows, len(wanted), out)
 
@@ -807,8 +855,12 @@ class Communicator:
             that each peer beyond 8 adds to every packet, and, from the points, "alpha_s", "beta_s_per_byte",
             "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that reaches 80 % of it.
         """
-        sizes = _native.PACKET_SIZES_BYTES if sizes_bytes is None else [int(size) for size in sizes_bytes]
-        return _native.measure_packets(self._native, sizes, budget_s)
+        sizes = _native.PACKET_SIZES_BYTES
+        if sizes_bytes is not None:
+            if not isinstance(sizes_bytes, Sequence | np.ndarray) or isinstance(sizes_bytes, str | bytes):
+                raise InputError(f"sizes_bytes={sizes_bytes!r}: expected None or ascending whole numbers")
+            sizes = [whole("sizes_bytes", size, 1, 2**40) for size in sizes_bytes]
+        return _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
 
     # Groups
 
@@ -829,9 +881,9 @@ class Communicator:
             ranks are numbered anew, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world, as a
             failure is one of the whole world.
         """
-        if color is not None and not 0 <= color < 2**32:
-            raise InputError(f"color={color}: expected None or a number, 0 … {2**32 - 1}")
-        native = self._native.split(color, key)
+        if color is not None:
+            color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
+        native = self._native.split(color, whole("key", key, -(2**63), 2**63 - 1))
         return (
             None if native is None else Communicator(native, threads=self.threads, on_event=self._on_event, parent=self)
         )
@@ -874,7 +926,7 @@ class Communicator:
         rank sends to all copies to the end, so a copy that lags holds the others back as soon as it is more than what
         the links hold behind (1 MiB each in shared memory).
         """
-        native = self._native.replicate(replicas)
+        native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
         return Communicator(native, threads=self.threads, on_event=self._on_event, parent=self)
 
     @property
@@ -891,6 +943,7 @@ class Communicator:
 
     def emit(self, event: dict[str, Any]) -> None:
         """Hand a small dict to whoever launched the job (``on_event=``); without a listener it is dropped."""
+        self._check_process()
         if not isinstance(event, Mapping):
             raise InputError(f"emit: a {type(event).__name__}: expected a dict")
         if self._on_event is not None:
@@ -942,10 +995,13 @@ class Communicator:
         4096 are kept. A short call that never waited has no times: it lies between its neighbours. With RIPIENO_FLIGHT
         set to a folder 65,536 are kept, all with times.
         """
+        if count is not None:
+            count = whole("count", count, 0, 2**63 - 1)
         return self._native.flight(count)["records"]
 
     def abort(self, cause: str, traceback: str = "") -> None:
         """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
+        self._check_process()
         native = self._native_or_none
         if native is None:
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
@@ -983,11 +1039,27 @@ class Communicator:
     @property
     def _native(self) -> NativeCommunicator:
         if self._native_or_none is None:
+            self._check_process()
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
         if self._line.is_busy:
             # Calls count in the order in which they are made.
             self._line.drain()
         return self._native_or_none
+
+    def _check_process(self) -> None:
+        if self._is_forked:
+            raise CommunicatorClosed(
+                f"this process was forked from that of rank {self.rank} and is no rank itself: have it return what it "
+                "finds, and call collectives there"
+            )
+
+    def _leave(self) -> None:
+        """In a process that was forked from the rank's: end nothing here, for all of it is the rank's."""
+        native, self._native_or_none = self._native_or_none, None
+        self._is_forked = True
+        if native is not None:
+            # Never collected, as that would close it: its links and threads are those of the other process.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
 
     def _logical(self, replicas: int) -> Communicator:
         """The communicator for calls with ``replicas=``, always the same."""
@@ -1000,13 +1072,15 @@ class Communicator:
         return call.run(self._native)
 
     def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> np.ndarray:
-        self._native.allreduce(out, op, algorithm)
+        try:
+            self._native.allreduce(out, op, algorithm)
+        except TypeError:
+            check_op(op)
+            raise
         return out
 
     def _rank(self, name: str, rank: int) -> int:
-        if not 0 <= rank < self.world_size:
-            raise InputError(f"{name}={rank}: expected a rank, 0 … {self.world_size - 1}")
-        return int(rank)
+        return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
 
     def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> Work:
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
@@ -1018,20 +1092,59 @@ class Communicator:
                 raise InputError(f"{what}: out: dtype {out.dtype.str} is of foreign byte order: expected {native}")
             if value is not out:
                 fill(out, value)
-            return Work([(what, flat(out)[0], *args)], lambda: out)
+            return Work([(what, known(out)[0], *args, _forms.of_array(out))], lambda: out)
         if isinstance(value, np.ndarray):
             # The common case, where every microsecond counts.
             result = own(reducible(value, op, what))
-            return Work([(what, flat(result)[0], *args)], lambda: result)
-        leaves: list[np.ndarray] = []
-        map_leaves(value, lambda leaf: leaves.append(reducible(leaf, op, what)))
-        lines, parts = together(leaves)
+            return Work([(what, known(result)[0], *args, _forms.of_array(result))], lambda: result)
+        if is_tree(value) or _wholes.is_whole(value, op):
+            return self._reduced_leaves(what, value, op, args)
+        result = own(reducible(value, op, what))
+        return Work([(what, known(result)[0], *args, _forms.of_array(result))], lambda: like(value, result))
+
+    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> Work:
+        """As `_reduced`, of Python's whole numbers, and of tuples, lists and dicts."""
+        leaves, names = [], []
+
+        def visit(leaf: Any) -> None:
+            if _wholes.is_whole(leaf, op):
+                leaves.append(_wholes.words(leaf, what))
+                names.append(_forms.WHOLE)
+            else:
+                leaves.append(reducible(leaf, op, what))
+                names.append(_forms.of_leaf(leaves[-1]))
+
+        map_leaves(value, visit)
+        form = _forms.of_tree(value, iter(names))
+        gathered = [index for index, name in enumerate(names) if name is _forms.WHOLE and op == "prod"]
+        lines, parts = together([leaf for index, leaf in enumerate(leaves) if index not in gathered])
+        calls = [(what, known(each)[0], *args, form) for each in lines]
+        factors = np.empty((self.world_size, len(gathered), _wholes.WORDS), np.int64)
+        if gathered:
+            factors[self.rank] = [leaves[index] for index in gathered]
+            counts = [factors[0].size] * self.world_size
+            calls.append(("allgather", line(factors), counts, None, f"{what} of {form}"))
+        if not calls:
+            # Nothing to combine, but the others may have something.
+            calls.append((what, np.empty(0, np.uint8), *args, form))
 
         def finish() -> Any:
             results = iter(parts)
-            return map_leaves(value, lambda leaf: like(leaf, next(results)))
+            products = iter(factors[self._ranks_of(what)].swapaxes(0, 1))
 
-        return Work([(what, flat(line)[0], *args) for line in lines], finish)
+            def restore(leaf: Any) -> Any:
+                if not _wholes.is_whole(leaf, op):
+                    return like(leaf, next(results))
+                result = _wholes.product(next(products)) if op == "prod" else _wholes.number(next(results))
+                return np.int64(result) if isinstance(leaf, np.bool_) else result
+
+            return map_leaves(value, restore)
+
+        return Work(calls, finish)
+
+    def _ranks_of(self, what: str) -> slice:
+        """The ranks whose values this one gets the combination of."""
+        return slice({"scan": self.rank + 1, "exscan": self.rank}.get(what, self.world_size))
 
     def _all_rows(
         self, value: Any, out: np.ndarray | None, counts: Sequence[int] | None
@@ -1041,8 +1154,11 @@ class Communicator:
         if out is None:
             if mine is None or counts is None:
                 raise InputError("expected this rank's rows as value")
-            out = empty((sum(counts), *mine.shape[1:]), mine.dtype)
-        counts = checked_counts(counts, len(in_place(out)), self.world_size)
+            counts = listed_counts(counts, self.world_size)
+            if len(in_rows(mine, "value")) != counts[self.rank]:
+                raise InputError(f"value: {len(mine)} rows: expected {counts[self.rank]}, counts[{self.rank}]")
+            out = empty_rows(counts, mine)
+        counts = checked_counts(counts, len(in_rows(in_place(out), "out")), self.world_size)
         if mine is not None:
             fill(split(out, counts)[self.rank], mine)
         return out, *elements(out, counts)
@@ -1051,9 +1167,19 @@ class Communicator:
         array = as_array(values)
         if array is not None and array.ndim:
             return split(array, checked_counts(counts, len(array), self.world_size))
+        if counts is not None:
+            raise InputError(f"counts={counts!r}: expected an array as the values of {what}, whose rows they divide")
         if not isinstance(values, Sequence) or len(values) != self.world_size:
             raise InputError(f"{what}: expected a sequence of {self.world_size} values, one per rank, or an array")
         return list(values)
+
+
+def _leave_all() -> None:
+    for comm in _living:
+        comm._leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
 
 
 def describe(error: BaseException) -> tuple[str, str]:
@@ -1069,9 +1195,10 @@ class _Later(Communicator):
         self.__dict__ = comm.__dict__
 
     def _do(self, call: Work | Talk) -> Any:
-        if self._native_or_none is None:
-            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
         native = self._native_or_none
+        if native is None:
+            self._check_process()
+            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
         if isinstance(call, Talk) or self._line.is_busy:
             job = self._line.add(lambda: call.run(native))
             return Handle([job], job.wait, self)

@@ -47,7 +47,7 @@ class RankFailed(RipienoError):
 
 
 class CollectiveMismatch(RipienoError):
-    """Ranks called different collectives, or the same with another size, type or root; says who called what."""
+    """Ranks called different collectives, or gave other sizes, types, shapes, keys or roots; says who called what."""
 
 
 class RendezvousError(RipienoError):

@@ -5,14 +5,27 @@ Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ripieno import _native
-from ripieno._arrays import OPS, as_array, check_fits, empty, fill, flat, in_place, reducible, row_size
+from ripieno._arrays import (
+    as_array,
+    check_fits,
+    check_op,
+    check_unmasked,
+    empty,
+    fill,
+    in_place,
+    line,
+    reducible,
+    row_size,
+)
+from ripieno._checks import check_count, number, whole
+from ripieno._forms import of_rows
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +37,7 @@ if TYPE_CHECKING:
 #: Where a union of index sets fills more of its range than this, it takes the whole range.
 DENSE_ABOVE: float = _native.DENSE_ABOVE
 
-Degrees = str | Sequence[int] | None
+Degrees = str | int | Sequence[int] | None
 
 
 class SparseReduce:
@@ -84,8 +97,8 @@ class SparseReduce:
         """
         rows = rows_of(values, op, self._configured.out_count)
 
-        def reduce(given: np.ndarray, into: np.ndarray, width: int) -> None:
-            self._configured.reduce(self._comm._native, given, into, width, op)
+        def reduce(given: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
+            self._configured.reduce(self._comm._native, given, into, width, op, row)
 
         return reduced(reduce, rows, self._configured.in_count, out)
 
@@ -103,11 +116,13 @@ class SparseReduce:
         """
         from ripieno.design import explain_live
 
+        check_count("width", width)
         return explain_live(self._comm, self, width, np.dtype(dtype))
 
 
 def indices_of(value: Any, what: str) -> np.ndarray:
     """`value` as a C-contiguous int64 array of one axis."""
+    check_unmasked(value, what)
     found = as_array(value)
     array = np.asarray(value) if found is None else found
     if array.ndim != 1:
@@ -121,8 +136,7 @@ def indices_of(value: Any, what: str) -> np.ndarray:
 
 def rows_of(values: Any, op: str, count: int) -> np.ndarray:
     """`values` as a C-contiguous array of `count` rows that `op` is defined on."""
-    if op not in OPS:
-        raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
+    check_op(op)
     rows = reducible(values, op, "sparse reduce")
     if rows.ndim == 0 or len(rows) != count:
         raise InputError(f"values: shape {rows.shape}: expected {count} rows, one per out-index")
@@ -132,9 +146,12 @@ def rows_of(values: Any, op: str, count: int) -> np.ndarray:
 
 
 def reduced(
-    reduce: Callable[[np.ndarray, np.ndarray, int], None], rows: np.ndarray, count: int, out: np.ndarray | None
+    reduce: Callable[[np.ndarray, np.ndarray, int, str], None], rows: np.ndarray, count: int, out: np.ndarray | None
 ) -> np.ndarray:
-    """The `count` rows that `reduce`, of flat arrays and a row's width, makes of `rows`; in `out`, if given."""
+    """The `count` rows that `reduce` makes of `rows`; in `out`, if given.
+
+    It takes two flat arrays, the elements of a row and, in words, how these are arranged.
+    """
     shape = (count, *rows.shape[1:])
     if out is not None:
         check_fits(in_place(out), shape, rows.dtype)
@@ -142,7 +159,7 @@ def reduced(
             # What arrives must not overwrite what has still to leave.
             rows = rows.copy()
     result = out if out is not None and out.dtype == rows.dtype else empty(shape, rows.dtype)
-    reduce(flat(rows)[0], flat(result)[0], row_size(rows))
+    reduce(line(rows), line(result), row_size(rows), of_rows(rows) or "rows of one number")
     return result if out is None or out is result else fill(out, result)
 
 
@@ -150,10 +167,19 @@ def options_of(
     size: int | None, degrees: Degrees, missing: str, dense_above: float
 ) -> tuple[int | None, str | None, bool, float]:
     """The options of a sparse reduction as the native module takes them."""
-    if size is not None and not 0 <= size < 2**63:
-        raise InputError(f"size={size}: expected None or a number, 0 … 2**63 - 1")
-    if missing not in ("error", "zero"):
+    if size is not None:
+        size = whole("size", size, 0, 2**63 - 1, "expected None or a whole number, 0 … 2**63 - 1")
+    if not isinstance(missing, str) or missing not in ("error", "zero"):
         raise InputError(f"missing={missing!r}: expected 'error' or 'zero'")
-    if degrees is not None and not isinstance(degrees, str):
-        degrees = "x".join(str(operator.index(degree)) for degree in degrees)
-    return size, degrees, missing == "zero", float(dense_above)
+    share = number("dense_above", dense_above, "expected a share of a range, or more than 1 for never")
+    return size, _degrees_of(degrees), missing == "zero", share
+
+
+def _degrees_of(degrees: Degrees) -> str | None:
+    """The degrees as the native module takes them; a number is the only layer."""
+    if degrees is None or isinstance(degrees, str):
+        return degrees
+    layers = [degrees] if isinstance(degrees, Integral) else degrees
+    if not isinstance(layers, Sequence | np.ndarray) or np.ndim(layers) != 1:
+        raise InputError(f"degrees={degrees!r}: expected 'direct', 'binary', such as '8x4x2', or whole numbers")
+    return "x".join(str(whole("degrees", degree, 1, 2**32 - 1)) for degree in layers)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import ripieno as rp
+from ripieno import _native
 
 
 @pytest.fixture(scope="session")
@@ -27,3 +31,27 @@ def world() -> Iterator[Callable[[int], rp.Job]]:
 def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -> Callable[..., list]:
     """Runs a program on so many ranks."""
     return world(request.param).run
+
+
+@pytest.fixture
+def threads() -> Callable[..., list]:
+    """Runs a program on ranks that are threads of this process, in a world of its own, whose end harms no other."""
+
+    def run(workers: int, program: Callable[..., Any], *args: Any) -> list:
+        cards: list[str] = [""] * workers
+        met = threading.Barrier(workers)
+
+        def rank_program(rank: int) -> Any:
+            def exchange(card: str) -> list[str]:
+                cards[rank] = card
+                met.wait()
+                return cards
+
+            native = _native.Communicator.connect(rank, workers, exchange, token=b"test")
+            with rp.Communicator(native) as comm:
+                return program(comm, *args)
+
+        with ThreadPoolExecutor(workers) as pool:
+            return list(pool.map(rank_program, range(workers)))
+
+    return run

@@ -247,7 +247,8 @@ def test_ranks_that_reduce_other_rows_are_told_who_did_what():
     with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch) as caught:
         job.run(other_widths)
     for rank, width in enumerate([1, 2]):
-        told = rf"rank {rank} called sparse-reduce\(rows of float64 × {width}, sum, configuration 1\)"
+        rows = rf"rows of float64 × {width}, sum, rows of shape \({width},\)"
+        told = rf"rank {rank} called sparse-reduce\({rows}, configuration 1\)"
         assert caught.match(told)
 
 

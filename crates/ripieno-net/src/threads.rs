@@ -3,8 +3,8 @@
 use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
-use ripieno_run::membership::{History, Waits, describe};
-use ripieno_run::{Call, Fabric, Failure, Header, Link, LinkError, Remote, Topology, Turn, Want};
+use ripieno_run::membership::{History, Waits, describe, describe_pair, is_one_collective};
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Told, Topology, Turn, Want};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,9 +128,12 @@ impl World {
     }
 
     fn mismatch(&self, turn: Turn) -> Failure {
-        let called = |history: &Mutex<History>| lock(history).at(turn).map(|header| header.call);
+        let called = |history: &Mutex<History>| {
+            let history = lock(history);
+            history.at(turn).map(|header| history.told(header))
+        };
         let calls = self.histories.iter().enumerate();
-        let calls: BTreeMap<usize, Call> =
+        let calls: BTreeMap<usize, Told> =
             calls.filter_map(|(rank, history)| called(history).map(|call| (rank, call))).collect();
         Failure::Mismatch { description: describe(turn, &calls) }
     }
@@ -217,6 +220,19 @@ impl Fabric for ThreadFabric {
 
     fn has_core_per_rank(&self) -> bool {
         self.world.has_core_per_rank
+    }
+
+    fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
+        lock(&self.world.histories[self.rank]).note_form(form, words);
+    }
+
+    fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
+        let told = |rank: usize, header| (rank, lock(&self.world.histories[rank]).told(header));
+        let failure = match is_one_collective(&mine, &theirs) {
+            true => self.world.mismatch(mine.turn()),
+            false => Failure::Mismatch { description: describe_pair([told(self.rank, mine), told(peer, theirs)]) },
+        };
+        self.world.fail(failure);
     }
 
     fn enter(&mut self, header: Header) {

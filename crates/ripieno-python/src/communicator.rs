@@ -9,11 +9,11 @@ use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, Asked, Block};
 use crate::recorder::{self, Whose};
 use crate::supplier::Supplier;
-use numpy::PyUntypedArray;
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Links, Ports, Token};
-use ripieno::{Algorithm, Collective, Element, Error, Failure, Memory, Op, Overrides, Task};
+use ripieno::{Algorithm, Collective, Element, Elements, Error, Failure, Memory, Op, Overrides, Shape, Task};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -112,13 +112,22 @@ impl Communicator {
     }
 
     /// Every rank's array becomes the root's.
-    #[pyo3(signature = (array, root, algorithm=None, *, later=false))]
-    fn broadcast(&self, py: Python<'_>, array: Array, root: usize, algorithm: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::Broadcast { root }, array, None, algorithm, later)
+    #[pyo3(signature = (array, root, algorithm=None, form=None, *, later=false))]
+    fn broadcast(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        root: usize,
+        algorithm: Option<&str>,
+        form: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Broadcast { root }, array, None, algorithm, form, later)
     }
 
     /// The root's array becomes the combination of all; the others' are scratch.
-    #[pyo3(signature = (array, op, root, algorithm=None, *, later=false))]
+    #[pyo3(signature = (array, op, root, algorithm=None, form=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
     fn reduce(
         &self,
         py: Python<'_>,
@@ -126,44 +135,71 @@ impl Communicator {
         op: &str,
         root: usize,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Reduce { op: parse_op(op)?, root }, array, None, algorithm, later)
+        self.perform(py, &Task::Reduce { op: parse_op(op)?, root }, array, None, algorithm, form, later)
     }
 
     /// Every rank's array becomes the combination of all.
-    #[pyo3(signature = (array, op, algorithm=None, *, later=false))]
-    fn allreduce(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::Allreduce { op: parse_op(op)? }, array, None, algorithm, later)
+    #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
+    fn allreduce(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        op: &str,
+        algorithm: Option<&str>,
+        form: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Allreduce { op: parse_op(op)? }, array, None, algorithm, form, later)
     }
 
     /// Every rank's array becomes the combination of those of all ranks up to it.
-    #[pyo3(signature = (array, op, algorithm=None, *, later=false))]
-    fn scan(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::Scan { op: parse_op(op)? }, array, None, algorithm, later)
+    #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
+    fn scan(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        op: &str,
+        algorithm: Option<&str>,
+        form: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Scan { op: parse_op(op)? }, array, None, algorithm, form, later)
     }
 
     /// Every rank's array becomes the combination of those of all ranks before it; the first keeps its own.
-    #[pyo3(signature = (array, op, algorithm=None, *, later=false))]
-    fn exscan(&self, py: Python<'_>, array: Array, op: &str, algorithm: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::Exscan { op: parse_op(op)? }, array, None, algorithm, later)
+    #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
+    fn exscan(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        op: &str,
+        algorithm: Option<&str>,
+        form: Option<&str>,
+        later: bool,
+    ) -> Begun {
+        self.perform(py, &Task::Exscan { op: parse_op(op)? }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank gives its own and gets all.
-    #[pyo3(signature = (array, counts, algorithm=None, *, later=false))]
+    #[pyo3(signature = (array, counts, algorithm=None, form=None, *, later=false))]
     fn allgather(
         &self,
         py: Python<'_>,
         array: Array,
         counts: Vec<usize>,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Allgather { counts: &counts }, array, None, algorithm, later)
+        self.perform(py, &Task::Allgather { counts: &counts }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank's own become the combination of all.
-    #[pyo3(signature = (array, counts, op, algorithm=None, *, later=false))]
+    #[pyo3(signature = (array, counts, op, algorithm=None, form=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
     fn reduce_scatter(
         &self,
         py: Python<'_>,
@@ -171,14 +207,16 @@ impl Communicator {
         counts: Vec<usize>,
         op: &str,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
         let task = Task::ReduceScatter { counts: &counts, op: parse_op(op)? };
-        self.perform(py, &task, array, None, algorithm, later)
+        self.perform(py, &task, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank gives its own, the root gets all.
-    #[pyo3(signature = (array, counts, root, algorithm=None, *, later=false))]
+    #[pyo3(signature = (array, counts, root, algorithm=None, form=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
     fn gather(
         &self,
         py: Python<'_>,
@@ -186,13 +224,15 @@ impl Communicator {
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Gather { counts: &counts, root }, array, None, algorithm, later)
+        self.perform(py, &Task::Gather { counts: &counts, root }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; the root gives all, each rank gets its own.
-    #[pyo3(signature = (array, counts, root, algorithm=None, *, later=false))]
+    #[pyo3(signature = (array, counts, root, algorithm=None, form=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
     fn scatter(
         &self,
         py: Python<'_>,
@@ -200,13 +240,14 @@ impl Communicator {
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Scatter { counts: &counts, root }, array, None, algorithm, later)
+        self.perform(py, &Task::Scatter { counts: &counts, root }, array, None, algorithm, form, later)
     }
 
     /// `out_array` holds `out_counts[rank]` elements for each rank; `in_array` gets `in_counts[rank]` from each.
-    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, *, later=false))]
+    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn alltoall(
         &self,
@@ -216,14 +257,16 @@ impl Communicator {
         in_array: Array,
         in_counts: Vec<usize>,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
         let task = Task::Alltoall { out_counts: &out_counts, in_counts: &in_counts };
-        self.perform(py, &task, out_array, Some(in_array), algorithm, later)
+        self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
     /// `in_array` gets the `out_array` of the rank `distance` before this one, around the ring.
-    #[pyo3(signature = (out_array, in_array, distance, algorithm=None, *, later=false))]
+    #[pyo3(signature = (out_array, in_array, distance, algorithm=None, form=None, *, later=false))]
+    #[allow(clippy::too_many_arguments)]
     fn rotate(
         &self,
         py: Python<'_>,
@@ -231,13 +274,14 @@ impl Communicator {
         in_array: Array,
         distance: usize,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Rotate { distance }, out_array, Some(in_array), algorithm, later)
+        self.perform(py, &Task::Rotate { distance }, out_array, Some(in_array), algorithm, form, later)
     }
 
     /// `out_array` holds `(peer, count)` elements for each peer of `out_peers`; `in_array` gets those of `in_peers`.
-    #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, *, later=false))]
+    #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn neighbour_exchange(
         &self,
@@ -247,31 +291,32 @@ impl Communicator {
         in_array: Array,
         in_peers: Vec<(usize, usize)>,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
         let task = Task::NeighbourExchange { out: &out_peers, into: &in_peers };
-        self.perform(py, &task, out_array, Some(in_array), algorithm, later)
+        self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
     /// Returns once every rank has come.
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
         if later {
-            return self.begin(py, &Task::Barrier, Element::U8, algorithm, Kept::Token([0]));
+            return self.begin(py, &Task::Barrier, Element::U8.into(), algorithm, Kept::Token([0]));
         }
         self.call(py, |inner| inner.barrier(algorithm)).map(|()| None)
     }
 
     /// Gives the array to rank `to`.
-    #[pyo3(signature = (array, to, *, later=false))]
-    fn send(&self, py: Python<'_>, array: Array, to: usize, later: bool) -> Begun {
-        self.perform(py, &Task::PointToPoint { from: self.rank, to }, array, None, None, later)
+    #[pyo3(signature = (array, to, form=None, *, later=false))]
+    fn send(&self, py: Python<'_>, array: Array, to: usize, form: Option<&str>, later: bool) -> Begun {
+        self.perform(py, &Task::PointToPoint { from: self.rank, to }, array, None, None, form, later)
     }
 
     /// Fills the array with what rank `source` gives.
-    #[pyo3(signature = (array, source, *, later=false))]
-    fn receive(&self, py: Python<'_>, array: Array, source: usize, later: bool) -> Begun {
-        self.perform(py, &Task::PointToPoint { from: source, to: self.rank }, array, None, None, later)
+    #[pyo3(signature = (array, source, form=None, *, later=false))]
+    fn receive(&self, py: Python<'_>, array: Array, source: usize, form: Option<&str>, later: bool) -> Begun {
+        self.perform(py, &Task::PointToPoint { from: source, to: self.rank }, array, None, None, form, later)
     }
 
     /// Sends the rows of an aggregation to the homes of their keys.
@@ -373,7 +418,8 @@ impl Communicator {
         self.inner.is_world().then(|| self.interruption.take()).flatten()
     }
 
-    /// Performs a task on arrays: to its end, or `later`.
+    /// Performs a task on arrays: to its end, or `later`. What `form` does not say is the shape of the first.
+    #[allow(clippy::too_many_arguments)]
     fn perform(
         &self,
         py: Python<'_>,
@@ -381,20 +427,34 @@ impl Communicator {
         main: Array,
         output: Option<Array>,
         algorithm: Option<&str>,
+        form: Option<&str>,
         later: bool,
     ) -> Begun {
         let (bytes, only_reads) = (Bytes::of(main)?, task.only_reads(self.rank));
+        let shape = match form {
+            Some(words) => Shape::Told(words),
+            None if main.ndim() == 1 => Shape::Line,
+            None => Shape::Axes(main.shape()),
+        };
+        let elements = Elements { element: bytes.element, shape };
         if later {
-            return self.begin(py, task, bytes.element, algorithm, Kept::arrays(main, output, only_reads)?);
+            return self.begin(py, task, elements, algorithm, Kept::arrays(main, output, only_reads)?);
         }
         let memory = bytes.memory(only_reads)?;
         let into = output.map(|output| Bytes::of(output)?.write()).transpose()?;
         let into = into.map_or(Memory::Read(&[]), Memory::Write);
-        self.call(py, |inner| inner.run(task, bytes.element, algorithm, [memory, into])).map(|()| None)
+        self.call(py, |inner| inner.run(task, elements, algorithm, [memory, into])).map(|()| None)
     }
 
-    fn begin(&self, py: Python<'_>, task: &Task<'_>, element: Element, algorithm: Option<&str>, kept: Kept) -> Begun {
-        let handle = self.call(py, |inner| inner.start(task, element, algorithm, kept))?;
+    fn begin(
+        &self,
+        py: Python<'_>,
+        task: &Task<'_>,
+        elements: Elements<'_>,
+        algorithm: Option<&str>,
+        kept: Kept,
+    ) -> Begun {
+        let handle = self.call(py, |inner| inner.start(task, elements, algorithm, kept))?;
         Ok(Some(Handle::new(handle, self.interruption.clone())))
     }
 

@@ -6,6 +6,7 @@ use crate::errors;
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use ripieno::Shape;
 use ripieno::sparse::{DENSE_ABOVE, Form, Options, Volume};
 
 type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
@@ -26,7 +27,9 @@ pub struct SparseReduce {
 
 #[pymethods]
 impl SparseReduce {
-    /// Fills `into` with a row of `width` elements for each in-index; `values` has one for each out-index.
+    /// Fills `into` with a row of `width` elements, arranged as `row` says, for each in-index; `values` has one for each
+    /// out-index.
+    #[allow(clippy::too_many_arguments)]
     fn reduce(
         &self,
         py: Python<'_>,
@@ -35,9 +38,10 @@ impl SparseReduce {
         into: Array,
         width: usize,
         op: &str,
+        row: &str,
     ) -> PyResult<()> {
         let (values, into) = (Bytes::of(values)?, Bytes::of(into)?);
-        let form = Form { element: values.element, width, op: parse_op(op)? };
+        let form = Form { element: values.element, width, op: parse_op(op)?, row: Shape::Told(row) };
         let (values, into) = (values.read(), into.write()?);
         communicator.call(py, |_| self.inner.reduce(values, into, form))
     }
@@ -111,6 +115,7 @@ fn sparse_reduce(
     into: Array,
     width: usize,
     op: &str,
+    row: &str,
     size: Option<u64>,
     degrees: Option<&str>,
     missing_is_zero: bool,
@@ -118,7 +123,7 @@ fn sparse_reduce(
 ) -> PyResult<()> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
     let (values, into) = (Bytes::of(values)?, Bytes::of(into)?);
-    let form = Form { element: values.element, width, op: parse_op(op)? };
+    let form = Form { element: values.element, width, op: parse_op(op)?, row: Shape::Told(row) };
     let (values, into) = (values.read(), into.write()?);
     communicator.call(py, |comm| {
         let options = Options::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;

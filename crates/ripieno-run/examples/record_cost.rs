@@ -39,7 +39,7 @@ fn header() -> Header {
         op: Some(Op::Sum),
         root: 0,
         element_count: 1,
-        counts_hash: 0,
+        form: 0,
     };
     Header { communicator: 0, sequence: 0, call }
 }

@@ -38,13 +38,23 @@ pub struct Call {
     pub element: Element,
     /// How elements combine, where they do.
     pub op: Option<Op>,
-    /// The root, where there is one; the receiver for point-to-point, the step of a regroup.
+    /// The root, where there is one; the receiver for point-to-point, the step of a regroup, the number of the
+    /// configuration of a sparse reduction.
     pub root: u32,
     /// Elements in all, of a sparse reduction or a regroup those of a row; 0 where every rank has another count (alltoall).
     pub element_count: u64,
-    /// A hash of the counts per rank, where they are given, and of the order, unless it is the default; of a sparse
-    /// reduction the number of its configuration; of a regroup a hash of its other options; else 0.
-    pub counts_hash: u32,
+    /// A hash of what else ranks must give alike and no other field has: shapes, keys, counts per rank, the order; 0 where
+    /// that is one line of elements in the default order. Each rank can say [in words](Told::form) what its own stands for.
+    pub form: u32,
+}
+
+/// What a rank called, and in words what the form of that stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// What it called, and when.
+    pub header: Header,
+    /// What the form stands for; empty where there is none, or where nobody has told.
+    pub form: String,
 }
 
 /// What is the same on every rank of a regroup, beside what the other fields of its call have.
@@ -82,6 +92,26 @@ impl Call {
     /// Whether every rank takes part, so that all calls under one sequence number are equal; a message concerns two.
     pub fn concerns_all(&self) -> bool {
         self.collective != Collective::PointToPoint
+    }
+}
+
+impl Told {
+    /// Of whose form nobody has told what it stands for.
+    pub fn untold(header: Header) -> Told {
+        Told { header, form: String::new() }
+    }
+
+    /// Whether the form is told, if there is one.
+    pub fn is_whole(&self) -> bool {
+        self.header.call.form == 0 || !self.form.is_empty()
+    }
+
+    /// The call, for people.
+    pub fn call(&self) -> String {
+        match self.is_whole() {
+            true => self.header.call.described(&self.form),
+            false => self.header.call.described(&format!("form #{:08x}", self.header.call.form)),
+        }
     }
 }
 
@@ -161,11 +191,11 @@ impl Header {
 
     /// The bytes that travel.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let Call { collective, algorithm, element, op, root, element_count, counts_hash } = self.call;
+        let Call { collective, algorithm, element, op, root, element_count, form } = self.call;
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
         bytes[8..16].copy_from_slice(&element_count.to_le_bytes());
-        bytes[16..20].copy_from_slice(&counts_hash.to_le_bytes());
+        bytes[16..20].copy_from_slice(&form.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.communicator.to_le_bytes());
         bytes[24..28].copy_from_slice(&root.to_le_bytes());
         bytes[28..32].copy_from_slice(&[collective as u8, algorithm, element as u8, op.map_or(NO_OP, |op| op as u8)]);
@@ -191,7 +221,7 @@ impl Header {
                 op,
                 root: half(24),
                 element_count: word(8),
-                counts_hash: half(16),
+                form: half(16),
             },
         })
     }
@@ -199,69 +229,72 @@ impl Header {
 
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.collective == Collective::Barrier && self.algorithm == 0 {
-            return f.write_str("barrier");
-        }
-        if self.collective == Collective::SparseReduce {
-            return self.describe_sparse(f);
-        }
-        if self.collective == Collective::Regroup {
-            return self.describe_regroup(f);
-        }
-        write!(f, "{}({} × {}", self.collective.name(), self.element.name(), self.element_count)?;
-        if let Some(op) = self.op {
-            write!(f, ", {}", op.name())?;
-        }
-        match self.collective {
-            Collective::PointToPoint => write!(f, ", to {}", self.root)?,
-            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter => {
-                write!(f, ", root {}", self.root)?;
-            }
-            _ => {}
-        }
-        if self.counts_hash != 0 {
-            let what = match self.collective {
-                Collective::Allgather | Collective::ReduceScatter | Collective::Gather | Collective::Scatter => {
-                    "counts"
-                }
-                _ => "order",
-            };
-            write!(f, ", {what} #{:08x}", self.counts_hash)?;
-        }
-        match Algorithm::by_index(self.collective, self.algorithm) {
-            Some(algorithm) => write!(f, ", {})", algorithm.name),
-            None => write!(f, ", unknown algorithm {})", self.algorithm),
-        }
+        f.write_str(&self.described(""))
     }
 }
 
 impl Call {
-    fn describe_sparse(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Call { collective, element, op, element_count, counts_hash, .. } = self;
-        let op = op.map_or("no op", Op::name);
-        let (collective, element) = (collective.name(), element.name());
-        write!(f, "{collective}(rows of {element} × {element_count}, {op}, configuration {counts_hash})")
+    /// The call, for people, with what is known of its form.
+    fn described(&self, form: &str) -> String {
+        let Call { collective, algorithm, element, op, root, element_count, .. } = self;
+        let (name, element) = (collective.name(), element.name());
+        let form = if form.is_empty() { String::new() } else { format!(", {form}") };
+        if *collective == Collective::Barrier && *algorithm == 0 {
+            return name.to_string();
+        }
+        if *collective == Collective::SparseReduce {
+            let op = op.map_or("no op", Op::name);
+            return format!("{name}(rows of {element} × {element_count}, {op}{form}, configuration {root})");
+        }
+        if *collective == Collective::Regroup {
+            return self.described_regroup(&form);
+        }
+        let op = op.map_or(String::new(), |op| format!(", {}", op.name()));
+        let root = match collective {
+            Collective::PointToPoint => format!(", to {root}"),
+            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter => {
+                format!(", root {root}")
+            }
+            _ => String::new(),
+        };
+        let algorithm = match Algorithm::by_index(*collective, *algorithm) {
+            Some(algorithm) => algorithm.name.to_string(),
+            None => format!("unknown algorithm {algorithm}"),
+        };
+        format!("{name}({element} × {element_count}{op}{root}{form}, {algorithm})")
     }
 
-    fn describe_regroup(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Call { collective, algorithm, element, op, root, element_count, counts_hash } = self;
+    fn described_regroup(&self, form: &str) -> String {
+        let Call { collective, algorithm, element, op, root, element_count, .. } = self;
         let RegroupWishes { strings, balanced, merge } = RegroupWishes::decode(*algorithm);
         let keys = if strings { "string" } else { "int64" };
         let [op, merge] = [*op, merge].map(|op| op.map_or("concat", Op::name));
         let balanced = if balanced { ", balanced" } else { "" };
         let (collective, element) = (collective.name(), element.name());
-        write!(
-            f,
-            "{collective}({keys} keys, rows of {element} × {element_count}, {op}, merged by {merge}{balanced}, step {root}, \
-             options #{counts_hash:08x})"
+        format!(
+            "{collective}({keys} keys, rows of {element} × {element_count}, {op}, merged by {merge}{balanced}, step {root}{form})"
         )
     }
 }
 
 impl std::fmt::Display for Header {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.call)?;
+        self.number(f)
+    }
+}
+
+impl std::fmt::Display for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.call())?;
+        self.header.number(f)
+    }
+}
+
+impl Header {
+    fn number(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = if self.call.concerns_all() { "collective" } else { "message" };
-        write!(f, "{} as its {what} {}", self.call, self.sequence)?;
+        write!(f, " as its {what} {}", self.sequence)?;
         of_communicator(f, self.communicator)
     }
 }
@@ -287,13 +320,24 @@ mod tests {
         for collective in Collective::ALL {
             for element in Element::ALL {
                 for op in Op::ALL.into_iter().map(Some).chain([None]) {
-                    let call =
-                        Call { collective, algorithm: 3, element, op, root: 7, element_count: 1 << 40, counts_hash: 5 };
+                    let call = Call { collective, algorithm: 3, element, op, root: 7, element_count: 1 << 40, form: 5 };
                     let header = Header { communicator: 1 << 31, sequence: u64::MAX - 1, call };
                     assert_eq!(Header::decode(&header.encode()), Some(header));
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_form_is_told_in_words_where_these_are_known() {
+        let (collective, element, op) = (Collective::Allreduce, Element::I64, Some(Op::Sum));
+        let call = Call { collective, algorithm: 0, element, op, root: 0, element_count: 6, form: 0xabc };
+        let header = Header { communicator: 0, sequence: 7, call };
+        let told = Told { header, form: "shape (2, 3)".to_string() };
+        assert_eq!(told.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
+        assert_eq!(told.to_string(), format!("{} as its collective 7", told.call()));
+        assert!(Told::untold(header).call().contains("form #00000abc"));
+        assert!(!call.to_string().contains("form"));
     }
 
     #[test]

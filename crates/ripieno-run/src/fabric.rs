@@ -3,9 +3,10 @@
 //! A fabric gives links to peers (opened when first asked for), lets a rank park until something happens, and says when
 //! the job has failed.
 
-use crate::call::Header;
+use crate::call::{Header, Told};
 use crate::copies::Copies;
 use crate::link::{Link, LinkError};
+use crate::membership::describe_pair;
 use ripieno_plan::Topology;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +105,16 @@ pub trait Fabric: Send {
 
     /// Whether every rank of this host can have a core of its own, so that spinning starves nobody.
     fn has_core_per_rank(&self) -> bool;
+
+    /// Notes what the form of the next call stands for, so that other ranks' questions can be answered.
+    fn note_form(&mut self, _form: u32, _words: &dyn Fn() -> String) {}
+
+    /// Reports, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs` ahead of its data. Who
+    /// can be asked is asked what the forms stand for.
+    fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
+        let pair = [(self.rank(), Told::untold(mine)), (peer, Told::untold(theirs))];
+        self.report(Failure::Mismatch { description: describe_pair(pair) });
+    }
 
     /// Notes that this rank enters a collective; other ranks' questions are answered from the last few of these.
     fn enter(&mut self, header: Header);

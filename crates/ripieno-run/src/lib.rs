@@ -14,7 +14,7 @@ pub mod recorder;
 pub mod reduction;
 pub mod rows;
 
-pub use call::{Call, Element, HEADER_BYTES, Header, RegroupWishes, Turn};
+pub use call::{Call, Element, HEADER_BYTES, Header, RegroupWishes, Told, Turn};
 pub use copies::Copies;
 pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Remote, Want};

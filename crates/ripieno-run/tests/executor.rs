@@ -15,7 +15,7 @@ fn call(collective: Collective, element_count: usize) -> Call {
         op: Some(Op::Sum),
         root: 0,
         element_count: element_count as u64,
-        counts_hash: 0,
+        form: 0,
     }
 }
 

@@ -104,7 +104,7 @@ fn header(sequence: u64) -> Header {
         op: None,
         root: 0,
         element_count: BYTES as u64,
-        counts_hash: 0,
+        form: 0,
     };
     Header { communicator: 0, sequence, call }
 }

@@ -109,7 +109,7 @@ impl Deed {
 
 fn call(collective: Collective, algorithm: u8) -> Call {
     let element_count = ELEMENT_COUNT as u64;
-    Call { collective, algorithm, element: Element::I32, op: Some(Op::Sum), root: 0, element_count, counts_hash: 0 }
+    Call { collective, algorithm, element: Element::I32, op: Some(Op::Sum), root: 0, element_count, form: 0 }
 }
 
 impl Player {

@@ -5,6 +5,7 @@
 //! Every rank contributes to, and wants, features that it picks at random with the given density; rows are one float32,
 //! summed. Times are the slowest rank's. Every result is compared with the sum that one thread computes.
 
+use ripieno::Shape;
 use ripieno::net::ThreadFabric;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Op};
@@ -93,7 +94,7 @@ impl Case {
     }
 
     fn run(&self, comm: &Communicator, picked: &[i64], sums: &[f32]) -> Outcome<Times> {
-        let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+        let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
         let values: Vec<u8> = picked.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
         let expected: Vec<u8> = picked.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let mut into = vec![0; values.len()];

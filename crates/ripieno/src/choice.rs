@@ -87,12 +87,22 @@ impl Overrides {
 
 impl Choice {
     /// What two ranks compare of the order: 0 for the default.
+    #[inline]
     pub fn order_hash(&self) -> u32 {
         match self.order {
             Order::Racks => 0,
             Order::Given => 1,
             // At most `LAST_SEED`.
             Order::Random(seed) => 2 + seed as u32,
+        }
+    }
+
+    /// The order for people, unless it is the default.
+    pub fn order_name(&self) -> String {
+        match self.order {
+            Order::Racks => String::new(),
+            Order::Given => "order given".to_string(),
+            Order::Random(seed) => format!("order random:{seed}"),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::choice::Overrides;
 use crate::core::{Core, Held, Shared};
+use crate::elements::Elements;
 use crate::error::{Error, argument};
 use crate::flight::{self, Flight};
 use crate::handle::{Handle, Lasting};
@@ -134,16 +135,16 @@ impl Communicator {
     }
 
     /// Runs a task to its end, on its first buffer and, where it has one, its second.
-    pub fn run(
+    pub fn run<'a>(
         &self,
         task: &Task<'_>,
-        element: Element,
+        elements: impl Into<Elements<'a>>,
         algorithm: Option<&str>,
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (mut parts, seat) = held.seat(self.seat)?;
-        seat.run(&mut parts, task, element, algorithm, memory)
+        seat.run(&mut parts, task, elements.into(), algorithm, memory)
     }
 
     /// As [`Communicator::run`], for a task whose sizes will not come again: its schedule is not kept.
@@ -161,17 +162,17 @@ impl Communicator {
     /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the order
     /// in which they and the blocking calls between them were made. As long as more than one call of a rank is in flight
     /// or waits, ranks that wait for each other in a circle are not told.
-    pub fn start<M: Lasting>(
+    pub fn start<'a, M: Lasting>(
         &self,
         task: &Task<'_>,
-        element: Element,
+        elements: impl Into<Elements<'a>>,
         algorithm: Option<&str>,
         memory: M,
     ) -> Result<Handle<M>, Error> {
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut parts, seat) = held.seat(self.seat)?;
-        let ticket = seat.start(&mut parts, task, element, algorithm, memory)?;
+        let ticket = seat.start(&mut parts, task, elements.into(), algorithm, memory)?;
         drop(held);
         Ok(Handle::new(ticket, self.shared.clone()))
     }
@@ -339,7 +340,7 @@ impl Communicator {
         let counts = vec![3; p];
         let (mut parts, seat) = held.seat(self.seat)?;
         let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        seat.run(&mut parts, &Task::Allgather { counts: &counts }, Element::U64, None, memory)?;
+        seat.run(&mut parts, &Task::Allgather { counts: &counts }, Element::U64.into(), None, memory)?;
         let words: Vec<u64> =
             bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();

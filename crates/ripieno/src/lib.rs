@@ -5,6 +5,7 @@
 mod choice;
 mod communicator;
 mod core;
+mod elements;
 mod error;
 mod flight;
 mod given;
@@ -22,6 +23,7 @@ mod task;
 
 pub use choice::Overrides;
 pub use communicator::Communicator;
+pub use elements::{Elements, Shape};
 pub use error::Error;
 pub use flight::Flight;
 pub use handle::{Handle, Lasting};

@@ -1,7 +1,7 @@
 //! One communicator's part of a core: its group, its count of calls, its schedules.
 
-use crate::choice::Overrides;
 use crate::core::{Parts, lock};
+use crate::elements::{Elements, form, words};
 use crate::error::{Error, argument};
 use crate::handle::{Lasting, Ticket};
 use crate::pool::{BufferPool, PooledBuffer};
@@ -67,11 +67,11 @@ impl Seat {
         &mut self,
         parts: &mut Parts<'_>,
         task: &Task<'_>,
-        element: Element,
+        elements: Elements<'_>,
         algorithm: Option<&str>,
         [main, output]: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let ready = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
+        let ready = self.ready(parts, task, elements, algorithm, &main, &output)?;
         let mut scratch = scratch(parts.scratch, ready.schedule.scratch_bytes())?;
         let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
         self.execute(parts, &ready, [main, output, scratch])?;
@@ -88,7 +88,7 @@ impl Seat {
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let kept = std::mem::take(&mut self.schedules);
-        let ended = self.run(parts, task, element, None, memory);
+        let ended = self.run(parts, task, element.into(), None, memory);
         self.schedules = kept;
         ended
     }
@@ -105,7 +105,7 @@ impl Seat {
     }
 
     /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls are
-    /// equal. The third buffer is the scratch of its plan.
+    /// equal. Whoever made the call has noted its form. The third buffer is the scratch of its plan.
     pub fn run_given(
         &mut self,
         parts: &mut Parts<'_>,
@@ -131,13 +131,13 @@ impl Seat {
         &mut self,
         parts: &mut Parts<'_>,
         task: &Task<'_>,
-        element: Element,
+        elements: Elements<'_>,
         algorithm: Option<&str>,
         memory: M,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let mut memory = Box::new(memory);
         let [main, output] = memory.buffers();
-        let ready = self.ready(parts.overrides, task, element, algorithm, &main, &output)?;
+        let ready = self.ready(parts, task, elements, algorithm, &main, &output)?;
         let ticket = self.submit(parts, ready, memory)?;
         *self.sequence_of(task) += 1;
         Ok(ticket)
@@ -187,9 +187,9 @@ impl Seat {
 
     fn ready(
         &mut self,
-        overrides: &Overrides,
+        parts: &mut Parts<'_>,
         task: &Task<'_>,
-        element: Element,
+        Elements { element, shape }: Elements<'_>,
         algorithm: Option<&str>,
         main: &Memory<'_>,
         output: &Memory<'_>,
@@ -202,8 +202,8 @@ impl Seat {
         }
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
         task.check(&self.group, main.element_count(), output.element_count())?;
-        let choice = overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
-        let call = task.call(element, main.element_count(), &choice, self.group.size());
+        let choice = parts.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
+        let mut call = task.call(element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, copy) = (&self.group, &*self.world_ranks, self.copy);
         let schedule = self.schedules.get(call, choice.order, task.parts(main, output), || {
             let plan = task.plan(choice.algorithm, &group.in_order(choice.order), main, output);
@@ -218,6 +218,11 @@ impl Seat {
                 _ => schedule,
             })
         })?;
+        // Plans know nothing of it.
+        call.form = form(&shape, task, &choice);
+        if call.form != 0 {
+            parts.fabric.note_form(call.form, &|| words(&shape, task, &choice));
+        }
         let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
         Ok(Ready { header, schedule })
     }

@@ -4,7 +4,6 @@ use crate::choice::Choice;
 use crate::error::{Error, argument};
 use ripieno_plan::{Algorithm, Collective, Group, Op, PeerSpan, Plan, Request, Span, Unsuitable};
 use ripieno_run::{Call, Element};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A collective and its arguments. Its first buffer is worked on in place, unless it has a second one for what arrives.
 ///
@@ -144,20 +143,19 @@ impl Task<'_> {
         }
     }
 
-    /// What other ranks must have asked for too.
+    /// What other ranks must have asked for too; its form is 0.
     #[inline]
     pub(crate) fn call(&self, element: Element, element_count: usize, choice: &Choice, p: usize) -> Call {
-        let (op, root, counts): (Option<Op>, usize, &[usize]) = match *self {
-            Task::Allreduce { op } | Task::Scan { op } | Task::Exscan { op } => (Some(op), 0, &[]),
-            Task::Broadcast { root } => (None, root, &[]),
-            Task::Reduce { op, root } => (Some(op), root, &[]),
-            Task::Allgather { counts } => (None, 0, counts),
-            Task::ReduceScatter { counts, op } => (Some(op), 0, counts),
-            Task::Gather { counts, root } | Task::Scatter { counts, root } => (None, root, counts),
-            Task::Barrier => (Some(Op::Or), 0, &[]),
-            Task::PointToPoint { to, .. } => (None, to, &[]),
-            Task::Rotate { distance } => (None, distance % p, &[]),
-            Task::Alltoall { .. } | Task::NeighbourExchange { .. } => (None, 0, &[]),
+        let (op, root): (Option<Op>, usize) = match *self {
+            Task::Allreduce { op } | Task::Scan { op } | Task::Exscan { op } | Task::ReduceScatter { op, .. } => {
+                (Some(op), 0)
+            }
+            Task::Reduce { op, root } => (Some(op), root),
+            Task::Broadcast { root } | Task::Gather { root, .. } | Task::Scatter { root, .. } => (None, root),
+            Task::Barrier => (Some(Op::Or), 0),
+            Task::PointToPoint { to, .. } => (None, to),
+            Task::Rotate { distance } => (None, distance % p),
+            Task::Allgather { .. } | Task::Alltoall { .. } | Task::NeighbourExchange { .. } => (None, 0),
         };
         // Every rank has another count of these.
         let is_uneven = matches!(self, Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. });
@@ -168,7 +166,19 @@ impl Task<'_> {
             op,
             root: root as u32,
             element_count: if is_uneven { 0 } else { element_count as u64 },
-            counts_hash: if counts.is_empty() { 0 } else { hash(counts) } ^ choice.order_hash(),
+            form: 0,
+        }
+    }
+
+    /// The counts per rank that all ranks give alike.
+    #[inline]
+    pub(crate) fn counts(&self) -> &[usize] {
+        match *self {
+            Task::Allgather { counts }
+            | Task::ReduceScatter { counts, .. }
+            | Task::Gather { counts, .. }
+            | Task::Scatter { counts, .. } => counts,
+            _ => &[],
         }
     }
 
@@ -305,11 +315,4 @@ fn check_own(out_count: Option<usize>, in_count: Option<usize>, group: &Group) -
 fn check_total(mut counts: impl Iterator<Item = usize>, element_count: usize) -> Result<(), String> {
     let total = counts.try_fold(0usize, |sum, count| sum.checked_add(count));
     if total == Some(element_count) { Ok(()) } else { Err(format!("a sum of {element_count}")) }
-}
-
-/// The same on every rank: no seed, no address.
-fn hash(counts: &[usize]) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    counts.hash(&mut hasher);
-    hasher.finish() as u32
 }

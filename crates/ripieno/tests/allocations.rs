@@ -3,6 +3,7 @@
 //! Memory that a rank waits with is made when it first waits in that way, which may be late; calls that allocate each time
 //! would allocate a hundred times as often as is allowed.
 
+use ripieno::Shape;
 use ripieno::net::ThreadFabric;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Memory, Op};
@@ -116,7 +117,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
                                 op: Some(Op::Sum),
                                 root: 0,
                                 element_count: 1,
-                                counts_hash: 0,
+                                form: 0,
                             };
                             let header = Header { communicator: 0, sequence, call };
                             let output = Memory::Write(&mut output);
@@ -141,7 +142,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
 
 #[test]
 fn repeated_sparse_reductions_allocate_nothing() {
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
     for (p, count, degrees) in [(2, 50, "2"), (4, 3000, "2x2"), (4, 3000, "4")] {
         let fabrics = ThreadFabric::group(p).unwrap();
         std::thread::scope(|scope| {

@@ -105,7 +105,7 @@ fn another_order_is_a_mismatch_on_every_rank() {
         });
         for result in results {
             let Err(Error::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
-            assert!(description.contains("order #"), "{description}");
+            assert!(description.contains("order "), "{description}");
         }
     }
 }

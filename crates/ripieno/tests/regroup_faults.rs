@@ -16,7 +16,7 @@ fn ranks_that_call_something_else_are_told() {
         (Form { combine: Combine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
         (Form { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
         (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced, step 0"),
-        (int64, Regroup { wave_bytes: 5, ..usual }, "options #"),
+        (int64, Regroup { wave_bytes: 5, ..usual }, "waves of up to 5 bytes"),
         (int64, Regroup::new(Combine::Op(Op::Max)), "× 1, sum, merged by max, step 0"),
     ];
     for (other, options, named) in others {
@@ -28,7 +28,7 @@ fn ranks_that_call_something_else_are_told() {
         for result in results {
             let description = mismatch(result);
             assert!(
-                description.contains("regroup(int64 keys, rows of int64 × 1, sum, merged by sum, step 0, options #"),
+                description.contains("regroup(int64 keys, rows of int64 × 1, sum, merged by sum, step 0, 256 parts, "),
                 "{description}"
             );
             assert!(description.contains(named), "{description}");

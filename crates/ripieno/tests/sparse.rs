@@ -4,13 +4,14 @@ mod common;
 
 use common::sets::{KINDS, Kind, Sets, combined, rows};
 use common::{bytes, endpoint_world, mismatch, values, world};
+use ripieno::Shape;
 use ripieno::net::Links;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Error, Failure, Op};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::sparse::design::PacketCurve;
 
-const SUM: Form = Form { element: Element::I64, width: 1, op: Op::Sum };
+const SUM: Form = Form { element: Element::I64, width: 1, op: Op::Sum, row: Shape::Line };
 
 fn given(degrees: &Degrees) -> Options {
     Options { degrees: Some(degrees.clone()), ..Options::default() }
@@ -104,7 +105,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 
 #[test]
 fn one_pass_and_every_run_give_the_same_bits() {
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
     for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
         let options = Options { dense_above, ..given(&degrees.parse().unwrap()) };
         let sets = Sets::new(Kind::Random, 12, 500);
@@ -127,7 +128,7 @@ fn one_pass_and_every_run_give_the_same_bits() {
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
     let odd = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
     let kinds = [Kind::Identical, Kind::Single, Kind::Sparse];
     for (kind, degrees) in kinds.iter().flat_map(|&kind| ["1", "2", "2x3", "6", "2x2+1"].map(|text| (kind, text))) {
         let degrees: Degrees = degrees.parse().unwrap();
@@ -252,7 +253,7 @@ fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
     for (odd, called) in odd_ones {
         let reduce = |comm: &mut Communicator| {
             let configured = [0, 1].map(|_| comm.sparse(&[1, 2, 3], &[3], &Options::default()).unwrap());
-            let form = Form { element: Element::F32, width: 1, op: Op::Sum };
+            let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
             let (which, form) = if comm.rank() == 2 { odd(form) } else { (0, form) };
             let (contributed, mut into) = (vec![0; 12 * form.width], vec![0; 4 * form.width]);
             mismatch(configured[which].reduce(&contributed, &mut into, form).and_then(|()| comm.barrier(None)))
@@ -288,7 +289,7 @@ fn arguments_that_do_not_fit_are_told() {
         assert_eq!(told(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
         assert_eq!(told(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
         assert_eq!(told(0, 0, Form { width: 0, ..SUM }), "width=0: expected at least one element in a row");
-        let bits = Form { element: Element::F64, width: 1, op: Op::Xor };
+        let bits = Form { element: Element::F64, width: 1, op: Op::Xor, row: Shape::Line };
         assert!(told(16, 8, bits).contains("op xor has no meaning on float64"));
         let huge = |width| told(16, 8, Form { width, ..SUM });
         assert_eq!(huge(1 << 61), "width=2305843009213693952: expected a row that memory can hold");

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{bytes, values, world};
+use ripieno::Shape;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Error, Failure, Op};
 
@@ -86,7 +87,7 @@ fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
 
 #[test]
 fn values_of_another_length_than_their_keys_end_the_job() {
-    let form = Form { element: Element::U8, width: 1, op: Op::Sum };
+    let form = Form { element: Element::U8, width: 1, op: Op::Sum, row: Shape::Line };
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {
             1 => {

@@ -25,7 +25,7 @@ def agree(native: Any, call: str, layout: str) -> bool:
     """
     call_mark, layout_mark = _mark(call), _mark(layout)
     marks = np.array([call_mark, -call_mark, layout_mark, -layout_mark])
-    native.allreduce(marks, "min", None)
+    native.allreduce(marks, "min", None, "what key-values and tables are")
     if marks[0] != -marks[1]:
         refuse(_objects.allgather(native, call, None))
     return bool(marks[2] == -marks[3])

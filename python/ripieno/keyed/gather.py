@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno._arrays import empty, flat, row_size, split
+from ripieno._arrays import elements, empty, split
 from ripieno.keyed import agreement
 from ripieno.keyed.columns import Keys, Strings
 from ripieno.keyed.key_values import KeyValues
@@ -39,6 +39,5 @@ def _together(native: Any, mine: np.ndarray, counts: np.ndarray) -> np.ndarray:
     listed = counts.tolist()
     rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)
     split(rows, listed)[native.rank][...] = mine
-    line, scale = flat(rows)
-    native.allgather(line, [count * row_size(rows) * scale for count in listed], None)
+    native.allgather(*elements(rows, listed), None)
     return rows

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ripieno._arrays import reducible
+from ripieno._checks import whole
 from ripieno.errors import InputError
 from ripieno.keyed import partitioners
 from ripieno.keyed.columns import Form
@@ -78,9 +79,8 @@ def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None)
         if spill_directory is not None:
             raise InputError(f"spill_directory={str(spill_directory)!r}: expected a memory_limit with it")
         return Limit(None, None)
-    if isinstance(memory_limit, bool) or not isinstance(memory_limit, int | np.integer) or memory_limit <= 0:
-        raise InputError(f"memory_limit={memory_limit!r}: expected a number of bytes, 1 or more")
+    memory_limit = whole("memory_limit", memory_limit, 1, 2**63 - 1, "expected a number of bytes, 1 or more")
     directory = os.fspath(spill_directory) if spill_directory is not None else tempfile.gettempdir()
     if not os.path.isdir(directory):
         raise InputError(f"spill_directory={directory!r}: expected a directory")
-    return Limit(int(memory_limit), directory)
+    return Limit(memory_limit, directory)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ripieno import _objects
-from ripieno._arrays import flat
+from ripieno._arrays import known
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, partitioners
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner
@@ -84,7 +84,7 @@ def allreduced(native: Any, table: Table) -> Table:
         return allgathered(native, regrouped(native, table)[0])
     lines = {dtype: np.array(line, line.dtype.newbyteorder("="), order="C") for dtype, line in packed.lines.items()}
     for line in lines.values():
-        native.allreduce(flat(line)[0], table.combiner.name, None)
+        native.allreduce(known(line)[0], table.combiner.name, None)
     return _table(table.combiner, unpack(packed._replace(lines=lines)))
 
 

@@ -3,8 +3,8 @@
 use super::{Endpoint, Slot};
 use crate::links::{Bell, Watch};
 use crate::monitor::{Shared, Status};
-use ripieno_run::membership::Request;
-use ripieno_run::{Copies, Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
+use ripieno_run::membership::{Request, describe_pair};
+use ripieno_run::{Copies, Fabric, Failure, Header, Link, LinkError, Remote, Told, Topology, Want};
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Fabric for Endpoint {
     }
 
     fn report(&mut self, failure: Failure) {
-        report(&self.shared, failure);
+        report_failure(&self.shared, failure);
     }
 
     fn blame(&mut self, peer: usize, cause: &str) -> Failure {
@@ -82,7 +82,7 @@ impl Fabric for Endpoint {
                 Failure::RankFailed { rank: peer, host, cause, traceback: String::new() }
             }
         };
-        report(&self.shared, failure.clone());
+        report_failure(&self.shared, failure.clone());
         self.shared.status().failure.unwrap_or(failure)
     }
 
@@ -98,6 +98,17 @@ impl Fabric for Endpoint {
 
     fn has_core_per_rank(&self) -> bool {
         self.has_core_per_rank
+    }
+
+    fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
+        self.shared.history().note_form(form, words);
+    }
+
+    fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
+        report(&self.shared, Request::Differs { mine, peer, theirs }, || {
+            let pair = [(self.config.rank, self.shared.history().told(mine)), (peer, Told::untold(theirs))];
+            Failure::Mismatch { description: describe_pair(pair) }
+        });
     }
 
     fn enter(&mut self, header: Header) {
@@ -154,16 +165,21 @@ impl Remote for Reach {
     }
 
     fn report(&self, failure: Failure) {
-        report(&self.shared, failure);
+        report_failure(&self.shared, failure);
     }
 }
 
-fn report(shared: &Shared, failure: Failure) {
-    shared.request(Request::Report(failure.clone()));
+/// Reports and waits for the verdict; without one the job has failed of `alone`.
+fn report(shared: &Shared, request: Request, alone: impl FnOnce() -> Failure) {
+    shared.request(request);
     let status = shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
     if status.failure.is_none() {
-        shared.fail(failure);
+        shared.fail(alone());
     }
+}
+
+fn report_failure(shared: &Shared, failure: Failure) {
+    report(shared, Request::Report(failure.clone()), || failure);
 }
 
 impl Endpoint {

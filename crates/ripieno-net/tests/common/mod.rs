@@ -25,8 +25,7 @@ pub fn meet_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec
 }
 
 pub fn header(sequence: u64, collective: Collective) -> Header {
-    let call =
-        Call { collective, algorithm: 0, element: Element::U8, op: None, root: 0, element_count: 9, counts_hash: 0 };
+    let call = Call { collective, algorithm: 0, element: Element::U8, op: None, root: 0, element_count: 9, form: 0 };
     Header { communicator: 0, sequence, call }
 }
 

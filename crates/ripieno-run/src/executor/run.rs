@@ -11,10 +11,8 @@ use super::{RELAY_UNIT_BYTES, RunError, Traffic};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
-use crate::membership::describe;
 use crate::recorder::{Recorder, Ticket};
 use crate::reduction::Reduction;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How far a run is. Kept by the executor for the next run.
@@ -259,10 +257,10 @@ impl Run<'_, '_> {
                 self.schedule.lanes[lane].length_bytes,
                 theirs.payload_bytes()
             ),
-            Some(header) if header.turn() == mine.turn() && mine.call.concerns_all() && header.call.concerns_all() => {
-                describe(mine.turn(), &BTreeMap::from([(rank, mine.call), (peer, header.call)]))
+            Some(header) => {
+                self.fabric.differs(mine, peer, header);
+                return self.fabric.failure().expect("a fabric knows what was reported to it").into();
             }
-            Some(header) => format!("rank {rank} called {mine}; rank {peer} called {header}"),
         };
         self.fabric.report(Failure::Mismatch { description });
         self.fabric.failure().expect("a fabric knows what was reported to it").into()

@@ -1,14 +1,19 @@
 //! The latest collectives that a rank entered, so that others' questions can be answered while it works or waits.
 
-use crate::call::{Header, Turn};
-use std::collections::BTreeMap;
+use super::message::cut_end;
+use crate::call::{Header, Told, Turn};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How many collectives are remembered.
 pub const REMEMBERED: usize = 64;
 /// Of how many communicators the last collective is remembered.
 const COMMUNICATORS_REMEMBERED: usize = 1024;
+/// Of how many forms it is remembered what they stand for.
+const FORMS_REMEMBERED: usize = 256;
+/// The longest words for a form.
+const FORM_BYTES_MAX: usize = 1024;
 
-/// A ring of the last [`REMEMBERED`] headers, and the last of every communicator.
+/// A ring of the last [`REMEMBERED`] headers, the last of every communicator, and what their forms stand for.
 #[derive(Clone, Debug)]
 pub struct History {
     ring: [Option<Header>; REMEMBERED],
@@ -17,6 +22,14 @@ pub struct History {
     /// The last of every communicator but the latest one's.
     lasts: BTreeMap<u32, Header>,
     has_forgotten: bool,
+    forms: Forms,
+}
+
+/// What forms stand for, the oldest ones forgotten.
+#[derive(Clone, Debug, Default)]
+struct Forms {
+    words: BTreeMap<u32, String>,
+    order: VecDeque<u32>,
 }
 
 /// The last collective of every communicator that a rank took part in, as it leaves.
@@ -26,11 +39,19 @@ pub struct Lasts {
     pub headers: Vec<Header>,
     /// There were more than are remembered.
     pub has_forgotten: bool,
+    /// What the form of the latest one stands for.
+    pub form: String,
 }
 
 impl Default for History {
     fn default() -> Self {
-        History { ring: [None; REMEMBERED], latest: 0, lasts: BTreeMap::new(), has_forgotten: false }
+        History {
+            ring: [None; REMEMBERED],
+            latest: 0,
+            lasts: BTreeMap::new(),
+            has_forgotten: false,
+            forms: Forms::default(),
+        }
     }
 }
 
@@ -45,6 +66,30 @@ impl History {
         }
         self.latest = slot(header.turn());
         self.ring[self.latest] = Some(header);
+    }
+
+    /// Notes what a form stands for, ahead of the call that has it.
+    pub fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
+        if self.forms.words.contains_key(&form) {
+            return;
+        }
+        if self.forms.order.len() == FORMS_REMEMBERED
+            && let Some(oldest) = self.forms.order.pop_front()
+        {
+            self.forms.words.remove(&oldest);
+        }
+        self.forms.order.push_back(form);
+        self.forms.words.insert(form, cut_end(words(), FORM_BYTES_MAX));
+    }
+
+    /// What a form stands for; nothing if that is not known, or if it is none.
+    pub fn form(&self, form: u32) -> String {
+        self.forms.words.get(&form).cloned().unwrap_or_default()
+    }
+
+    /// A call of this rank with what its form stands for.
+    pub fn told(&self, header: Header) -> Told {
+        Told { header, form: self.form(header.call.form) }
     }
 
     /// What the rank called at `turn`; `None` if it has not come so far, or no longer remembers.
@@ -67,7 +112,11 @@ impl History {
     pub fn lasts(&self) -> Lasts {
         let latest = self.last();
         let others = self.lasts.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
-        Lasts { headers: latest.iter().chain(others).copied().collect(), has_forgotten: self.has_forgotten }
+        Lasts {
+            headers: latest.iter().chain(others).copied().collect(),
+            has_forgotten: self.has_forgotten,
+            form: latest.map(|latest| self.form(latest.call.form)).unwrap_or_default(),
+        }
     }
 
     fn file(&mut self, last: Header) {
@@ -93,8 +142,10 @@ impl Lasts {
     }
 
     /// What the rank called at `turn`, if that was its last.
-    pub fn at(&self, turn: Turn) -> Option<Header> {
-        self.headers.iter().find(|last| last.turn() == turn).copied()
+    pub fn at(&self, turn: Turn) -> Option<Told> {
+        let at = self.headers.iter().position(|last| last.turn() == turn)?;
+        let form = if at == 0 { self.form.clone() } else { String::new() };
+        Some(Told { header: self.headers[at], form })
     }
 }
 
@@ -141,6 +192,16 @@ mod tests {
         assert_eq!(lasts.headers[0], of(9, 0));
         let lacking = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)].map(|header| lasts.lack(header.turn()));
         assert_eq!(lacking, [false, true, false, true, true]);
+    }
+
+    #[test]
+    fn what_forms_stand_for_is_remembered_of_the_latest_256() {
+        let mut history = History::default();
+        (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
+        history.note_form(300, &|| unreachable!("it is known"));
+        assert_eq!((history.form(44), history.form(45), history.form(0)), ("".into(), "shape (45,)".into(), "".into()));
+        history.note_form(7, &|| "ä".repeat(FORM_BYTES_MAX));
+        assert!(history.form(7).len() <= FORM_BYTES_MAX + '…'.len_utf8());
     }
 
     #[test]

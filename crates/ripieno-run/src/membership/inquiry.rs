@@ -1,6 +1,6 @@
 //! Who called what at one turn: found by asking, told as one sentence.
 
-use crate::call::{Call, Turn};
+use crate::call::{Header, Told, Turn};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     /// What ranks said they called.
-    pub calls: BTreeMap<usize, Call>,
+    pub calls: BTreeMap<usize, Told>,
     /// When ranks were asked last.
     pub asked: BTreeMap<usize, Duration>,
     /// Who said, at the latest when, that it has not come so far.
@@ -21,32 +21,51 @@ pub(super) struct Inquiry {
 
 impl Inquiry {
     /// Notes what `rank` called.
-    pub fn learn(&mut self, rank: usize, call: Call) {
-        self.calls.insert(rank, call);
+    pub fn learn(&mut self, rank: usize, told: Told) {
+        if told.is_whole() || !self.calls.contains_key(&rank) {
+            self.calls.insert(rank, told);
+        }
         self.absent.remove(&rank);
         self.asked.remove(&rank);
     }
 
     /// Whether two ranks called different things.
     pub fn differs(&self) -> bool {
-        let mut calls = self.calls.values();
+        let mut calls = self.calls.values().map(|told| told.header.call);
         calls.next().is_some_and(|first| calls.any(|other| other != first))
     }
 }
 
-/// `collective 7: rank 0 called allreduce(float32 × 10, sum, algorithm 1); rank 1 called barrier`: every rank known and
-/// its call, ranks with equal calls together.
-pub fn describe(turn: Turn, calls: &BTreeMap<usize, Call>) -> String {
-    let mut groups: Vec<(Call, Vec<usize>)> = Vec::new();
-    for (&rank, &call) in calls {
-        match groups.iter_mut().find(|(known, _)| *known == call) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => groups.push((call, vec![rank])),
+/// `collective 7: rank 0 called allreduce(float32 × 10, sum, ring); rank 1 called barrier`: every rank known and its call,
+/// ranks with equal calls together.
+pub fn describe(turn: Turn, calls: &BTreeMap<usize, Told>) -> String {
+    let mut groups: Vec<(&Told, Vec<usize>)> = Vec::new();
+    for (&rank, told) in calls {
+        match groups.iter_mut().find(|(known, _)| known.header.call == told.header.call) {
+            Some((known, ranks)) => {
+                ranks.push(rank);
+                *known = if known.is_whole() { known } else { told };
+            }
+            None => groups.push((told, vec![rank])),
         }
     }
     let parts: Vec<String> =
-        groups.iter().map(|(call, ranks)| format!("{} called {call}", name_ranks(ranks))).collect();
+        groups.iter().map(|(told, ranks)| format!("{} called {}", name_ranks(ranks), told.call())).collect();
     format!("{turn}: {}", parts.join("; "))
+}
+
+/// Who called what, of two ranks that met on a link with different headers.
+pub fn describe_pair(pair: [(usize, Told); 2]) -> String {
+    let [(rank, mine), (peer, theirs)] = &pair;
+    match is_one_collective(&mine.header, &theirs.header) {
+        true => describe(mine.header.turn(), &BTreeMap::from(pair)),
+        false => format!("rank {rank} called {mine}; rank {peer} called {theirs}"),
+    }
+}
+
+/// Whether the two are what ranks called at one turn in which all take part.
+pub fn is_one_collective(one: &Header, other: &Header) -> bool {
+    one.turn() == other.turn() && one.call.concerns_all() && other.call.concerns_all()
 }
 
 /// `rank 3`, or `ranks 0-2, 5`.
@@ -68,13 +87,13 @@ fn name_ranks(ranks: &[usize]) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::call::{Element, Header};
+    use crate::call::{Call, Element, Header};
     use ripieno_plan::Collective;
     use ripieno_plan::Op;
 
     pub fn call(collective: Collective, element_count: u64) -> Call {
         let op = (collective == Collective::Allreduce).then_some(Op::Sum);
-        Call { collective, algorithm: 0, element: Element::F32, op, root: 0, element_count, counts_hash: 0 }
+        Call { collective, algorithm: 0, element: Element::F32, op, root: 0, element_count, form: 0 }
     }
 
     pub fn barrier(sequence: u64) -> Header {
@@ -91,8 +110,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_mismatch_names_every_rank_and_its_call() {
-        let calls = [(0, 7), (1, 7), (2, 7), (4, 7)].map(|(rank, s)| (rank, allreduce(s).call)).into_iter();
-        let calls: BTreeMap<usize, Call> = calls.chain([(3, barrier(7).call)]).collect();
+        let calls = [0, 1, 2, 4].map(|rank| (rank, Told::untold(allreduce(7)))).into_iter();
+        let calls: BTreeMap<usize, Told> = calls.chain([(3, Told::untold(barrier(7)))]).collect();
         let turn = barrier(7).turn();
         let (allreduce, barrier) = (allreduce(7).call, barrier(7).call);
         let expected = format!("collective 7: ranks 0-2, 4 called {allreduce}; rank 3 called {barrier}");

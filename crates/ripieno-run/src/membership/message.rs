@@ -1,7 +1,7 @@
 //! The messages of the membership protocol and their bytes: a length (u32, little endian), then postcard.
 
 use super::history::Lasts;
-use crate::call::{HEADER_BYTES, Header};
+use crate::call::{HEADER_BYTES, Header, Told};
 use crate::fabric::Failure;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -38,11 +38,20 @@ pub enum Message {
     /// To the hub: I wait in this collective for these peers.
     Stalled {
         /// The collective.
-        header: WireHeader,
+        call: WireCall,
         /// Who is waited for.
         peers: Vec<u32>,
         /// The rank does nothing else until then.
         is_blocked: bool,
+    },
+    /// To the hub: what I called is not what this peer sent ahead of its data.
+    Differs {
+        /// What I called.
+        call: WireCall,
+        /// The peer.
+        peer: u32,
+        /// What it sent.
+        theirs: WireHeader,
     },
     /// Hub to a rank: what did you call then?
     Ask {
@@ -51,6 +60,15 @@ pub enum Message {
         /// The how-manieth of its collectives.
         sequence: u64,
     },
+    /// Hub to a rank: what does this form of yours stand for?
+    AskForm(u32),
+    /// To the hub: for this.
+    Form {
+        /// The form asked about.
+        form: u32,
+        /// What it stands for; nothing if I have forgotten.
+        words: String,
+    },
     /// To the hub: this; or, if I have not come so far or have forgotten, this was my last of that communicator.
     Answer {
         /// The communicator asked about.
@@ -58,7 +76,7 @@ pub enum Message {
         /// The number asked for.
         sequence: u64,
         /// What was called.
-        header: Option<WireHeader>,
+        call: Option<WireCall>,
     },
     /// I leave in good order; these were my last collectives.
     Goodbye {
@@ -66,9 +84,30 @@ pub enum Message {
         lasts: Vec<WireHeader>,
         /// There were more than I remember.
         has_forgotten: bool,
+        /// What the form of the latest stands for.
+        form: String,
     },
     /// Hub to all: this rank has died, but a copy of it lives.
     Lost(Failure),
+}
+
+/// What was called, as it travels.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WireCall {
+    header: WireHeader,
+    form: String,
+}
+
+impl From<Told> for WireCall {
+    fn from(Told { header, form }: Told) -> WireCall {
+        WireCall { header: WireHeader(header), form }
+    }
+}
+
+impl From<WireCall> for Told {
+    fn from(WireCall { header, form }: WireCall) -> Told {
+        Told { header: header.0, form }
+    }
 }
 
 /// A header as it travels.
@@ -92,7 +131,7 @@ impl Lasts {
     /// The words in which a rank leaves.
     pub(super) fn goodbye(self) -> Message {
         let lasts = self.headers.into_iter().map(WireHeader).collect();
-        Message::Goodbye { lasts, has_forgotten: self.has_forgotten }
+        Message::Goodbye { lasts, has_forgotten: self.has_forgotten, form: self.form }
     }
 }
 
@@ -124,9 +163,9 @@ impl Message {
             Message::Failed(failure) => Message::Failed(cut_failure(failure)),
             Message::Lost(failure) => Message::Lost(cut_failure(failure)),
             Message::Suspect { peer, cause } => Message::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) },
-            Message::Stalled { header, mut peers, is_blocked } => {
+            Message::Stalled { call, mut peers, is_blocked } => {
                 peers.truncate(PEERS_MAX);
-                Message::Stalled { header, peers, is_blocked }
+                Message::Stalled { call, peers, is_blocked }
             }
             short => short,
         }
@@ -145,7 +184,7 @@ fn cut_failure(failure: Failure) -> Failure {
     }
 }
 
-fn cut_end(mut text: String, bytes_max: usize) -> String {
+pub(super) fn cut_end(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         let mut end = bytes_max;
         while !text.is_char_boundary(end) {
@@ -207,14 +246,17 @@ mod tests {
 
     #[test]
     fn messages_come_out_whole_however_their_bytes_arrive() {
+        let told: WireCall = Told { header: barrier(7), form: "shape (2, 3)".into() }.into();
         let messages = [
             Message::Heartbeat,
             Message::Complete,
             Message::Report(failure(10)),
             Message::Suspect { peer: 4, cause: "reset".into() },
-            Message::Stalled { header: WireHeader(barrier(7)), peers: vec![1, 2, 300], is_blocked: true },
-            Message::Answer { communicator: 0, sequence: 7, header: Some(WireHeader(barrier(7))) },
-            Message::Goodbye { lasts: vec![], has_forgotten: false },
+            Message::Stalled { call: told.clone(), peers: vec![1, 2, 300], is_blocked: true },
+            Message::Differs { call: told.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
+            Message::Answer { communicator: 0, sequence: 7, call: Some(told) },
+            Message::Form { form: 9, words: "keys 'ä'".into() },
+            Message::Goodbye { lasts: vec![], has_forgotten: false, form: String::new() },
             Message::Lost(failure(10)),
         ];
         let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();

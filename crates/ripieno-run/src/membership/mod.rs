@@ -19,7 +19,7 @@ mod tests;
 mod waits;
 
 pub use history::{History, REMEMBERED};
-pub use inquiry::describe;
+pub use inquiry::{describe, describe_pair, is_one_collective};
 pub use machine::Membership;
 pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
 pub use waits::Waits;
@@ -97,6 +97,15 @@ pub enum Request {
         peers: Vec<usize>,
         /// The rank does nothing else until then.
         is_blocked: bool,
+    },
+    /// What this rank called is not what a peer sent ahead of its data.
+    Differs {
+        /// What this rank called.
+        mine: Header,
+        /// The rank at the other end.
+        peer: usize,
+        /// What it sent.
+        theirs: Header,
     },
     /// This rank leaves in good order.
     Leave,

@@ -1,8 +1,9 @@
 //! The machine of a rank's connection to a hub.
 
+use super::inquiry::describe_pair;
 use super::message::WireHeader;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::Turn;
+use crate::call::{Told, Turn};
 use crate::fabric::Failure;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,9 +76,11 @@ impl Spoke {
             Message::Lost(failure) => vec![Output::Lost(failure)],
             Message::Ask { communicator, sequence } => {
                 let called = history.at(Turn { communicator, sequence });
-                let header = called.or_else(|| history.last_of(communicator)).map(WireHeader);
-                self.send(Message::Answer { communicator, sequence, header })
+                let header = called.or_else(|| history.last_of(communicator));
+                let call = header.map(|header| history.told(header).into());
+                self.send(Message::Answer { communicator, sequence, call })
             }
+            Message::AskForm(form) => self.send(Message::Form { form, words: history.form(form) }),
             Message::Goodbye { .. } => {
                 self.bond = Bond::Lingering;
                 vec![]
@@ -112,7 +115,16 @@ impl Spoke {
             }
             (Request::Stalled { header, peers, is_blocked }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                self.send(Message::Stalled { header: WireHeader(header), peers, is_blocked })
+                self.send(Message::Stalled { call: history.told(header).into(), peers, is_blocked })
+            }
+            (Request::Differs { mine, peer, theirs }, false) => self.send(Message::Differs {
+                call: history.told(mine).into(),
+                peer: peer as u32,
+                theirs: WireHeader(theirs),
+            }),
+            (Request::Differs { mine, peer, theirs }, true) => {
+                let pair = [(self.rank, history.told(mine)), (peer, Told::untold(theirs))];
+                self.fail(Failure::Mismatch { description: describe_pair(pair) })
             }
             (Request::Stalled { header, peers, .. }, true) if peers.contains(&self.hub) => {
                 let cause = format!("left the job while rank {} waited for it in {header}", self.rank);

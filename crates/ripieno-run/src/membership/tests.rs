@@ -4,6 +4,7 @@ mod replicas;
 
 use super::inquiry::tests::{allreduce, barrier, message_to};
 use super::*;
+use crate::call::Call;
 use crate::copies::Copies;
 use std::collections::VecDeque;
 
@@ -253,6 +254,65 @@ fn a_mismatch_names_every_rank_that_has_called() {
     let called = format!("ranks 0-1, 3 called {}; rank 2 called {}", allreduce(7).call, barrier(7).call);
     let mismatch = Failure::Mismatch { description: format!("collective 7: {called}") };
     assert!(world.failures.iter().all(|failure| *failure == Some(mismatch.clone())), "{:?}", world.failures);
+}
+
+fn of_form(header: Header, form: u32) -> Header {
+    Header { call: Call { form, ..header.call }, ..header }
+}
+
+/// Has `rank` call `header`, whose form stands for `words`.
+fn give(world: &mut World, rank: usize, header: Header, words: &str) {
+    world.ranks[rank].1.note_form(header.call.form, &|| words.to_string());
+    if header.call.concerns_all() {
+        world.enter(rank, header);
+    }
+}
+
+#[test]
+fn ranks_that_give_other_forms_are_told_in_words_whoever_finds_out() {
+    for (finder, peer) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
+        let mut world = World::met(4);
+        let [wide, tall] = [1, 2].map(|form| of_form(allreduce(7), form));
+        (0..4).for_each(|rank| match rank {
+            2 => give(&mut world, rank, tall, "shape (3, 2)"),
+            _ => give(&mut world, rank, wide, "shape (2, 3)"),
+        });
+        let [mine, theirs] = if finder == 2 { [tall, wide] } else { [wide, tall] };
+        world.request(finder, Request::Differs { mine, peer, theirs });
+        let Some(Failure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
+        assert!(description.contains("ranks 0-1, 3 called allreduce") && description.contains("shape (2, 3)"));
+        assert!(description.contains("rank 2 called allreduce") && description.contains("shape (3, 2)"));
+        assert!(world.failures.iter().all(|failure| *failure == world.failures[0]));
+    }
+}
+
+#[test]
+fn two_ends_of_a_message_of_other_forms_are_told_in_words_whoever_finds_out() {
+    for (finder, peer) in [(0, 1), (1, 0), (1, 2)] {
+        let mut world = World::met(3);
+        let [mine, theirs] = [1, 2].map(|form| of_form(message_to(finder as u32, 0), form));
+        give(&mut world, finder, mine, "shape (2, 3)");
+        give(&mut world, peer, theirs, "shape (3, 2)");
+        world.request(finder, Request::Differs { mine, peer, theirs });
+        let Some(Failure::Mismatch { description }) = &world.failures[2] else { panic!("{:?}", world.failures) };
+        let parts: Vec<&str> = description.split("; ").collect();
+        assert!(parts[0].starts_with(&format!("rank {finder} called")) && parts[0].contains("shape (2, 3)"));
+        assert!(parts[1].starts_with(&format!("rank {peer} called")) && parts[1].contains("shape (3, 2)"));
+    }
+}
+
+#[test]
+fn a_difference_does_not_wait_for_the_silent() {
+    for header in [allreduce(7), message_to(1, 0)] {
+        let mut world = World::met(3);
+        give(&mut world, 1, of_form(header, 1), "shape (2, 3)");
+        world.frozen.push(2);
+        world.request(1, Request::Differs { mine: of_form(header, 1), peer: 2, theirs: of_form(header, 2) });
+        assert_eq!(world.failures[0], None);
+        world.pass(hub::ANSWER_WAIT);
+        let Some(Failure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
+        assert!(description.contains("shape (2, 3)") && description.contains("form #00000002"), "{description}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn header(sequence: u64) -> Header {
         op: Some(Op::Sum),
         root: 0,
         element_count: 10,
-        counts_hash: 0,
+        form: 0,
     };
     Header { communicator: 0, sequence, call }
 }

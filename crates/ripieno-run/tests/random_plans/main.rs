@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
-    let call = Call { collective, algorithm: 0, element, op, root: 0, element_count, counts_hash: 0 };
+    let call = Call { collective, algorithm: 0, element, op, root: 0, element_count, form: 0 };
     let copies = Copies::new(scale.rank_count * scale.replicas, scale.replicas);
     let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.at_once_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {

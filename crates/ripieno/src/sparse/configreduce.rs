@@ -30,7 +30,7 @@ impl Communicator {
         values: &[u8],
         in_indices: &[i64],
         into: &mut [u8],
-        form: Form,
+        form: Form<'_>,
         options: &Options,
     ) -> Result<(), Error> {
         ending_job(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
@@ -42,7 +42,7 @@ impl Communicator {
         values: &[u8],
         in_indices: &[i64],
         into: &mut [u8],
-        form: Form,
+        form: Form<'_>,
         options: &Options,
     ) -> Result<(), Error> {
         let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
@@ -85,7 +85,7 @@ impl Communicator {
         routes: &Routes,
         held: &mut PooledBuffer,
         wanted: &mut [u8],
-        form: Form,
+        form: Form<'_>,
         number: u32,
     ) -> Result<(), Error> {
         let (shared, seat) = self.place();
@@ -96,7 +96,8 @@ impl Communicator {
         let mut scratch = take(pool, schedule.scratch_bytes().max(held.len()))?;
         scratch.bytes_mut()[..held.len()].copy_from_slice(held);
         let buffers = [Memory::Read(&[]), Memory::Write(wanted), Memory::Write(scratch.bytes_mut())];
-        seat.run_given(&mut parts, form.call(number), schedule, buffers)
+        let call = form.call(number, parts.fabric);
+        seat.run_given(&mut parts, call, schedule, buffers)
     }
 }
 

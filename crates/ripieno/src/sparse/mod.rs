@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::pool::BufferPool;
 use configure::{Prepared, check_missing};
 use indices::{Giving, Wanting};
+use reduce::Planned;
 pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
 use ripieno_plan::sparse::{Degrees, Routes};
 use ripieno_run::Schedule;
@@ -49,7 +50,7 @@ pub struct SparseReduce {
     giving: Giving,
     wanting: Wanting,
     routes: Routes,
-    schedules: Mutex<Vec<(Form, Arc<Schedule>)>>,
+    schedules: Mutex<Vec<(Planned, Arc<Schedule>)>>,
 }
 
 impl SparseReduce {

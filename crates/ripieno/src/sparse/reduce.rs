@@ -7,12 +7,13 @@
 use super::SparseReduce;
 use super::indices::{Giving, Wanting};
 use crate::core::lock;
+use crate::elements::Shape;
 use crate::error::{Error, argument};
 use crate::pool::{BufferPool, PooledBuffer};
 use crate::seat::Seat;
 use ripieno_plan::{Collective, Op};
 use ripieno_run::reduction::Reduction;
-use ripieno_run::{Call, Element, Memory, Schedule};
+use ripieno_run::{Call, Element, Fabric, Memory, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,17 +21,22 @@ use std::sync::Arc;
 const KEPT_COUNT: usize = 16;
 
 /// What the rows of a reduction are, and how two become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
     /// Type of the elements.
     pub element: Element,
     /// Elements of a row, at least 1.
     pub width: usize,
     /// How elements combine.
     pub op: Op,
+    /// How the elements of a row are arranged.
+    pub row: Shape<'a>,
 }
 
-impl Form {
+/// What a schedule depends on.
+pub(super) type Planned = (Element, usize, Op);
+
+impl Form<'_> {
     /// Bytes of a row, of which [`Form::reduction`] makes sure that there can be so many.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
@@ -45,30 +51,33 @@ impl Form {
         }
     }
 
-    /// What the ranks compare.
-    pub(super) fn call(&self, configuration: u32) -> Call {
+    /// What the ranks compare, which `fabric` is told in words.
+    pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
+        fabric.note_form(self.row.form(), &|| self.row.words());
         Call {
             collective: Collective::SparseReduce,
             algorithm: 0,
             element: self.element,
             op: Some(self.op),
-            root: 0,
+            root: configuration,
             element_count: self.width as u64,
-            counts_hash: configuration,
+            form: self.row.form(),
         }
     }
 }
 
-impl fmt::Display for Form {
+impl fmt::Display for Form<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rows of {} × {}, {}", self.element.name(), self.width, self.op.name())
+        write!(f, "rows of {} × {}, {}", self.element.name(), self.width, self.op.name())?;
+        let row = self.row.words();
+        if row.is_empty() { Ok(()) } else { write!(f, ", {row}") }
     }
 }
 
 impl SparseReduce {
     /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both in
     /// the caller's order. Every rank calls it, with the same `form`.
-    pub fn reduce(&self, values: &[u8], into: &mut [u8], form: Form) -> Result<(), Error> {
+    pub fn reduce(&self, values: &[u8], into: &mut [u8], form: Form<'_>) -> Result<(), Error> {
         let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
         check_rows("values", values.len(), self.out_count, row_bytes)?;
         check_rows("into", into.len(), self.in_count, row_bytes)?;
@@ -94,18 +103,20 @@ impl SparseReduce {
     }
 
     /// Runs the plan for rows of this form, from one row per key to one row per key.
-    fn run(&self, main: &[u8], output: &mut [u8], form: Form) -> Result<(), Error> {
+    fn run(&self, main: &[u8], output: &mut [u8], form: Form<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let (mut parts, seat) = held.seat(self.seat)?;
         let schedule = self.schedule(seat, form);
         let mut scratch = self.take(schedule.scratch_bytes())?;
         let buffers = [Memory::Read(main), Memory::Write(output), Memory::Write(scratch.bytes_mut())];
-        seat.run_given(&mut parts, form.call(self.number), schedule, buffers)
+        let call = form.call(self.number, parts.fabric);
+        seat.run_given(&mut parts, call, schedule, buffers)
     }
 
-    fn schedule(&self, seat: &Seat, form: Form) -> Arc<Schedule> {
+    fn schedule(&self, seat: &Seat, form: Form<'_>) -> Arc<Schedule> {
         let mut schedules = lock(&self.schedules);
-        if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == form) {
+        let wanted = (form.element, form.width, form.op);
+        if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == wanted) {
             return schedule.clone();
         }
         if schedules.len() >= KEPT_COUNT {
@@ -113,7 +124,7 @@ impl SparseReduce {
         }
         let plan = self.routes.plan(form.row_bytes(), form.element.size_bytes(), form.op);
         let schedule = seat.schedule(plan);
-        schedules.push((form, schedule.clone()));
+        schedules.push((wanted, schedule.clone()));
         schedule
     }
 

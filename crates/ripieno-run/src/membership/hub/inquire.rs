@@ -1,9 +1,9 @@
 //! How the hub finds out who called what, and who waits for whom: it asks the ranks that others wait for.
 
 use super::{ANSWER_WAIT, Hub, Standing, name_last};
-use crate::call::{Call, Header, Turn};
+use crate::call::{Told, Turn};
 use crate::fabric::Failure;
-use crate::membership::inquiry::describe;
+use crate::membership::inquiry::{describe, describe_pair, is_one_collective};
 use crate::membership::{History, Message, Output, rank_failed};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,18 +15,26 @@ const INQUIRIES_MAX: usize = 32;
 
 /// What a rank says that it waits for.
 pub(super) struct Stall {
-    pub header: Header,
+    pub told: Told,
     pub peers: Vec<usize>,
     /// The rank does nothing else until then.
     pub is_blocked: bool,
 }
 
+/// Two ranks that sent each other a message, or one a message and the other something else, and differ.
+pub(super) struct Difference {
+    /// Who found out, then the other, of whose form is asked what it stands for.
+    pair: [(usize, Told); 2],
+    /// When to tell, even if it has not answered.
+    pub due: Duration,
+}
+
 impl Hub {
     pub(super) fn stalled(&mut self, now: Duration, from: usize, stall: &Stall, history: &History) -> Vec<Output> {
         if stall.is_blocked {
-            self.waits.note(now, from, stall.header, &stall.peers);
+            self.waits.note(now, from, stall.told.header, &stall.peers);
         }
-        let mut outputs = match stall.header.call.concerns_all() {
+        let mut outputs = match stall.told.header.call.concerns_all() {
             true => self.stalled_in_collective(now, from, stall, history),
             false => self.stalled_in_message(from, stall),
         };
@@ -44,8 +52,8 @@ impl Hub {
     }
 
     fn stalled_in_collective(&mut self, now: Duration, from: usize, stall: &Stall, history: &History) -> Vec<Output> {
-        let (turn, world_size) = (stall.header.turn(), self.hosts.len());
-        let mut outputs = self.learn(now, from, stall.header);
+        let (turn, world_size) = (stall.told.header.turn(), self.hosts.len());
+        let mut outputs = self.learn(now, from, stall.told.clone());
         for &peer in stall.peers.iter().filter(|&&peer| peer < world_size) {
             match &self.members[peer].standing {
                 Standing::Left(lasts) if lasts.lack(turn) => {
@@ -60,19 +68,68 @@ impl Hub {
                 _ => {}
             }
         }
-        match history.at(turn).or_else(|| history.last_of(turn.communicator)) {
-            Some(own) if own.sequence > turn.sequence => {}
-            Some(own) if own.sequence == turn.sequence => outputs.extend(self.learn(now, self.own, own)),
-            _ => self.note_absent(now, self.own, turn),
-        }
+        outputs.extend(self.learn_own(now, turn, history));
         outputs.extend(self.settle(turn));
         outputs
+    }
+
+    fn learn_own(&mut self, now: Duration, turn: Turn, history: &History) -> Vec<Output> {
+        match history.at(turn).or_else(|| history.last_of(turn.communicator)) {
+            Some(own) if own.sequence > turn.sequence => vec![],
+            Some(own) if own.sequence == turn.sequence => self.learn(now, self.own, history.told(own)),
+            _ => {
+                self.note_absent(now, self.own, turn);
+                vec![]
+            }
+        }
+    }
+
+    /// Two ranks have met on a link with different headers. All are asked what they called, or, where one of the two is a
+    /// message, the other what its form stands for.
+    pub(super) fn differs(&mut self, now: Duration, pair: [(usize, Told); 2], history: &History) -> Vec<Output> {
+        if self.failure.is_some() || pair[1].0 >= self.hosts.len() {
+            return vec![];
+        }
+        let turn = pair[0].1.header.turn();
+        if is_one_collective(&pair[0].1.header, &pair[1].1.header) {
+            let mut outputs = self.learn_own(now, turn, history);
+            outputs.extend(pair.into_iter().flat_map(|(rank, told)| self.learn(now, rank, told)));
+            outputs.extend(self.settle(turn));
+            return outputs;
+        }
+        if self.difference.is_some() {
+            return vec![];
+        }
+        let (peer, form) = (pair[1].0, pair[1].1.header.call.form);
+        let is_told = pair[1].1.is_whole();
+        self.difference = Some(Difference { pair, due: now + ANSWER_WAIT });
+        if peer == self.own {
+            return self.form_told(peer, form, &history.form(form));
+        }
+        if is_told { self.tell_difference() } else { vec![Output::Send { to: peer, message: Message::AskForm(form) }] }
+    }
+
+    /// Somebody has said what its form stands for.
+    pub(super) fn form_told(&mut self, rank: usize, form: u32, words: &str) -> Vec<Output> {
+        match &mut self.difference {
+            Some(Difference { pair: [_, (peer, theirs)], .. }) if *peer == rank && theirs.header.call.form == form => {
+                theirs.form = words.to_string();
+                self.tell_difference()
+            }
+            _ => vec![],
+        }
+    }
+
+    pub(super) fn tell_difference(&mut self) -> Vec<Output> {
+        let difference = self.difference.take();
+        let failure = difference.map(|Difference { pair, .. }| Failure::Mismatch { description: describe_pair(pair) });
+        failure.map(|failure| self.fail(failure)).unwrap_or_default()
     }
 
     fn ask(&mut self, now: Duration, turn: Turn, peer: usize) -> Option<Output> {
         let inquiry = self.inquiries.entry(turn).or_default();
         let asked_lately = inquiry.asked.get(&peer).is_some_and(|&asked| now < asked + ASK_AGAIN);
-        if asked_lately || inquiry.calls.contains_key(&peer) {
+        if asked_lately || inquiry.calls.get(&peer).is_some_and(Told::is_whole) {
             return None;
         }
         inquiry.asked.insert(peer, now);
@@ -81,15 +138,15 @@ impl Hub {
     }
 
     /// Notes a call. When calls begin to differ, all ranks are asked, so that the sentence can name everybody.
-    fn learn(&mut self, now: Duration, rank: usize, header: Header) -> Vec<Output> {
-        let turn = header.turn();
+    fn learn(&mut self, now: Duration, rank: usize, told: Told) -> Vec<Output> {
+        let turn = told.header.turn();
         if !self.inquiries.contains_key(&turn) && self.inquiries.len() == INQUIRIES_MAX {
             let resting = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&turn, _)| turn);
             resting.and_then(|turn| self.inquiries.remove(&turn));
         }
         let inquiry = self.inquiries.entry(turn).or_default();
         inquiry.touched = now;
-        inquiry.learn(rank, header.call);
+        inquiry.learn(rank, told);
         if !inquiry.differs() || inquiry.due.is_some() || self.failure.is_some() {
             return vec![];
         }
@@ -99,10 +156,10 @@ impl Hub {
         present.into_iter().filter_map(|peer| self.ask(now, turn, peer)).collect()
     }
 
-    pub(super) fn answer(&mut self, now: Duration, from: usize, turn: Turn, header: Option<Header>) -> Vec<Output> {
-        let mut outputs = match header {
-            Some(header) if header.turn() == turn => self.learn(now, from, header),
-            Some(header) if header.sequence > turn.sequence => vec![],
+    pub(super) fn answer(&mut self, now: Duration, from: usize, turn: Turn, told: Option<Told>) -> Vec<Output> {
+        let mut outputs = match told {
+            Some(told) if told.header.turn() == turn => self.learn(now, from, told),
+            Some(told) if told.header.sequence > turn.sequence => vec![],
             _ => {
                 self.note_absent(now, from, turn);
                 vec![]
@@ -133,7 +190,7 @@ impl Hub {
         calls.map(|calls| self.tell_mismatch(turn, &calls)).unwrap_or_default()
     }
 
-    pub(super) fn tell_mismatch(&mut self, turn: Turn, calls: &BTreeMap<usize, Call>) -> Vec<Output> {
+    pub(super) fn tell_mismatch(&mut self, turn: Turn, calls: &BTreeMap<usize, Told>) -> Vec<Output> {
         self.inquiries.remove(&turn);
         self.fail(Failure::Mismatch { description: describe(turn, calls) })
     }

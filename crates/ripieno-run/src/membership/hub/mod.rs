@@ -7,10 +7,10 @@ use super::history::Lasts;
 use super::inquiry::Inquiry;
 use super::waits::Waits;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::Turn;
+use crate::call::{Told, Turn};
 use crate::copies::{Copies, Losses};
 use crate::fabric::Failure;
-use inquire::Stall;
+use inquire::{Difference, Stall};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,6 +53,7 @@ pub struct Hub {
     pulse: Pulse,
     suspects: BTreeMap<usize, (Duration, Failure)>,
     inquiries: BTreeMap<Turn, Inquiry>,
+    difference: Option<Difference>,
     waits: Waits,
     failure: Option<Failure>,
     /// Whose death that is, if it died before all had come.
@@ -78,6 +79,7 @@ impl Hub {
             pulse: Pulse::new(now, timing),
             suspects: BTreeMap::new(),
             inquiries: BTreeMap::new(),
+            difference: None,
             waits: Waits::default(),
             failure: None,
             early_death: None,
@@ -88,7 +90,8 @@ impl Hub {
     pub fn next_tick(&self) -> Duration {
         let suspects = self.suspects.values().map(|(due, _)| *due);
         let inquiries = self.inquiries.values().filter_map(|inquiry| inquiry.due);
-        suspects.chain(inquiries).fold(self.pulse.next_check, Duration::min)
+        let difference = self.difference.as_ref().map(|difference| difference.due);
+        suspects.chain(inquiries).chain(difference).fold(self.pulse.next_check, Duration::min)
     }
 
     /// Takes an event.
@@ -140,17 +143,22 @@ impl Hub {
         match message {
             Message::Report(failure) => self.fail(failure),
             Message::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
-            Message::Stalled { header, peers, is_blocked } => {
+            Message::Stalled { call, peers, is_blocked } => {
                 let peers = peers.iter().map(|&peer| peer as usize).collect();
-                self.stalled(now, from, &Stall { header: header.0, peers, is_blocked }, history)
+                self.stalled(now, from, &Stall { told: call.into(), peers, is_blocked }, history)
             }
-            Message::Answer { communicator, sequence, header } => {
-                self.answer(now, from, Turn { communicator, sequence }, header.map(|header| header.0))
+            Message::Differs { call, peer, theirs } => {
+                let theirs = Told::untold(theirs.0);
+                self.differs(now, [(from, call.into()), (peer as usize, theirs)], history)
+            }
+            Message::Form { form, words } => self.form_told(from, form, &words),
+            Message::Answer { communicator, sequence, call } => {
+                self.answer(now, from, Turn { communicator, sequence }, call.map(Told::from))
             }
             Message::Complete if self.copies.logical(from) == 0 => self.all_have_come(now),
-            Message::Goodbye { lasts, has_forgotten } => {
+            Message::Goodbye { lasts, has_forgotten, form } => {
                 let headers = lasts.into_iter().map(|last| last.0).collect();
-                self.part_with(from, Lasts { headers, has_forgotten })
+                self.part_with(from, Lasts { headers, has_forgotten, form })
             }
             _ => vec![],
         }
@@ -161,7 +169,10 @@ impl Hub {
             Request::Report(failure) => self.fail(failure),
             Request::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
             Request::Stalled { header, peers, is_blocked } => {
-                self.stalled(now, self.own, &Stall { header, peers, is_blocked }, history)
+                self.stalled(now, self.own, &Stall { told: history.told(header), peers, is_blocked }, history)
+            }
+            Request::Differs { mine, peer, theirs } => {
+                self.differs(now, [(self.own, history.told(mine)), (peer, Told::untold(theirs))], history)
             }
             Request::Leave => {
                 self.members[self.own].standing = Standing::Left(history.lasts());
@@ -214,6 +225,9 @@ impl Hub {
         let due = self.inquiries.iter().find(|(_, inquiry)| inquiry.due.is_some_and(|due| due <= now));
         if let Some((turn, calls)) = due.map(|(&turn, inquiry)| (turn, inquiry.calls.clone())) {
             outputs.extend(self.tell_mismatch(turn, &calls));
+        }
+        if self.difference.as_ref().is_some_and(|difference| difference.due <= now) {
+            outputs.extend(self.tell_difference());
         }
         let due = self.suspects.iter().find(|(_, (due, _))| *due <= now).map(|(&peer, _)| peer);
         if let Some((peer, (_, failure))) = due.and_then(|peer| self.suspects.remove_entry(&peer)) {

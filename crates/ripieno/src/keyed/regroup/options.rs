@@ -3,8 +3,9 @@
 use super::super::aggregation::Aggregation;
 use super::super::block::{Combine, Form};
 use super::super::columns::KeyKind;
+use crate::communicator::Communicator;
+use crate::elements::Shape;
 use crate::error::{Error, argument};
-use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Collective;
 use ripieno_run::{Call, RegroupWishes};
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -102,9 +103,11 @@ pub struct Regrouped {
 }
 
 /// What ranks compare in every step: the same where they have data of one form and the same options.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Agreement {
     call: Call,
+    /// What the form of the call stands for.
+    words: String,
 }
 
 impl Agreement {
@@ -117,7 +120,10 @@ impl Agreement {
         }
         Form { combine: options.merge, ..*form }.reduction()?;
         let Regroup { merge, balanced, wave_bytes, wave_count, eager_bytes, pulls, threads: _ } = *options;
-        let numbers = [homes.part_count() as u64, wave_bytes, wave_count.get(), eager_bytes as u64, pulls.get() as u64];
+        let words = format!(
+            "{} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above {eager_bytes} bytes",
+            homes.part_count()
+        );
         let op = |combine: Combine| match combine {
             Combine::Op(op) => Some(op),
             Combine::Concat => None,
@@ -130,15 +136,16 @@ impl Agreement {
             op: op(form.combine),
             root: 0,
             element_count: form.width as u64,
-            counts_hash: hash_string(&numbers.map(u64::to_le_bytes).concat()) as u32,
+            form: Shape::Told(&words).form(),
         };
-        Ok(Agreement { call })
+        Ok(Agreement { call, words })
     }
 
-    /// The call of the next step.
-    pub fn next_call(&mut self) -> Call {
+    /// The call of the next step, which the other ranks of `comm` compare.
+    pub fn next_call(&mut self, comm: &Communicator) -> Result<Call, Error> {
+        comm.hold()?.core().fabric.note_form(self.call.form, &|| self.words.clone());
         let call = self.call;
         self.call.root = call.root.wrapping_add(1);
-        call
+        Ok(call)
     }
 }

@@ -115,7 +115,7 @@ impl Own {
         let in_chunks = whole(Buffer::OUTPUT, into.len()).split(&vec![own.len() * TOLD_BYTES; p]);
         let plan = direct::plan(&comm.group, &out_chunks, &in_chunks);
         let buffers = [Memory::Read(&out), Memory::Write(&mut into), NO_MEMORY];
-        comm.run_given(agreement.next_call(), plan, buffers)?;
+        comm.run_given(agreement.next_call(comm)?, plan, buffers)?;
 
         let mut numbers = words(&into);
         let mut next = || numbers.next().expect("three numbers for each part and rank");

@@ -1,0 +1,121 @@
+//! What a call works on: the type of its elements, and how they are arranged.
+//!
+//! Ranks compare both. The arrangement travels as a hash, the *form* of a call, beside the counts per rank and the order;
+//! what it stands for is told in words when ranks differ.
+
+use crate::choice::Choice;
+use crate::task::Task;
+use ripieno_kernels::keyed::hash_string;
+use ripieno_run::Element;
+
+/// Of what type elements are, and how they are arranged.
+#[derive(Clone, Copy, Debug)]
+pub struct Elements<'a> {
+    /// The type.
+    pub element: Element,
+    /// The arrangement.
+    pub shape: Shape<'a>,
+}
+
+/// How elements are arranged.
+#[derive(Clone, Copy, Debug)]
+pub enum Shape<'a> {
+    /// One after the other.
+    Line,
+    /// In an array with so many entries along each axis.
+    Axes(&'a [usize]),
+    /// As the caller says, in words that are the same on every rank.
+    Told(&'a str),
+}
+
+impl From<Element> for Elements<'_> {
+    fn from(element: Element) -> Self {
+        Elements { element, shape: Shape::Line }
+    }
+}
+
+impl Shape<'_> {
+    /// A hash, 0 for a line.
+    #[inline]
+    pub(crate) fn form(&self) -> u32 {
+        match self {
+            Shape::Line => 0,
+            // No words begin with a byte that is not UTF-8, so none stand for an array.
+            Shape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
+                form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
+            }),
+            Shape::Told(words) => hash(words.as_bytes()),
+        }
+    }
+
+    /// What the hash stands for.
+    pub(crate) fn words(&self) -> String {
+        match self {
+            Shape::Line => String::new(),
+            Shape::Axes([length]) => format!("shape ({length},)"),
+            Shape::Axes(axes) => {
+                format!("shape ({})", axes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
+            }
+            Shape::Told(words) => words.to_string(),
+        }
+    }
+}
+
+/// The hash of a call's form: how its elements are arranged, the counts per rank and the order.
+#[inline]
+pub(crate) fn form(shape: &Shape<'_>, task: &Task<'_>, choice: &Choice) -> u32 {
+    let counts = task.counts();
+    let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
+    shape.form() ^ counts_hash ^ choice.order_hash()
+}
+
+/// What the form stands for.
+pub(crate) fn words(shape: &Shape<'_>, task: &Task<'_>, choice: &Choice) -> String {
+    let counts = task.counts();
+    let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
+    let order = choice.order_name();
+    [shape.words(), counts, order].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+fn hash_counts(counts: &[usize]) -> u32 {
+    counts
+        .iter()
+        .fold(hash(b"counts"), |form, count| form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&count.to_le_bytes()))
+}
+
+/// The same on every rank, and never 0.
+#[inline]
+pub(crate) fn hash(bytes: &[u8]) -> u32 {
+    (hash_string(bytes) as u32).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrangements_that_differ_have_different_forms_and_words() {
+        let shapes = [
+            Shape::Line,
+            Shape::Axes(&[]),
+            Shape::Axes(&[0]),
+            Shape::Axes(&[6]),
+            Shape::Axes(&[2, 3]),
+            Shape::Axes(&[3, 2]),
+            Shape::Axes(&[1, 6]),
+            Shape::Axes(&[6, 1]),
+            Shape::Axes(&[2, 3, 1]),
+            Shape::Told("rows of shape (3, 2)"),
+            Shape::Told("{'a': float64 of shape (2, 3)}"),
+        ];
+        for (index, shape) in shapes.iter().enumerate() {
+            for other in &shapes[..index] {
+                assert_ne!(shape.form(), other.form(), "{shape:?} and {other:?}");
+                assert_ne!(shape.words(), other.words());
+            }
+        }
+        assert_eq!(shapes.map(|shape| shape.form() == 0), std::array::from_fn(|index| index == 0));
+        assert_eq!(shapes[3].words(), "shape (6,)");
+        assert_eq!(shapes[4].words(), "shape (2, 3)");
+    }
+}
