@@ -1,0 +1,125 @@
+"""A process that is forked from a rank is none: its calls say so, and the rank goes on."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+
+def in_a_child(work):
+    """What `work` gives in a forked process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, pickle.dumps(work()))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        found = pipe.read()
+    os.waitpid(child, 0)
+    return pickle.loads(found)
+
+
+def told(calls):
+    words = []
+    for call in calls:
+        try:
+            call()
+            words.append("taken")
+        except rp.CommunicatorClosed as error:
+            words.append(str(error))
+    return words
+
+
+def forked(comm):
+    part = comm.split(0)
+    sparse = comm.sparse([0], [0])
+    handle, last = comm.allreduce_async(np.ones(3)), comm.allgather_async("text")
+    small = np.ones(1)
+
+    def child():
+        calls = [
+            lambda: comm.allreduce(small, out=small),
+            lambda: comm.allreduce(np.ones((300, 300))),
+            lambda: comm.allreduce_async(small),
+            lambda: comm.broadcast("text"),
+            lambda: comm.barrier_async(),
+            lambda: comm.recv(0),
+            lambda: comm.split(0),
+            lambda: comm.stats(),
+            lambda: comm.flight(),
+            lambda: comm.regroup(rp.KeyValues([1])),
+            lambda: comm.abort("cause"),
+            lambda: comm.emit({}),
+            lambda: part.barrier(),
+            lambda: sparse.reduce(small),
+            lambda: handle.wait(),
+            lambda: last.done,
+        ]
+        words = told(calls)
+        part.close()
+        comm.close()
+        large = rp.empty((1 << 10, 1 << 8))
+        large[:] = 7
+        return words
+
+    words = in_a_child(child)
+    assert len(words) == 16
+    assert all(f"forked from that of rank {comm.rank}" in word for word in words), words
+    # The parent's calls go on, on all that the child has closed.
+    assert handle.wait().tolist() == [comm.world_size] * 3 and len(last.wait()) == comm.world_size
+    assert part.allreduce(1) == comm.allreduce(1) == comm.world_size
+    return sparse.reduce(np.ones(1)).tolist()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_calls_of_a_forked_process_are_told_and_the_rank_goes_on(workers):
+    with rp.launch(workers=workers, threads=1) as job:
+        assert job.run(forked) == [[float(workers)]] * workers
+        assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
+
+
+def square(number):
+    return number * number
+
+
+def pooled(comm):
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        squares = pool.map(square, range(8))
+    return comm.allreduce(sum(squares))
+
+
+def test_a_pool_of_forked_processes_computes_inside_a_rank():
+    with rp.launch(workers=2, threads=1) as job:
+        assert job.run(pooled) == [280, 280]
+
+
+SCRIPT = """
+import os, sys
+import ripieno as rp
+
+comm = rp.init()
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+assert comm.allreduce(1) == comm.world_size
+print("went on")
+"""
+
+
+def test_a_forked_process_that_ends_in_good_order_harms_no_rank(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "ripieno", "run", "--workers", "2", str(script)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0 and ran.stdout.count("went on") == 2, ran.stdout + ran.stderr

@@ -1,0 +1,75 @@
+"""Python's whole numbers come out of reductions exact, or not at all."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+# No int64 holds the sum of the first, no uint64 that of the second.
+LARGE = [2**62, 2**63, -(2**63), 2**64 + 12345, 2**70, -(2**71), -1, 0]
+
+
+def sums_and_products(comm):
+    p, rank = comm.world_size, comm.rank
+    for number in LARGE:
+        of_ranks = [number * (-1) ** each + each for each in range(p)]
+        mine = of_ranks[rank]
+        assert comm.allreduce(mine) == sum(of_ranks) and type(comm.allreduce(mine)) is int
+        assert comm.allreduce_async(mine).wait() == sum(of_ranks)
+        assert comm.reduce(mine, root=p - 1) == (sum(of_ranks) if rank == p - 1 else None)
+        assert comm.scan(mine) == sum(of_ranks[: rank + 1])
+        assert comm.exscan(mine) == sum(of_ranks[:rank])
+        assert comm.allreduce(mine, "prod") == math.prod(of_ranks)
+        assert comm.allreduce_async(mine, "prod").wait() == math.prod(of_ranks)
+        assert comm.reduce(mine, "prod", root=p - 1) == (math.prod(of_ranks) if rank == p - 1 else None)
+        assert comm.scan(mine, "prod") == math.prod(of_ranks[: rank + 1])
+        assert comm.exscan(mine, "prod") == math.prod(of_ranks[:rank])
+
+
+def among_others(comm):
+    p, rank = comm.world_size, comm.rank
+    value = {"n": 2**62, "parts": [2**63, 1.5, np.arange(3), np.int8(100)], "is": True}
+    total = comm.allreduce(value)
+    assert total["n"] == p * 2**62 and total["parts"][0] == p * 2**63 and total["parts"][1] == 1.5 * p
+    assert total["parts"][2].tolist() == [0, p, 2 * p] and (total["is"], type(total["is"])) == (p, int)
+    assert total["parts"][3] == np.array(100 * p).astype(np.int8) and total["parts"][3].dtype == np.int8
+    product = comm.allreduce({"n": 2**40, "parts": [2**41, 2.0, np.full(2, 3)], "is": True}, "prod")
+    assert product["n"] == 2 ** (40 * p) and product["parts"][0] == 2 ** (41 * p) and product["is"] == 1
+    assert product["parts"][1] == 2.0**p and product["parts"][2].tolist() == [3**p] * 2
+    counts = comm.allreduce([rank == 0, np.bool_(True)])
+    assert counts == [1, p] and [type(count) for count in counts] == [int, np.int64]
+
+
+@pytest.mark.parametrize("program", [sums_and_products, among_others])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_whole_numbers_are_added_and_multiplied_exactly(world, workers, program):
+    world(workers).run(program)
+
+
+def beyond(comm):
+    before = comm.stats()["call_count"]
+    for number in (2**72, -(2**72), 10**100):
+        with pytest.raises(rp.InputError, match=f"allreduce: {number}: expected a whole number between"):
+            comm.allreduce((1.0, number))
+    for op in ("min", "max", "and", "or", "xor"):
+        with pytest.raises(rp.InputError, match=r"9223372036854775808: expected -2\*\*63"):
+            comm.allreduce(2**63, op)
+        assert comm.stats()["call_count"] == before
+    return comm.allreduce(2**63 - 1, "max"), comm.allreduce(-(2**63), "min")
+
+
+def test_numbers_that_an_operation_has_no_room_for_are_told_before_anything_is_sent(world):
+    assert world(2).run(beyond) == [(2**63 - 1, -(2**63))] * 2
+
+
+def numpy_numbers(comm):
+    with np.errstate(over="ignore"):
+        assert comm.allreduce(np.int64(2**62)) == np.int64(-(2**63))
+        assert comm.allreduce(np.array([2**62])).tolist() == [-(2**63)]
+
+
+def test_numbers_of_numpy_keep_its_arithmetic(world):
+    world(2).run(numpy_numbers)
