@@ -44,6 +44,13 @@ def assert_rows_equal(rows: rp.KeyValues, expected: dict, like: rp.KeyValues) ->
     assert_array_equal(rows.values, np.array([expected[key] for key in listed(rows.keys)]).reshape(rows.values.shape))
 
 
+def widened(dtype: str, op: str) -> str:
+    """The type of what comes out."""
+    if op not in ("sum", "prod") or dtype[0] not in "iu":
+        return dtype
+    return "uint64" if dtype[0] == "u" else "int64"
+
+
 def all_of(comm, rows: rp.KeyValues) -> rp.KeyValues:
     """The results of all ranks, of which none has another's key."""
     together = comm.allgather(rows)
@@ -65,8 +72,10 @@ def operations_equal_numpy(comm, kind, dtypes, widths):
                     with pytest.raises(rp.InputError, match=op):
                         comm.regroup(mine, combine=op)
                     continue
-                expected = {key: ufunc.reduce(rows, axis=0, dtype=rows.dtype) for key, rows in groups.items()}
-                assert_rows_equal(all_of(comm, comm.regroup(mine, combine=op)), expected, like)
+                wide = widened(dtype, op)
+                expected = {key: ufunc.reduce(rows.astype(wide), axis=0, dtype=wide) for key, rows in groups.items()}
+                result = rp.KeyValues(like.key_column, like.values.astype(wide))
+                assert_rows_equal(all_of(comm, comm.regroup(mine, combine=op)), expected, result)
             if width is None:
                 assert_frames_equal(comm, mine, p, kind, dtype)
 

@@ -122,7 +122,8 @@ def calls_equal_numpy(comm, combines, dtypes):
             if combine == "xor" and dtype.startswith("float"):
                 continue
             table = rp.Table({number: partition(comm.rank, number, dtype) for number in ids_of(comm.rank, p)}, combine)
-            everything = united(p, COMBINES[combine], dtype)
+            is_wider = combine in ("sum", "prod", "mul") and dtype[0] in "iu"
+            everything = united(p, COMBINES[combine], f"{dtype.rstrip('0123456789')}64" if is_wider else dtype)
             before = {number: each.copy() for number, each in table.items()}
 
             assert_tables_equal(comm.allgather(table), everything)

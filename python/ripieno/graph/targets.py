@@ -11,8 +11,10 @@ from ripieno.errors import InputError
 from ripieno.graph.memory import LARGEST_ID
 from ripieno.graph.messages import Messages, blank, checked_rows
 from ripieno.keyed.combiners import Combiner
+from ripieno.keyed.emitter import Emitter
 from ripieno.keyed.groups import Groups
 from ripieno.keyed.key_values import KeyValues
+from ripieno.keyed.regroup import regroup
 
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
@@ -26,11 +28,11 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
     check_missing(missing)
     targets = vertex_ids(targets)
     values = checked_rows(values, len(targets), combiner, "send_messages")
-    # Keyed rows have no booleans; as bytes they combine alike.
-    is_bool = values.dtype == np.bool_
-    given = KeyValues(targets, values.view(np.uint8) if is_bool else values)
-    came = graph.comm.regroup(given, combine=combiner.function or combiner.name, partitioner=graph.home_of)
-    came.values = came.values.view(values.dtype) if is_bool else came.values
+    combine, threads = combiner.function or combiner.name, graph.comm.threads
+    # Messages keep their dtype, along edges as here.
+    emitter = Emitter(graph.comm.world_size, combine, threads=threads, partitioner=graph.home_of, widen=False)
+    emitter.add(KeyValues(targets, values))
+    came, _ = regroup(graph.comm, emitter)
     places = np.searchsorted(graph.vertices, came.keys)
     known = places < len(graph.vertices)
     known[known] = graph.vertices[places[known]] == came.keys[known]

@@ -62,9 +62,10 @@ def values_of(given: Any, what: str) -> np.ndarray:
             row = ragged[0]
             raise InputError(f"{what}: row 0 has {lengths[0]} elements, row {row} has {lengths[row]}: expected equal")
         column, width = _checked(column.flatten(), what), int(lengths[0]) if len(lengths) else 1
-    if not _is(column.type, pa.types.is_integer, pa.types.is_floating):
+    if not _is(column.type, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean):
         raise InputError(f"{what}: {kind}: {EXPECTED_VALUES}, or lists of these")
-    array = column.to_numpy()
+    # Booleans are bits there.
+    array = column.to_numpy(zero_copy_only=not pa.types.is_boolean(column.type))
     return array if width is None else array.reshape(-1, width)
 
 

@@ -12,7 +12,7 @@ from ripieno._arrays import as_array, check_unmasked, is_native
 from ripieno.errors import InputError
 
 EXPECTED_KEYS = "expected whole numbers (of any integer type) or strings"
-EXPECTED_VALUES = "expected numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
+EXPECTED_VALUES = "expected booleans or numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
 
 
 class Strings(NamedTuple):
@@ -68,7 +68,9 @@ class Form(NamedTuple):
     def native(self) -> tuple[str, str, int]:
         """Kind of keys, dtype and width as the native module takes them."""
         width = 1 if self.width is None else self.width
-        return "int64" if self.keys == "int64" else "string", self.dtype or "uint8", width if self.dtype else 0
+        # Booleans are bytes there.
+        dtype = "uint8" if self.dtype in ("", "bool") else self.dtype
+        return "int64" if self.keys == "int64" else "string", dtype, width if self.dtype else 0
 
     @property
     def empty(self) -> tuple[Keys, np.ndarray | None]:
@@ -87,6 +89,7 @@ class Form(NamedTuple):
         """The values that the native module gives, as rows."""
         if not self.dtype:
             return None
+        flat = flat.view(np.bool_) if self.dtype == "bool" else flat
         return flat.reshape(-1) if self.width is None else flat.reshape(-1, self.width)
 
 
@@ -108,7 +111,16 @@ def native_keys(keys: Keys) -> Any:
 
 def native_values(values: np.ndarray | None, count: int) -> np.ndarray:
     """Values as the native module takes them."""
-    return np.empty((count, 0), np.uint8) if values is None else values
+    if values is None:
+        return np.empty((count, 0), np.uint8)
+    return values.view(np.uint8) if values.dtype == np.bool_ else values
+
+
+def widened(values: np.ndarray, op: str) -> np.ndarray:
+    """`values` in the type in which pandas and polars add and multiply them: whole numbers in 64 bits."""
+    if op not in ("sum", "prod") or values.dtype.kind not in "biu":
+        return values
+    return values.astype(np.uint64 if values.dtype.kind == "u" else np.int64, copy=False)
 
 
 def keys_of(given: Any, what: str = "keys") -> Keys:
@@ -157,7 +169,7 @@ def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
         raise InputError(f"{what}: shape {array.shape}: expected (n,) or (n, width), with a width of 1 or more")
     native = array.dtype.newbyteorder("=")
-    if not is_native(native):
+    if not is_native(native) and native != np.bool_:
         raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_VALUES}")
     if len(array) != count:
         raise InputError(f"{what}: {len(array)} rows for {count} keys: expected one for each")
@@ -213,7 +225,7 @@ def _listed(given: Any, what: str, expected: str) -> np.ndarray:
         array = np.asarray(given)
     except (ValueError, OverflowError) as error:
         raise InputError(f"{what}: {error}: {expected}, rows of equal length") from None
-    if array.size and array.dtype.kind not in "iuf":
+    if array.size and array.dtype.kind not in ("biuf" if expected is EXPECTED_VALUES else "iuf"):
         raise InputError(f"{what}: a {type(given).__name__} that becomes an array of {array.dtype}: {expected}")
     return array
 

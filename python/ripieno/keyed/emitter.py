@@ -33,7 +33,8 @@ class Emitter:
     threads : int
         How many compute.
     options
-        "partitioner", "local_reduction", "memory_limit" and "spill_directory", as for `Communicator.regroup`.
+        "partitioner", "local_reduction", "memory_limit" and "spill_directory", as for `Communicator.regroup`; and
+        "widen": False keeps the dtype of whole numbers in sums and products, which wrap around in it.
 
     Attributes
     ----------
@@ -71,6 +72,7 @@ class Emitter:
             The memory limit is reached, and temporary files cannot be written.
         """
         self._check_whole()
+        rows = rows.widened(self._options.combiner) if self._options.widen else rows
         self._options.check(rows.values)
         if self.row_count == 0:
             self.form = rows.form
@@ -190,7 +192,8 @@ class Emitter:
             values = rows.values[begin : begin + step]
             if self._unfolded is None:
                 self._unfolded = _native.Aggregation(*self.form.native, CONCAT, 1)
-            self._unfolded.add(columns.native_keys(keys), values, None, self._threads)
+            given = columns.native_values(values, len(values))
+            self._unfolded.add(columns.native_keys(keys), given, None, self._threads)
             self._unfolded_bytes += len(values) * row_bytes
             if limit_bytes is not None and self._unfolded_bytes >= limit_bytes:
                 self._fold()

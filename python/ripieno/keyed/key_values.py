@@ -12,6 +12,7 @@ from ripieno._handles import Talk
 from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.columns import Form, Keys, Strings
+from ripieno.keyed.combiners import Combiner
 from ripieno.keyed.joint import Joint
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class KeyValues(Joint):
         Whole numbers of any integer type, which become int64, or strings: NumPy ``str`` or ``bytes``, lists of ``str``
         or of ``bytes``, Arrow strings and binaries, also dictionary-encoded. Strings are equal if their bytes are.
     values : array of shape (n,) or (n, width), list, or Arrow column, optional
-        Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64. Without it there are only keys.
+        Numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64; or booleans. Without it there are
+        only keys.
 
     Attributes
     ----------
@@ -212,6 +214,13 @@ class KeyValues(Joint):
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def widened(self, combiner: Combiner) -> KeyValues:
+        """The rows with values of the type that `combiner` gives of them."""
+        if self.values is None or combiner.function is not None:
+            return self
+        values = columns.widened(self.values, combiner.name)
+        return self if values is self.values else KeyValues(self.key_column, values)
 
     def allreduce(self, comm: Communicator, op: Combine | None) -> Talk:
         from ripieno.keyed.regroup import allreduced

@@ -31,6 +31,7 @@ class Options(NamedTuple):
     partitioner: Partitioner
     local_reduction: bool
     limit: Limit
+    widen: bool
 
     @property
     def call(self) -> str:
@@ -68,10 +69,11 @@ def options_of(
     local_reduction: bool = True,
     memory_limit: int | None = None,
     spill_directory: str | os.PathLike[str] | None = None,
+    widen: bool = True,
 ) -> Options:
     """The options as the caller names them, see `Communicator.regroup`."""
     limit = _limit_of(memory_limit, spill_directory)
-    return Options(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit)
+    return Options(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit, widen)
 
 
 def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> Limit:

@@ -11,6 +11,7 @@ import numpy as np
 from ripieno._arrays import reducible, split
 from ripieno._handles import Talk
 from ripieno.errors import InputError
+from ripieno.keyed import columns
 from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.joint import Joint
 from ripieno.keyed.key_values import KeyValues
@@ -132,12 +133,15 @@ class Table(Joint, MutableMapping[int, Partition]):
         named = self.combiner.function is None and self.combiner.name != CONCAT
         op, what = self.combiner.name if named else "min", f"partition {number}"
         if isinstance(partition, KeyValues):
+            partition = partition.widened(self.combiner)
             if partition.values is not None:
                 reducible(partition.values, op, what)
             return partition
         if isinstance(partition, bytes | bytearray):
             partition = np.frombuffer(partition, np.uint8)
-        return reducible(partition, op, what)
+        # Whatever it is an array of: sums of booleans count them.
+        array = reducible(partition, "min", what)
+        return reducible(columns.widened(array, op) if named else array, op, what)
 
     def _check_fits(self, number: int, there: Partition, given: Partition) -> None:
         is_concat = self.combiner.name == CONCAT

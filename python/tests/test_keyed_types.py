@@ -1,0 +1,83 @@
+"""Values under keys are those of pandas, in types that hold them, whichever way they come together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import ripieno as rp
+
+DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool"]
+KEYS = [3, 1, 3, 1, 3, 2]
+
+
+def values_of(dtype: str) -> np.ndarray:
+    """Values of which the sums and products leave the small types."""
+    if dtype == "bool":
+        return np.array([True, False, True, True, True, False])
+    return np.array([100, 101, 102, 3, 99, 4], dtype)
+
+
+def type_of(dtype: str, op: str) -> str:
+    """What polars gives; pandas goes back to a small type where all results happen to fit."""
+    if op not in ("sum", "prod") or dtype.startswith("float"):
+        return dtype
+    return "uint64" if dtype.startswith("u") else "int64"
+
+
+def expected(dtype: str, op: str) -> pd.Series:
+    return getattr(pd.Series(values_of(dtype)).groupby(KEYS), op)().astype(type_of(dtype, op))
+
+
+def same(found: rp.KeyValues, dtype: str, op: str) -> None:
+    series, rows = expected(dtype, op), found.sorted()
+    assert rows.keys.tolist() == series.index.tolist()
+    np.testing.assert_array_equal(rows.values, series.to_numpy(), strict=True)
+
+
+def every_type(comm):
+    for dtype in DTYPES:
+        for op in ("sum", "prod", "min", "max"):
+            mine = slice(comm.rank, None, comm.world_size)
+            rows = rp.KeyValues(np.array(KEYS)[mine], values_of(dtype)[mine])
+            same(comm.allreduce(rows, op), dtype, op)
+            same(comm.allgather(comm.regroup(rows, combine=op)), dtype, op)
+            same(rp.KeyValues(KEYS, values_of(dtype)).combined(op), dtype, op)
+            same(rp.KeyValues(KEYS, values_of(dtype)).combined(op, memory_limit=1), dtype, op)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_under_keys_have_the_values_of_pandas_in_types_that_hold_them(world, workers):
+    world(workers).run(every_type)
+
+
+def tables(comm):
+    for dtype in DTYPES:
+        value = values_of(dtype)
+        for op in ("sum", "prod", "min", "max"):
+            table = rp.Table({7: value}, op)
+            table.add(7, value)
+            widened = expected(dtype, op).dtype
+            assert table[7].dtype == widened
+            whole = comm.allreduce(table)[7]
+            copies = np.repeat(value[None], 2 * comm.world_size, axis=0)
+            np.testing.assert_array_equal(whole, getattr(copies, op)(axis=0, **_in(op, widened)), strict=True)
+
+
+def _in(op: str, dtype: np.dtype) -> dict:
+    return {"dtype": dtype} if op in ("sum", "prod") else {}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_partitions_of_tables_have_the_types_that_rows_under_keys_have(world, workers):
+    world(workers).run(tables)
+
+
+def test_booleans_stay_booleans_where_bits_are_combined_and_rows_kept():
+    rows = rp.KeyValues(["a", "b", "a"], [True, False, False])
+    assert rows.combined("or").sorted().to_arrow().to_pydict() == {"key": ["a", "b"], "value": [True, False]}
+    assert rows.combined("and").sorted().values.tolist() == [False, False]
+    assert rows.combined("concat").values.dtype == np.bool_
+    assert rows.combined(np.logical_or).values.dtype == np.bool_
+    assert rp.KeyValues.from_arrow(rows.to_arrow()).values.tolist() == [True, False, False]
+    assert rp.Table({1: np.array([True, False])}, "or")[1].dtype == np.bool_
