@@ -13,7 +13,7 @@ import ripieno as rp
 from PIL import Image
 from ripieno.data import open_source
 from ripieno.features import demo_images, extract, find_patches
-from ripieno.report import write_report
+from ripieno.report import charts, write_report
 from ripieno.report.page import _figure
 
 
@@ -80,6 +80,14 @@ def test_figures_of_the_fit_are_on_the_page(page, model):
 def test_charts_take_their_colours_from_the_page(page):
     assert not re.search("#0([1-5])0\\1", page)
     assert "prefers-color-scheme: dark" in page
+
+
+def test_the_sizes_of_a_million_clusters_take_no_more_of_the_page_than_those_of_a_thousand():
+    sizes = np.random.default_rng(0).integers(0, 9, 1_000_000)
+    thousand, million = (charts.size_chart(sizes[:count]) for count in (1000, 1_000_000))
+
+    assert len(million) < 1.5 * len(thousand)
+    assert "The largest of 1000000 clusters has 8 rows" in million
 
 
 def test_parameters_are_shown_as_text(page):

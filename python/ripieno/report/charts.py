@@ -25,6 +25,8 @@ VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
 BAR_LIMIT = 80
+#: More steps than the page has pixels show nothing more.
+STEP_LIMIT = 1000
 STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ripieno",
@@ -103,8 +105,10 @@ def size_chart(sizes: NDArray[np.int64]) -> str:
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         axes = figure.subplots()
-        edges = np.arange(len(ordered) + 1) + 0.5
-        axes.stairs(ordered, edges, fill=True, color=FIRST, linewidth=0)
+        # Of clusters that share a step the first, which is the largest, is drawn.
+        firsts = np.unique(np.linspace(0, len(ordered), STEP_LIMIT, endpoint=False).astype(np.int64))
+        edges = np.append(firsts, len(ordered)) + 0.5
+        axes.stairs(ordered[firsts], edges, fill=True, color=FIRST, linewidth=0)
         axes.axhline(ordered.mean(), color=SECOND, linewidth=1.5, linestyle="--")
         axes.set_xlim(edges[0], edges[-1])
         axes.set_ylim(0, max(ordered[0], 1) * 1.08)
