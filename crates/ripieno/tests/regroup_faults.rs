@@ -28,7 +28,7 @@ fn ranks_that_call_something_else_are_told() {
         for result in results {
             let description = mismatch(result);
             assert!(
-                description.contains("regroup(int64 keys, rows of int64 × 1, sum, merged by sum, step 0, 256 parts, "),
+                description.contains("regroup(int64 keys, rows of int64 × 1, sum, merged by sum, step 0, 258 parts, "),
                 "{description}"
             );
             assert!(description.contains(named), "{description}");
