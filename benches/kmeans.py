@@ -19,7 +19,7 @@ from effort import Effort
 from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Report, Samples
 from ripieno.bench.toolchain import Skipped
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 
 SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
 QUICK_SHAPE, QUICK_CLUSTER_COUNTS = (2_000, 32), (20,)

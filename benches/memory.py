@@ -19,7 +19,7 @@ from ripieno.bench.contestants import Place
 from ripieno.bench.figures import Count, Report
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld
-from ripieno.launch.environment import init
+from ripieno.launch.script.environment import init
 
 KIB, MIB = 1 << 10, 1 << 20
 RANKS, TIMEOUT_S = 4, 300.0

@@ -31,9 +31,9 @@ from pagerank_host import QUICK_SCALE, SCALE  # noqa: E402
 from rich.table import Table  # noqa: E402
 from ripieno.bench import table  # noqa: E402
 from ripieno.bench.figures import Report  # noqa: E402
+from ripieno.bench.pages.pagerank import Scale, scaling_chart  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
 from ripieno.lab.blueprint import bits_per_s  # noqa: E402
-from ripieno.report.pagerank import Scale, scaling_chart  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
 
 DOCS = Path(__file__).resolve().parent.parent / "docs" / "pagerank"

@@ -27,7 +27,7 @@ from ripieno import _native
 from ripieno.algorithms import PageRank
 from ripieno.bench.figures import Count, Figure, Report, Samples
 from ripieno.bench.toolchain import Skipped
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 from sklearn.exceptions import ConvergenceWarning
 
 SCALE, QUICK_SCALE = 20, 12

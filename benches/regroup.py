@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from ripieno import _native, keyed
 from ripieno.bench import processes
 from ripieno.bench.figures import Figure, Report, Samples
-from ripieno.comm import Communicator
-from ripieno.launch.machine import usable_cores
+from ripieno.comm.communicator import Communicator
+from ripieno.host import usable_cores
 from ripieno.units import bytes_text, duration_text
 
 ROW_COUNT, KEY_COUNT, RANK_COUNT, RUN_COUNT = 50_000_000, 1_000_000, 2, 5

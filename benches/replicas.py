@@ -23,10 +23,10 @@ import numpy as np
 from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Report, Samples
 from ripieno.bench.toolchain import Skipped
-from ripieno.comm import Communicator
+from ripieno.comm.communicator import Communicator
 from ripieno.lab import Lab, why_not
 from ripieno.lab.blueprint import bits_per_s
-from ripieno.launch.environment import init
+from ripieno.launch.script.environment import init
 
 HOST_COUNT, RATE, TIMEOUT_S = 8, "100mbit", 300.0
 REPLICAS = 2

@@ -14,7 +14,7 @@ import numpy as np
 from effort import Effort
 from numpy.typing import NDArray
 from ripieno.bench.figures import Count, Figure, Report, Samples
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 
 CLUSTER_COUNTS, QUICK_CLUSTER_COUNTS = (10, 100, 1_000, 5_000, 20_000), (10, 1_100)
 QUICK_ROW_COUNT = 1_500
@@ -73,8 +73,8 @@ def _ours(rows: Rows, cluster_count: int, seed: int) -> Rows:
 
 
 def _first_centroids(comm: Any, rows: Rows, cluster_count: int, seed: int) -> Rows:
-    from ripieno.algorithms.rows import load
-    from ripieno.algorithms.seeding import seed_centroids
+    from ripieno.algorithms.kmeans.rows import load
+    from ripieno.algorithms.kmeans.seeding import seed_centroids
 
     return seed_centroids(
         comm, load(comm, rows), init="k-means||", n_clusters=cluster_count, seed=seed, threads=comm.threads,

@@ -18,7 +18,7 @@ import numpy as np
 import ripieno as rp
 from numpy.typing import NDArray
 from ripieno import keyed
-from ripieno.comm import Communicator
+from ripieno.comm.communicator import Communicator
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from effort import Effort
 from numpy.typing import NDArray
 from ripieno import kernels
 from ripieno.bench.figures import Count, Figure, Report, Samples
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 from spark_session import task_seconds
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import command
 from ripieno.bench.figures import Count, Figure, Report, Samples, machine
-from ripieno.report.spark import spark_chart
+from ripieno.bench.pages.spark import spark_chart
 from ripieno.units import duration_text
 
 BEGIN, END = "<!-- figures: filled by benches/spark.py --page -->", "<!-- end of figures -->"

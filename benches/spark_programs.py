@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from ripieno import Communicator
-    from ripieno.launch.broadcast import Broadcast
+    from ripieno.launch.job.broadcast import Broadcast
 
 # Of an iteration that computes and communicates a little.
 ITERATION_SHAPE = (256, 256)

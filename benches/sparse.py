@@ -22,12 +22,13 @@ import click  # noqa: E402
 import command  # noqa: E402
 import numpy as np  # noqa: E402
 from rich.table import Table  # noqa: E402
-from ripieno import _native, design, packets  # noqa: E402
+from ripieno import _native  # noqa: E402
 from ripieno._native import PacketCurve  # noqa: E402
 from ripieno.bench import table  # noqa: E402
-from ripieno.comm import Communicator  # noqa: E402
+from ripieno.bench.pages import sparse as report  # noqa: E402
+from ripieno.comm.communicator import Communicator  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
-from ripieno.report import sparse as report  # noqa: E402
+from ripieno.sparse import design, packets  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
 from sparse_rank import DENSE, GATHER, ROW_BYTES, Case  # noqa: E402
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from ripieno import design, packets
 from ripieno._native import DensityCurve, PacketCurve
-from ripieno.comm import Communicator
-from ripieno.launch.environment import init
+from ripieno.comm.communicator import Communicator
+from ripieno.launch.script.environment import init
+from ripieno.sparse import design, packets
 
 ROW_BYTES = 4
 #: Ways that are no network: all indices and values to everybody, and the whole vector.

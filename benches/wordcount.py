@@ -24,8 +24,8 @@ import ripieno as rp
 from effort import Effort
 from ripieno.bench.figures import Figure, Report, Samples
 from ripieno.cli.options import Size
-from ripieno.comm import Communicator
-from ripieno.launch.machine import usable_cores
+from ripieno.comm.communicator import Communicator
+from ripieno.host import usable_cores
 from ripieno.units import bytes_text
 
 SIZE_BYTES, QUICK_SIZE_BYTES, RUN_COUNT = 512_000_000, 200_000, 5

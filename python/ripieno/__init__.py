@@ -15,9 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ripieno._arrays import empty
 from ripieno._version import __version__ as __version__
-from ripieno.comm import Communicator
+from ripieno.comm.communicator import Communicator
 from ripieno.errors import (
     CheckpointError,
     CollectiveMismatch,
@@ -34,6 +33,7 @@ from ripieno.errors import (
 )
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch import Job, init, launch
+from ripieno.wire.arrays import empty
 
 if TYPE_CHECKING:
     from ripieno.algorithms import (

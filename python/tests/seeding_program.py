@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from ripieno.algorithms import seeding
-from ripieno.algorithms.rows import load, lowest
+from ripieno.algorithms.kmeans import seeding
+from ripieno.algorithms.kmeans.rows import load, lowest
 
 
 def first_centroids(comm, points, weights, init, n_clusters, seed):

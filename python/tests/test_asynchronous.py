@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
-from ripieno._handles import Handle, Line
+from ripieno.wire.calls import Handle, Line
 from watching import comes_true
 
 everywhere = pytest.mark.parametrize("workers", [1, 2, 3, 5])

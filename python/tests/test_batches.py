@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from ripieno.batches import Batches
 from ripieno.errors import InputError
+from ripieno.launch.engine.batches import Batches
 
 
 def batches(*columns_of_each: dict[str, pa.Array]) -> Batches:

@@ -20,7 +20,7 @@ import ripieno as rp
 from numpy.testing import assert_array_equal
 from operations import OPS
 from ripieno import _native
-from ripieno._arrays import empty
+from ripieno.wire.arrays import empty
 from watching import comes_true
 
 WORLDS = [1, 2, 3, 5]

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno import design, packets
 from ripieno._native import DensityCurve, PacketCurve
+from ripieno.bench.pages import sparse as report
 from ripieno.cli import main
-from ripieno.report import sparse as report
+from ripieno.sparse import design, packets
 
 TWITTER = ["explain", "sparse", "--ranks", "64", "--features", "60e6", "--density", "0.21", "--alpha", "1.1"]
 

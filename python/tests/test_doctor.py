@@ -3,8 +3,8 @@
 import json
 
 from click.testing import CliRunner
-from ripieno.launch import doctor
-from ripieno.launch.cli import doctor_command
+from ripieno.cli.run import doctor_command
+from ripieno.doctor import here
 
 
 def test_this_machine_is_fit():
@@ -17,7 +17,7 @@ def test_this_machine_is_fit():
 
 
 def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch):
-    monkeypatch.setattr(doctor, "LINKS", ("string", "tcp"))
+    monkeypatch.setattr(here, "LINKS", ("string", "tcp"))
 
     result = CliRunner().invoke(doctor_command, [])
 
@@ -27,8 +27,8 @@ def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch
 
 
 def test_a_warning_is_told_but_is_no_failure(monkeypatch):
-    monkeypatch.setattr(doctor, "MEMORY_MIN_BYTES", 1 << 60)
-    monkeypatch.setattr(doctor, "LINKS", ())
+    monkeypatch.setattr(here, "MEMORY_MIN_BYTES", 1 << 60)
+    monkeypatch.setattr(here, "LINKS", ())
 
     result = CliRunner().invoke(doctor_command, [])
 
@@ -40,9 +40,9 @@ def test_what_cannot_be_examined_is_a_finding_not_a_crash(monkeypatch):
     def broken():
         raise OSError("no such thing")
 
-    monkeypatch.setattr(doctor.machine, "memory_limit_bytes", broken)
-    monkeypatch.setattr(doctor, "LINKS", ())
+    monkeypatch.setattr(here.machine, "memory_limit_bytes", broken)
+    monkeypatch.setattr(here, "LINKS", ())
 
-    bad = [finding for finding in doctor.examine() if finding.outcome == doctor.BAD]
+    bad = [finding for finding in here.examine() if finding.outcome == here.BAD]
 
     assert [finding.found for finding in bad] == ["could not be examined: OSError: no such thing"]

@@ -18,10 +18,11 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.launch import hub, member, remote
-from ripieno.launch.channel import HungUp
-from ripieno.launch.engine import EngineJob, _own_folders
-from ripieno.launch.here import Here
+from ripieno.launch import member
+from ripieno.launch.engine import hub, remote
+from ripieno.launch.engine.contract import EngineJob, _own_folders
+from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.process.channel import HungUp
 from stand_in_engine import StandIn
 from watching import PROMPT_S, SLACK_S, comes_true, gone_within, open_descriptors
 

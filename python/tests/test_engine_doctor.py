@@ -7,13 +7,15 @@ import socket
 
 import pytest
 from click.testing import CliRunner
+from ripieno.cli.run import doctor_command
+from ripieno.doctor import engine as engine_doctor
+from ripieno.doctor.here import BAD, GOOD, WARNING
 from ripieno.errors import EngineError, TooFewSlots
-from ripieno.launch import engine_doctor, engines, survey
-from ripieno.launch.cli import doctor_command
-from ripieno.launch.doctor import BAD, GOOD, WARNING
-from ripieno.launch.engine import Handover
-from ripieno.launch.hub import Invitation
-from ripieno.launch.survey import Site, Unreached
+from ripieno.launch import engines
+from ripieno.launch.engine import survey
+from ripieno.launch.engine.contract import Handover
+from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.survey import Site, Unreached
 from stand_in_engine import StandIn
 
 HERE = survey.versions()

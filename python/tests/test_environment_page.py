@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ripieno.launch import process
+from ripieno.launch.process import processes
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/environment.md"
@@ -29,4 +29,4 @@ def test_every_variable_has_a_row_of_its_own():
 
 
 def test_what_workers_get_for_their_libraries_is_on_the_page():
-    assert all(f"`{name}`" in PAGE.read_text() for name in process.THREAD_VARIABLES)
+    assert all(f"`{name}`" in PAGE.read_text() for name in processes.THREAD_VARIABLES)

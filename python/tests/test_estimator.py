@@ -116,7 +116,7 @@ def test_weights_that_cannot_be_are_refused(weights):
 
 
 def test_the_example_in_the_documentation_runs():
-    from ripieno.algorithms import kmeans
+    from ripieno.algorithms.kmeans import estimator as kmeans
 
     assert doctest.testmod(kmeans) == doctest.TestResults(failed=0, attempted=6)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from PIL import Image
-from ripieno.data import open_source
 from ripieno.features import HogOptions, demo_images, extract, find_patches, find_pictures, hog_vectors
+from ripieno.input.matrix import open_source
 
 
 @pytest.fixture

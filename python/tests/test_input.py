@@ -22,7 +22,7 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.input import Split, assign, share, splits
-from ripieno.input.text import Text
+from ripieno.input.formats.text import Text
 
 COUNTS = range(1, 21)
 TEXTS = {

@@ -16,7 +16,8 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
-from ripieno.input import divide, splits
+from ripieno.input import splits
+from ripieno.input.dividing import divide
 
 COUNTS = range(1, 21)
 CSVS = {

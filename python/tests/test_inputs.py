@@ -13,10 +13,10 @@ import pytest
 import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ripieno.algorithms import kmeans_program as program
-from ripieno.algorithms.kmeans_program import FitOptions
-from ripieno.data import open_source
-from ripieno.output import save_array
+from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.program import FitOptions
+from ripieno.files.results import save_array
+from ripieno.input.matrix import open_source
 
 X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
 BYTES = (X * 255).astype(np.uint8)

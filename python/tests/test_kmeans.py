@@ -7,11 +7,11 @@ import warnings
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms import kmeans_program as program
-from ripieno.algorithms.kmeans_program import FitOptions
-from ripieno.data import OwnRows
+from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.program import FitOptions
 from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, hog_vectors
+from ripieno.input.matrix import OwnRows
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ripieno.cli import main
 from ripieno.errors import InputError
-from ripieno.launch.kubernetes import SCRIPTS, Manifest
+from ripieno.launch.kubernetes.manifest import SCRIPTS, Manifest
 
 SCRIPT = 'import ripieno as rp\n\nprint(rp.init().rank, "ä: $(RANK)\\t")\n'
 

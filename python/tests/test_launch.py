@@ -23,10 +23,10 @@ from types import FrameType
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.launch import running
-from ripieno.launch.here import local
-from ripieno.launch.interruption import interruptible
-from ripieno.launch.local import LocalJob
+from ripieno.launch.job.local import LocalJob
+from ripieno.launch.job.stand_ins import local
+from ripieno.launch.process import running
+from ripieno.launch.process.interruption import interruptible
 from watching import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import launcher_environments as recorded
 import pytest
 import ripieno as rp
-from ripieno.launch import environment, handover, launchers, meeting
-from ripieno.launch.launchers import Place, detect
+from ripieno.launch.script import environment, launchers, meeting, token_file
+from ripieno.launch.script.launchers import Place, detect
 from watching import comes_true
 
 POD = {"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "job-0.job", "MASTER_PORT": "7000"}
@@ -167,12 +167,12 @@ def test_a_token_is_handed_over_by_a_file_that_is_gone_afterwards(tmp_path):
     taken: list[str] = []
 
     def take() -> None:
-        with handover.token_through(path, 1, 20.0) as token:
+        with token_file.token_through(path, 1, 20.0) as token:
             taken.append(token)
 
     waiting = threading.Thread(target=take)
     waiting.start()
-    with handover.token_through(path, 0, 20.0) as token:
+    with token_file.token_through(path, 0, 20.0) as token:
         mode = path.stat().st_mode
         waiting.join()
 
@@ -188,9 +188,9 @@ def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
     subprocess.run([sys.executable, "-c", program, path], check=False, timeout=60)
     stale = path.read_text()
 
-    with pytest.raises(rp.RendezvousError, match="did not hand over"), handover.token_through(path, 1, 0.1):
+    with pytest.raises(rp.RendezvousError, match="did not hand over"), token_file.token_through(path, 1, 0.1):
         pass
-    with handover.token_through(path, 0, 1.0) as token, handover.token_through(path, 1, 1.0) as taken:
+    with token_file.token_through(path, 0, 1.0) as token, token_file.token_through(path, 1, 1.0) as taken:
         assert stale != token == taken
 
 
@@ -199,9 +199,9 @@ def test_a_file_of_which_there_is_but_the_name_is_not_taken_for_a_token(tmp_path
     path.touch(0o600)
     with open(path) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(rp.RendezvousError, match="did not hand over"), handover.token_through(path, 1, 0.1):
+        with pytest.raises(rp.RendezvousError, match="did not hand over"), token_file.token_through(path, 1, 0.1):
             pass
-        with pytest.raises(rp.RendezvousError, match="another job meets here"), handover.token_through(path, 0, 1.0):
+        with pytest.raises(rp.RendezvousError, match="another job meets here"), token_file.token_through(path, 0, 1.0):
             pass
 
 
@@ -215,7 +215,7 @@ def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path
         fcntl.flock(held, fcntl.LOCK_EX)
         (living / "token").write_text("t")
         (tmp_path / "job-3").mkdir()
-        handover.sweep(tmp_path, "job-")
+        token_file.sweep(tmp_path, "job-")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-2", "job-3", "other"]
 
@@ -259,7 +259,7 @@ def test_in_a_directory_that_was_named_only_what_dead_jobs_have_left_is_removed(
     with ExitStack() as held:
         for path in (living / "rank-0.lock", orphaned / "rank-1.lock", tokens[1]):
             fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX)
-        handover.sweep_shared(tmp_path)
+        token_file.sweep_shared(tmp_path)
 
     remain = {living, begun, orphaned, tmp_path / "ripieno-results", *tokens[1:]}
     assert set(tmp_path.iterdir()) == remain
@@ -267,8 +267,8 @@ def test_in_a_directory_that_was_named_only_what_dead_jobs_have_left_is_removed(
 
 def test_two_jobs_do_not_meet_by_one_file(tmp_path):
     path = tmp_path / "token"
-    with handover.token_through(path, 0, 1.0) as token:
-        with pytest.raises(rp.RendezvousError, match="another job meets here"), handover.token_through(path, 0, 1.0):
+    with token_file.token_through(path, 0, 1.0) as token:
+        with pytest.raises(rp.RendezvousError, match="another job meets here"), token_file.token_through(path, 0, 1.0):
             pass
         assert path.read_text() == token
 
@@ -282,7 +282,7 @@ def test_a_token_that_somebody_else_has_put_there_is_refused(tmp_path, kind):
     with open(elsewhere) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         path.symlink_to(elsewhere) if kind == "link" else os.link(elsewhere, path)
-        with pytest.raises(rp.RendezvousError, match="token"), handover.token_through(path, 1, 1.0):
+        with pytest.raises(rp.RendezvousError, match="token"), token_file.token_through(path, 1, 1.0):
             pass
 
 
@@ -295,20 +295,20 @@ def test_a_directory_that_is_not_the_users_alone_is_refused(tmp_path, kind):
         path.symlink_to(tmp_path)
     else:
         path.touch()
-    with pytest.raises(rp.RendezvousError, match="not a directory of this"), handover.directory_of_job(path):
+    with pytest.raises(rp.RendezvousError, match="not a directory of this"), token_file.directory_of_job(path):
         pass
 
 
 def test_the_directory_of_a_job_whose_rank_0_lives_is_left_alone(tmp_path):
-    with handover.directory_of_job(tmp_path / "own"), handover.token_through(tmp_path / "own/token-1", 0, 1.0):
+    with token_file.directory_of_job(tmp_path / "own"), token_file.token_through(tmp_path / "own/token-1", 0, 1.0):
         with pytest.raises(rp.RendezvousError, match="another job meets here"):
-            handover.directory_of_job(tmp_path / "own").__enter__()
+            token_file.directory_of_job(tmp_path / "own").__enter__()
         assert (tmp_path / "own/token-1").exists()
 
 
 def test_the_directory_of_a_job_is_the_users_alone_and_removed_with_all_in_it(tmp_path):
     path = tmp_path / "new"
-    with handover.directory_of_job(path):
+    with token_file.directory_of_job(path):
         assert path.stat().st_mode & 0o777 == 0o700
         (path / "file").touch()
     assert not path.exists()

@@ -24,10 +24,11 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno.cli import main
-from ripieno.data.agreement import agreement
-from ripieno.files import opened
-from ripieno.input import checksums, divide, open_partitions, splits
-from ripieno.input.replicas import placed
+from ripieno.comm.agreement import agreement
+from ripieno.files.sources import opened
+from ripieno.input import checksums, open_partitions, splits
+from ripieno.input.dividing import divide
+from ripieno.input.dividing.replicas import placed
 
 COUNTS = [1, 2, 3, 7, 20]
 LINES = [b"line %d" % i for i in range(300)]
@@ -485,7 +486,7 @@ def test_a_division_that_fails_leaves_nothing(text, tmp_path, monkeypatch, capsy
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ripieno.input.sinks.LineSink.close", full)
+    monkeypatch.setattr("ripieno.input.dividing.sinks.LineSink.close", full)
     assert main(["split", str(text), "-p", "3", "--out", str(out)]) == 1
     assert f"{out}: the disk is full; nothing was kept" in capsys.readouterr().err
     assert names(tmp_path) == ["big.txt", "big.txt.gz"] and not out.parent.exists()
@@ -496,7 +497,7 @@ def test_a_division_that_is_ended_leaves_nothing(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from ripieno.cli import main\n"
-        "from ripieno.input.materials import Lines\n"
+        "from ripieno.input.dividing.record_streams import Lines\n"
         "def pieces(self, size):\n"
         "    yield 1, b'line\\n'\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -5,8 +5,8 @@ import socket
 import pytest
 import ripieno as rp
 from click.testing import CliRunner
+from ripieno.cli.run import run_command
 from ripieno.errors import InputError
-from ripieno.launch.cli import run_command
 from ripieno.launch.racks import rack_of_this_host, read
 
 HOST = socket.gethostname()

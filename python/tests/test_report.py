@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from PIL import Image
-from ripieno.data import open_source
 from ripieno.features import demo_images, extract, find_patches
+from ripieno.input.matrix import open_source
 from ripieno.report import charts, write_report
 from ripieno.report.page import _figure
 

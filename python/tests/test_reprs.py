@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.keyed import Emitter
-from ripieno.launch.engine import Engine, Run
-from ripieno.launch.here import Here
+from ripieno.launch.engine.contract import Engine, Run
+from ripieno.launch.job.stand_ins import Here
 
 MODULES = ["", ".graph", ".input", ".keyed", ".launch", ".mapreduce"]
 CLASSES = sorted(

@@ -13,7 +13,7 @@ import ripieno as rp
 from click.testing import CliRunner
 from fsspec.implementations.memory import MemoryFileSystem
 from ripieno.cli import cli
-from ripieno.output import check_new_folder, new_file, new_folder, save_array
+from ripieno.files.results import check_new_folder, new_file, new_folder, save_array
 
 ROOT = "memory://results"
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 import ripieno as rp
-from ripieno.launch import environment, names
-from ripieno.launch import run as launch_run
+from ripieno.launch.script import environment, host_names
+from ripieno.launch.script import run as launch_run
 from watching import PROMPT_S, SLACK_S, comes_true, gone_within
 
-COMMAND = [sys.executable, "-c", "from ripieno.launch.cli import run_command; run_command(prog_name='ripieno run')"]
+COMMAND = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
 SCRIPT = """
     import os, signal, sys, time
     import ripieno as rp
@@ -85,7 +85,7 @@ def test_the_culprits_traceback_is_printed_once(script):
     assert done.returncode == 1
     assert done.stderr.count("Traceback") == 1
     assert "KeyError: 'culprit'" in done.stderr and "rank 1 of" in done.stderr
-    assert "runpy" not in done.stderr and "launch/script.py" not in done.stderr
+    assert "runpy" not in done.stderr and "launch/script/script.py" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ def test_rank_0_waits_until_its_name_is_known(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
-    names.await_name("train-0.train", timeout_s=60)
+    host_names.await_name("train-0.train", timeout_s=60)
 
     assert asked == ["train-0.train"] * 4
 

@@ -10,7 +10,7 @@ import ripieno as rp
 from hypothesis import given
 from hypothesis import strategies as st
 from ripieno import kernels
-from ripieno.algorithms.rows import Rows
+from ripieno.algorithms.kmeans.rows import Rows
 from seeding_program import first_centroids, lowest_of
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.cluster import kmeans_plusplus

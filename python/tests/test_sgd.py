@@ -8,11 +8,11 @@ import pickle
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms import sgd
-from ripieno.algorithms.sgd_program import _epochs_in_vain
-from ripieno.algorithms.sgd_rows import hashed
+from ripieno.algorithms.sgd import estimator as sgd
+from ripieno.algorithms.sgd.program import _epochs_in_vain
+from ripieno.algorithms.sgd.rows import hashed
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
-from ripieno.data.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from scipy.sparse import csr_matrix, random_array, vstack
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_digits

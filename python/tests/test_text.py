@@ -285,7 +285,7 @@ def test_what_is_wrong_is_told_and_nothing_is_left(tmp_path, capsys, command, sa
 
 
 def test_ranks_of_a_launcher_count_and_search_together(tmp_path, capfd):
-    from ripieno.launch.cli import run_command
+    from ripieno.cli.run import run_command
 
     out = tmp_path / "counts.csv"
     for words_ in (

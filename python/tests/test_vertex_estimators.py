@@ -14,10 +14,10 @@ import pytest
 import ripieno as rp
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
-from ripieno.algorithms import bfs, components, diameter, spectral
-from ripieno.algorithms.components_program import _unmixed
-from ripieno.algorithms.diameter_program import effective_diameter
-from ripieno.mixing import mixed
+from ripieno.algorithms.vertices import bfs, components, diameter, spectral
+from ripieno.algorithms.vertices.components_program import _unmixed
+from ripieno.algorithms.vertices.diameter_program import effective_diameter
+from ripieno.kernels.hashing import mixed
 from scipy.sparse.csgraph import connected_components, laplacian
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning

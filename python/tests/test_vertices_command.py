@@ -73,7 +73,7 @@ def test_what_is_wrong_is_told_in_a_sentence(edges, capsys, words, says):
 
 
 def test_ranks_of_a_launcher_do_the_work_together(edges, tmp_path, capfd):
-    from ripieno.launch.cli import run_command
+    from ripieno.cli.run import run_command
 
     out = tmp_path / "components.csv"
     words = ["-n", "2", "-m", "ripieno.cli", "components", str(edges), "--out", str(out)]

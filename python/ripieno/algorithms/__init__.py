@@ -6,25 +6,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ripieno.algorithms.bfs import BFS
-    from ripieno.algorithms.components import ConnectedComponents
-    from ripieno.algorithms.diameter import EffectiveDiameter
-    from ripieno.algorithms.kmeans import KMeans
-    from ripieno.algorithms.pagerank import PageRank
-    from ripieno.algorithms.sgd import SparseSGD
-    from ripieno.algorithms.spectral import SpectralEmbedding
+    from ripieno.algorithms.kmeans.estimator import KMeans
+    from ripieno.algorithms.pagerank.estimator import PageRank
+    from ripieno.algorithms.sgd.estimator import SparseSGD
+    from ripieno.algorithms.vertices.bfs import BFS
+    from ripieno.algorithms.vertices.components import ConnectedComponents
+    from ripieno.algorithms.vertices.diameter import EffectiveDiameter
+    from ripieno.algorithms.vertices.spectral import SpectralEmbedding
 
 __all__ = ["BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"]
 
 # Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
 _MODULES = {
-    "BFS": "bfs",
-    "ConnectedComponents": "components",
-    "EffectiveDiameter": "diameter",
-    "KMeans": "kmeans",
-    "PageRank": "pagerank",
-    "SparseSGD": "sgd",
-    "SpectralEmbedding": "spectral",
+    "BFS": "vertices.bfs",
+    "ConnectedComponents": "vertices.components",
+    "EffectiveDiameter": "vertices.diameter",
+    "KMeans": "kmeans.estimator",
+    "PageRank": "pagerank.estimator",
+    "SparseSGD": "sgd.estimator",
+    "SpectralEmbedding": "vertices.spectral",
 }
 
 

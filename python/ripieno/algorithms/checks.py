@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight
 
-from ripieno._arrays import check_unmasked
-from ripieno.data import Dataset, InMemory
 from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory
+from ripieno.wire.arrays import check_unmasked
 
 
 def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory) -> NDArray[np.float64] | None:

@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.rows import Rows, lowest, race, take
-from ripieno.mixing import mixed
+from ripieno.algorithms.kmeans.rows import Rows, lowest, race, take
+from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 #: Centroids of a cell, on average.
 CELL_CENTROIDS = 128

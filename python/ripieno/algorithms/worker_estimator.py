@@ -13,7 +13,7 @@ from ripieno._checks import check_count
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
 
 SEED_LIMIT = 2**31 - 1

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from ripieno import _native
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld, times
-from ripieno.launch.environment import init
+from ripieno.launch.script.environment import init
 
 #: Seconds for the calls of one algorithm at one size, in each of so many rounds.
 BUDGET_S = 0.01

@@ -15,7 +15,7 @@ from ripieno.bench import toolchain
 from ripieno.bench.cases import Case
 from ripieno.bench.processes import TIMEOUT_S, run, run_ranks
 from ripieno.bench.programs.timing import REFUSED
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 
 PROGRAMS = Path(__file__).parent / "programs"
 _GLOO_LACKS = ("reduce-scatter", "alltoall")

@@ -9,7 +9,7 @@ import statistics
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 
 
 @dataclass(frozen=True)

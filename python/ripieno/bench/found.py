@@ -32,7 +32,7 @@ class Found:
     def write_plot(self, path: Path) -> None:
         """Write a page with plots."""
         # Brings matplotlib with it.
-        from ripieno.report.speed import write_speed
+        from ripieno.bench.pages.speed import write_speed
 
         write_speed(path, self.report.figures, machine=figures.machine(), remarks=self.report.remarks)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from ripieno import _native
 from ripieno.bench.cases import Case, memory_work, wire_bytes
 from ripieno.bench.programs.timing import APART_BYTES, ROOTED
-from ripieno.launch.machine import usable_cores
+from ripieno.host import usable_cores
 
 
 class Limit(Protocol):

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ripieno import packets
 from ripieno.bench import contestants
 from ripieno.bench.contestants import Place
-from ripieno.launch.environment import init
+from ripieno.launch.script.environment import init
+from ripieno.sparse import packets
 
 
 def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, timeout_s: float) -> dict[str, Any]:

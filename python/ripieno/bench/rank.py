@@ -3,7 +3,7 @@ through mpi4py.
 
 python -m ripieno.bench.rank native|shared|python|mpi4py [--links LINKS] --budget SECONDS CASE …
 
-The ranks are told of each other by the environment (`ripieno.launch.environment`), or by mpirun.
+The ranks are told of each other by the environment (`ripieno.launch.script.environment`), or by mpirun.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from functools import partial
 import numpy as np
 
 from ripieno import _native
-from ripieno._arrays import empty
 from ripieno.bench.programs import timing
 from ripieno.bench.programs.timing import REFUSED, Vectors, World
-from ripieno.comm import Communicator
+from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
-from ripieno.launch.environment import init
+from ripieno.launch.script.environment import init
+from ripieno.wire.arrays import empty
 
 
 class PythonWorld:

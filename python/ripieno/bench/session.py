@@ -19,7 +19,7 @@ from ripieno.bench.limits import Limit, MemoryLimit, Unknown, WireLimit
 from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
 from ripieno.errors import InputError
 from ripieno.lab.blueprint import bits_per_s
-from ripieno.launch.environment import init
+from ripieno.launch.script.environment import init
 
 #: Numbers of ranks that are started if nobody says otherwise.
 DEFAULT_WORLD_SIZES = (2,)

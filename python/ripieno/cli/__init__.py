@@ -17,9 +17,9 @@ from types import FrameType
 
 import click
 
-from ripieno import output
 from ripieno.errors import InputError, RendezvousError, RipienoError
-from ripieno.launch import last_words, launchers
+from ripieno.files import results
+from ripieno.launch.script import exit_message, launchers
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 #: Where 1 says that nothing was found.
@@ -33,7 +33,7 @@ COMMANDS = {
     "components": "ripieno.cli.vertices:components_command",
     "demo": "ripieno.cli.demo:demo_command",
     "diameter": "ripieno.cli.vertices:diameter_command",
-    "doctor": "ripieno.launch.cli:doctor_command",
+    "doctor": "ripieno.cli.run:doctor_command",
     "explain": "ripieno.cli.explain:explain_command",
     "features": "ripieno.cli.features:features_command",
     "grep": "ripieno.cli.grep:grep_command",
@@ -42,7 +42,7 @@ COMMANDS = {
     "lab": "ripieno.cli.lab:lab_command",
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
     "packets": "ripieno.cli.packets:packets_command",
-    "run": "ripieno.launch.cli:run_command",
+    "run": "ripieno.cli.run:run_command",
     "split": "ripieno.cli.split:split_command",
     "trace": "ripieno.cli.trace:trace_command",
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
@@ -119,9 +119,9 @@ def main(args: Sequence[str] | None = None) -> int:
         # What is wrong with arguments and files all ranks of a host find, or have been told.
         return tell(str(error), WRONG_INPUT) if _is_first_here() else WRONG_INPUT
     except RipienoError as error:
-        return failed if last_words.said_by(error) else tell(str(error), failed)
+        return failed if exit_message.said_by(error) else tell(str(error), failed)
     except OSError as error:
-        return tell(output.explain(error), failed)
+        return tell(results.explain(error), failed)
     except MemoryError as error:
         return tell(f"out of memory: {error}", failed)
     finally:

@@ -59,8 +59,8 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
       ripieno lab run -- ripieno bench allreduce --sizes 1KiB,1MB --rate 100mbit
     """
     from ripieno.bench import session
-    from ripieno.launch.run import under_launcher
-    from ripieno.output import check_results
+    from ripieno.files.results import check_results
+    from ripieno.launch.script.run import under_launcher
 
     if choice and (plot or words["against"] or words["from_python"] or words["algorithm"]):
         raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
@@ -76,7 +76,7 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
 def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
     """Print, draw and write what was found."""
     from ripieno.bench import table
-    from ripieno.output import new_file
+    from ripieno.files.results import new_file
 
     found.show(table.console())
     if plot is not None:

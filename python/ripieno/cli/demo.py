@@ -45,7 +45,7 @@ def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, ove
     """Cluster the patches of the photographs that come inside scikit-learn and scikit-image."""
     from ripieno.cli import cli
     from ripieno.cli.kmeans import RESULT_FILES
-    from ripieno.output import check_new_folder, check_results
+    from ripieno.files.results import check_new_folder, check_results
 
     check_new_folder(out, RESULT_FILES if overwrite else ())
     check_results({"--trace": trace}, overwrite=overwrite)

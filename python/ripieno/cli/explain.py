@@ -58,8 +58,8 @@ def sparse_command(
       ripieno explain sparse --ranks 64 --features 60e6 --density 0.21 --alpha 1.1 --min-packet 5MB
       ripieno explain sparse --ranks 8 --features 1e6 --densities 1:0.1,2:0.18,8:0.45 --packets packets.json
     """
-    from ripieno import design
     from ripieno.bench.cases import size_of
+    from ripieno.sparse import design
 
     data = design.Data(ranks, _features(features), _curve(_features(features), density, alpha, densities), row_bytes)
     least = None if min_packet is None else float(size_of(min_packet))
@@ -97,9 +97,9 @@ def _curve(features: int, density: float | None, alpha: float | None, densities:
 
 
 def _packets(name: str | None, least: float | None, rate: str) -> Any:
-    from ripieno import packets
     from ripieno._native import PacketCurve
     from ripieno.lab.blueprint import bits_per_s
+    from ripieno.sparse import packets
 
     match name:
         case None if least is not None:

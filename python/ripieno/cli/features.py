@@ -11,8 +11,8 @@ from ripieno.cli.options import LocalPath, overwrite_option
 from ripieno.cli.progress import patch_progress
 from ripieno.features import HogOptions, demo_images, extract, find_pictures
 from ripieno.features.extract import index_of
-from ripieno.launch.machine import usable_cores
-from ripieno.output import check_results
+from ripieno.files.results import check_results
+from ripieno.host import usable_cores
 
 NAMED_SMALL_PICTURES = 3
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from ripieno.cli.options import communicator, threads_option, workers_option
-from ripieno.comm import Communicator
-from ripieno.files import File, found
+from ripieno.comm.communicator import Communicator
+from ripieno.files.sources import File, found
 from ripieno.launch import launch
 from ripieno.text.search import Found, Query, search
 

@@ -14,14 +14,14 @@ from rich.console import Console
 
 from ripieno._version import __version__
 from ripieno.algorithms import KMeans
-from ripieno.algorithms.kmeans import INITS
+from ripieno.algorithms.kmeans.estimator import INITS
 from ripieno.cli.options import LocalPath, PathOrUrl
 from ripieno.cli.progress import KMeansProgress
-from ripieno.data import BinaryFiles, open_source
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
+from ripieno.files.results import Place, check_new_folder, check_results, new_folder, save_array
 from ripieno.flight.trace import traced
-from ripieno.output import Place, check_new_folder, check_results, new_folder, save_array
+from ripieno.input.matrix import BinaryFiles, open_source
 from ripieno.report import write_report
 
 RESULT_FILES = ("centroids.npy", "labels.npy", "model.json", "report.html")

@@ -10,8 +10,8 @@ import click
 import yaml
 
 from ripieno.errors import InputError
-from ripieno.files import blamed_on, size_bytes
-from ripieno.launch.kubernetes import Manifest
+from ripieno.files.sources import blamed_on, size_bytes
+from ripieno.launch.kubernetes.manifest import Manifest
 
 RESTARTS = 3
 # Plain words; anything else is quoted, for readers of YAML differ about y, 1e3 and 0o17.

@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files import is_url, suffix
+from ripieno.files.results import Place, check_results, new_file
+from ripieno.files.sources import is_url, suffix
 from ripieno.launch import init
-from ripieno.launch.run import under_launcher
-from ripieno.output import Place, check_results, new_file
+from ripieno.launch.script.run import under_launcher
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 Columns = Mapping[str, NDArray[Any] | pa.Array]
 

@@ -52,12 +52,13 @@ def packets_command(
       ripieno lab run -- ripieno packets --json packets.json
       ripieno explain sparse --ranks 8 --features 1e6 --density 0.1 --alpha 1.1 --packets packets.json
     """
-    from ripieno import _native, packets
+    from ripieno import _native
     from ripieno.bench import figures, table
     from ripieno.bench import packets as measuring
     from ripieno.bench.cases import sizes_of
-    from ripieno.launch.run import under_launcher
-    from ripieno.output import check_results, new_file
+    from ripieno.files.results import check_results, new_file
+    from ripieno.launch.script.run import under_launcher
+    from ripieno.sparse import packets
     from ripieno.units import bytes_text, duration_text
 
     sizes_bytes = sizes_of(sizes) if sizes else _native.PACKET_SIZES_BYTES
@@ -82,7 +83,7 @@ def packets_command(
     )
     if plot is not None:
         # Brings matplotlib with it.
-        from ripieno.report.sparse import throughput_chart
+        from ripieno.bench.pages.sparse import throughput_chart
 
         with new_file(plot) as part:
             part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")

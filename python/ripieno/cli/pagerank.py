@@ -20,9 +20,9 @@ from ripieno.cli.options import (
     write_columns,
 )
 from ripieno.cli.progress import PageRankProgress
+from ripieno.files.results import Place, new_file
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
-from ripieno.output import Place, new_file
 
 
 @click.command("pagerank", short_help="Rank the vertices of a graph.")

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.files.results import check_results
 from ripieno.flight.trace import read, write
-from ripieno.output import check_results
 
 
 @click.command("trace", short_help="Draw what ranks communicated, and when.")

@@ -12,9 +12,9 @@ import numpy as np
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
 from ripieno.cli.graph_options import graph_options, undirected_option
 from ripieno.cli.options import Columns, check_files, communicator, write_columns
+from ripieno.files.results import Place
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
-from ripieno.output import Place
 
 
 def _fit(

@@ -21,10 +21,10 @@ from ripieno.cli.options import (
     workers_option,
     write_columns,
 )
-from ripieno.files import suffix
+from ripieno.files.results import Place
+from ripieno.files.sources import suffix
 from ripieno.flight.trace import traced
 from ripieno.keyed import KeyValues
-from ripieno.output import Place
 from ripieno.text import count_words
 
 

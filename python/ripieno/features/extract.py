@@ -25,10 +25,10 @@ from ripieno.errors import InputError
 from ripieno.features.hog import HogOptions, hog_vectors
 from ripieno.features.index import INDEX_SUFFIX
 from ripieno.features.pictures import Picture
-from ripieno.output import PART_SUFFIX, new_file
+from ripieno.files.results import PART_SUFFIX, new_file
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 BLOCK_PATCHES = 128
 TEXT_SUFFIXES = (".txt", ".t12")

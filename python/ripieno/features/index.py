@@ -9,10 +9,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.csv
 
-from ripieno.data import Dataset
-from ripieno.data.parquet import INDEX_NAMES
-from ripieno.data.text import PatchTextFile
 from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset
+from ripieno.input.matrix.parquet import INDEX_NAMES
+from ripieno.input.matrix.text import PatchTextFile
 
 INDEX_SUFFIX = ".patches.csv"
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ripieno.errors import InputError
-from ripieno.files import size_bytes
+from ripieno.files.sources import size_bytes
 
 #: What a folder is searched for; a file that is named may be anything that Pillow opens.
 SUFFIXES = frozenset(

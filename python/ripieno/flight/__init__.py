@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import CommunicatorClosed, InputError
-from ripieno.output import explain, new_file
+from ripieno.files.results import explain, new_file
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator

@@ -17,8 +17,8 @@ from typing import Any
 
 from ripieno import flight
 from ripieno.errors import InputError
+from ripieno.files.results import check_new_file, explain, new_file
 from ripieno.flight.clocks import Dump, offsets
-from ripieno.output import check_new_file, explain, new_file
 
 Event = dict[str, Any]
 ARGUMENTS = ("sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count", "waited_for", "outcome")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._arrays import OPS, identity, reducible
 from ripieno.errors import InputError
 from ripieno.graph.columns import of_type
 from ripieno.keyed.combiners import combiner_of
+from ripieno.wire.arrays import OPS, identity, reducible
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 class Aggregators:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.data.agreement import agreement
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.mixing import mixed
+from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 #: Weights of the two directions may differ by this part of them: sums of several depend on their order.
 SAME_WEIGHT = 1e-9

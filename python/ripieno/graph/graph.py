@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.data.agreement import agreement
-from ripieno.data.dataset import is_path_like
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files import PathLike, expand, is_url, size_bytes, suffix
+from ripieno.files.sources import PathLike, expand, is_url, size_bytes, suffix
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
@@ -23,10 +22,11 @@ from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.parts import EdgeFile, EmptyFile, divided
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
+from ripieno.input.matrix.dataset import is_path_like
 from ripieno.units import bytes_text
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 FORMATS = {"text": TextEdges, "csv": CsvEdges, "parquet": ParquetEdges, "npy": NpyEdges, "npz": NpzEdges}
 #: What the end of a name says, without that of a compression.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.mixing import mixed
+from ripieno.kernels.hashing import mixed
 
 Home = str | Callable[[NDArray[np.int64]], Any]
 

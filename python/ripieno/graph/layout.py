@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import _native
-from ripieno.data.agreement import agreement
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home, Homes
 from ripieno.keyed.groups import offsets_of
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 End = Literal["source", "target"]
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._arrays import check_unmasked
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.parts import choose_columns
+from ripieno.wire.arrays import check_unmasked
 
 LARGEST_ID = (1 << 62) - 1
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._arrays import identity, reducible, required
 from ripieno.errors import InputError
 from ripieno.keyed.combiners import CONCAT, Combiner, called
 from ripieno.keyed.groups import offsets_of
+from ripieno.wire.arrays import identity, reducible, required
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ripieno.graph.targets import deliver
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 class PartitionedGraph(Layout):

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._arrays import is_native
 from ripieno.errors import InputError
 from ripieno.graph.aggregators import Aggregators
 from ripieno.graph.along import Along
@@ -27,6 +26,7 @@ from ripieno.graph.block import Block
 from ripieno.graph.messages import Messages
 from ripieno.graph.targets import check_missing, deliver
 from ripieno.keyed.combiners import Combiner
+from ripieno.wire.arrays import is_native
 
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.data.binary import BROKEN_ARCHIVE
-from ripieno.data.parquet import read_footer, read_rows
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
 from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
+from ripieno.input.matrix.binary import BROKEN_ARCHIVE
+from ripieno.input.matrix.parquet import read_footer, read_rows
 
 MATRIX_FORMATS = ("csr", "csc", "coo")
 

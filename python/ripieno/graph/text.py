@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import IO
 
 from ripieno import _native
-from ripieno.data import lines
-from ripieno.data.text import is_number
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
+from ripieno.input import lines
+from ripieno.input.matrix.text import is_number
 
 WINDOW_BYTES = 32 << 20
 DEALT_BYTES = 1 << 20

@@ -10,10 +10,10 @@
 Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """
 
-from ripieno.data import BinaryFiles
-from ripieno.input.assignment import Assignment, assign, share
+from ripieno.input.assigning.assignment import Assignment, assign, share
 from ripieno.input.cutting import splits
-from ripieno.input.divide import divide
+from ripieno.input.dividing.divide import divide
+from ripieno.input.matrix import BinaryFiles
 from ripieno.input.partitions import open_partitions
 from ripieno.input.split import Format, Split
 

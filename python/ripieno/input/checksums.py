@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ripieno.files import READ_BYTES, blamed_on, opened, size_bytes, version
+from ripieno.files.sources import READ_BYTES, blamed_on, opened, size_bytes, version
 
 #: Files and ranges of them whose digests a process remembers.
 REMEMBERED = 1 << 16

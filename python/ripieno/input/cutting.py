@@ -9,11 +9,11 @@ from pathlib import Path
 from numpy.typing import DTypeLike
 
 from ripieno._checks import check_count
-from ripieno.data.records import Record
 from ripieno.errors import InputError
-from ripieno.files import File, PathLike, found, is_url
-from ripieno.input.csv import Csv, arrow_type, of_same_types
-from ripieno.input.cuts import apportioned
+from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.input.formats.csv import Csv, arrow_type, of_same_types
+from ripieno.input.formats.cuts import apportioned
+from ripieno.input.matrix.records import Record
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import FORMATS, Format, Options, Split
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files import PathLike, blamed_on, is_url, size_bytes
+from ripieno.files.sources import PathLike, blamed_on, is_url, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.split import FORMATS, Format, Split
 

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
-from ripieno.data.records import Record
 from ripieno.errors import InputError
-from ripieno.files import File, is_url, opened
+from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
-from ripieno.input.csv import Csv
-from ripieno.input.parquet import Parquet
-from ripieno.input.rows import Binary, Npy
-from ripieno.input.text import Text
+from ripieno.input.formats.csv import Csv
+from ripieno.input.formats.parquet import Parquet
+from ripieno.input.formats.rows import Binary, Npy
+from ripieno.input.formats.text import Text
+from ripieno.input.matrix.records import Record
 
 #: Start and stop in the format's unit, and what the split holds in bytes.
 Range = tuple[int, int, int]

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ripieno import _objects
 from ripieno.errors import CollectiveMismatch
 from ripieno.keyed.columns import Form
+from ripieno.wire import objects
 
 
 def agree(native: Any, call: str, layout: str) -> bool:
@@ -27,7 +27,7 @@ def agree(native: Any, call: str, layout: str) -> bool:
     marks = np.array([call_mark, -call_mark, layout_mark, -layout_mark])
     native.allreduce(marks, "min", None, "what key-values and tables are")
     if marks[0] != -marks[1]:
-        refuse(_objects.allgather(native, call, None))
+        refuse(objects.allgather(native, call, None))
     return bool(marks[2] == -marks[3])
 
 
@@ -41,7 +41,7 @@ def common_form(native: Any, call: str, form: Form, row_count: int) -> Form:
     """
     if agree(native, call, str(form)):
         return form
-    said = _objects.allgather(native, (form, row_count), None)
+    said = objects.allgather(native, (form, row_count), None)
     filled = [form for form, count in said if count] or [said[0][0]]
     if any(form != filled[0] for form in filled):
         refuse([f"{call} of {form if count else 'no rows'}" for form, count in said])

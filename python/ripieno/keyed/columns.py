@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ripieno import _native
-from ripieno._arrays import as_array, check_unmasked, is_native
 from ripieno.errors import InputError
+from ripieno.wire.arrays import as_array, check_unmasked, is_native
 
 EXPECTED_KEYS = "expected whole numbers (of any integer type) or strings"
 EXPECTED_VALUES = "expected booleans or numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"

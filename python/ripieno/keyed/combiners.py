@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ripieno._arrays import OPS
 from ripieno.errors import InputError
+from ripieno.wire.arrays import OPS
 
 Combine = str | Callable[[Any, Any], Any]
 

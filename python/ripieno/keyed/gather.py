@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ripieno._arrays import elements, empty, split
 from ripieno.keyed import agreement
 from ripieno.keyed.columns import Keys, Strings
 from ripieno.keyed.key_values import KeyValues
+from ripieno.wire.arrays import elements, empty, split
 
 
 def allgathered(native: Any, rows: KeyValues) -> KeyValues:

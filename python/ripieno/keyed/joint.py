@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from ripieno._handles import Talk
 from ripieno.errors import InputError
+from ripieno.wire.calls import Talk
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 class Joint(ABC):

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ripieno import _native
-from ripieno._handles import Talk
 from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.columns import Form, Keys, Strings
 from ripieno.keyed.combiners import Combiner
 from ripieno.keyed.joint import Joint
+from ripieno.wire.calls import Talk
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
     from ripieno.keyed.combiners import Combine
     from ripieno.keyed.groups import Groups
 

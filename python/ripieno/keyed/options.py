@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ripieno._arrays import reducible
 from ripieno._checks import whole
 from ripieno.errors import InputError
 from ripieno.keyed import partitioners
 from ripieno.keyed.columns import Form
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 from ripieno.keyed.partitioners import Partitioner
+from ripieno.wire.arrays import reducible
 
 
 class Limit(NamedTuple):

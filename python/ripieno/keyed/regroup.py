@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ripieno._handles import Talk
 from ripieno.errors import InputError
 from ripieno.keyed.combiners import CONCAT, Combine
 from ripieno.keyed.emitter import Emitter
@@ -20,9 +19,10 @@ from ripieno.keyed.gather import allgathered
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.table import Table
 from ripieno.keyed.table_calls import table_regrouping
+from ripieno.wire.calls import Talk
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 def regroup(

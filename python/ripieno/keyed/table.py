@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ripieno._arrays import reducible, split
-from ripieno._handles import Talk
 from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.joint import Joint
 from ripieno.keyed.key_values import KeyValues
+from ripieno.wire.arrays import reducible, split
+from ripieno.wire.calls import Talk
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 Partition = np.ndarray | KeyValues
 

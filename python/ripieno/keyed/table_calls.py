@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from ripieno import _objects
-from ripieno._arrays import known
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, partitioners
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner
 from ripieno.keyed.joint import alone
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.keyed.table import Packed, Table, pack, unpack
+from ripieno.wire import objects
+from ripieno.wire.arrays import known
 
 
 def table_regrouping(
@@ -54,7 +54,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     agreement.agree(native, f"regroup of a table by {by}, combine={table.combiner.name}", "")
     at_home = [ids[homes == rank].tolist() for rank in range(native.world_size)]
     leaving = [pack({number: table[number] for number in numbers}) for numbers in at_home]
-    came = _objects.alltoall(native, leaving, None)
+    came = objects.alltoall(native, leaving, None)
     came_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
     result = _united(table.combiner, came)
     statistics = {
@@ -71,7 +71,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
 def allgathered(native: Any, table: Table) -> Table:
     """The partitions of all ranks, those of equal ids combined in the order of the ranks."""
     agreement.agree(native, f"allgather of a table, combine={table.combiner.name}", "")
-    return _united(table.combiner, _objects.allgather(native, pack(table), None))
+    return _united(table.combiner, objects.allgather(native, pack(table), None))
 
 
 def allreduced(native: Any, table: Table) -> Table:

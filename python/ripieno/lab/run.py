@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ripieno.errors import LabError
+from ripieno.host import usable_cores
 from ripieno.lab import kernel
 from ripieno.lab.blueprint import Host
-from ripieno.launch import process
-from ripieno.launch.interruption import interruptible
-from ripieno.launch.machine import usable_cores
-from ripieno.launch.output import LinePump
-from ripieno.launch.run import LAST_WORDS_S
+from ripieno.launch.process import processes as process
+from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.output import LinePump
+from ripieno.launch.script.run import LAST_WORDS_S
 
 TIMED_OUT = 124
 # It never waits for the processes that it inherits: the kernel reaps them.

@@ -11,14 +11,14 @@ from typing import Any
 from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
-from ripieno.launch import copies
-from ripieno.launch.engine import Engine
+from ripieno.host import usable_cores
+from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
-from ripieno.launch.environment import init
-from ripieno.launch.inline import InlineJob
-from ripieno.launch.job import EventListener, Job
-from ripieno.launch.local import LocalJob
-from ripieno.launch.machine import usable_cores
+from ripieno.launch.job import replicas as copies
+from ripieno.launch.job.inline import InlineJob
+from ripieno.launch.job.job import EventListener, Job
+from ripieno.launch.job.local import LocalJob
+from ripieno.launch.script.environment import init
 
 __all__ = ["Job", "init", "launch"]
 

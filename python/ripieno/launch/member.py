@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from ripieno import _wire
-from ripieno._arrays import empty
-from ripieno.comm import Communicator, describe
+from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
-from ripieno.launch import programs, remote
-from ripieno.launch.channel import HungUp
-from ripieno.launch.here import Here, standing_for
-from ripieno.launch.hub import Invitation, Join, versions
-from ripieno.launch.remote import RemoteChannel
-from ripieno.launch.report import Report
+from ripieno.launch.engine import remote
+from ripieno.launch.engine.hub import Invitation, Join, versions
+from ripieno.launch.engine.remote import RemoteChannel
+from ripieno.launch.job import programs
+from ripieno.launch.job.stand_ins import Here, standing_for
+from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.report import Report
+from ripieno.wire import packing
+from ripieno.wire.arrays import empty
 
 __all__ = ["Here", "serve"]
 
@@ -86,7 +87,7 @@ def serve(
 
 def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | None) -> None:
     # Imported late: only `ripieno doctor` asks.
-    from ripieno.launch import survey
+    from ripieno.launch.engine import survey
 
     with _joined(invitation, rank, attempt) as channel:
         survey.answer(channel, invitation, rank, bind_host)
@@ -234,13 +235,13 @@ class _Relayed:
             self._seat.comm.broadcast(out=blob)
             kind = "run"
         elif kind == "relayed":
-            size_bytes = _wire.read_blob(blob)
+            size_bytes = packing.read_blob(blob)
             blob = empty(size_bytes, np.uint8)
             self._seat.comm.broadcast(out=blob)
             kind = "run"
         # As with local workers, what many ranks get is not theirs to change.
         blob.flags.writeable = False
-        return kind, _wire.read_blob(blob)
+        return kind, packing.read_blob(blob)
 
 
 def _abort_with_launcher(channel: RemoteChannel, seat: programs.Seat, hung_up: Callable[[], None] | None) -> None:

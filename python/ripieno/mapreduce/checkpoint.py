@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import CheckpointError, InputError
+from ripieno.files.results import explain
 from ripieno.mapreduce.values import Blob, blob_names, decode, encode
-from ripieno.output import explain
 
 FORMAT = 1
 MANIFEST = "manifest"

@@ -31,7 +31,7 @@ from ripieno.mapreduce.tasks import Task, as_partitions, deal
 from ripieno.mapreduce.team import Ranks, Team, Workers
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 class MapReduce(Progress):

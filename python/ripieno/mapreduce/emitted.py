@@ -18,7 +18,7 @@ from ripieno.keyed.table_calls import table_regrouping
 from ripieno.mapreduce.blocks import EXPECTED, as_keyed, bytes_of
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
     from ripieno.mapreduce.tasks import Task
 
 

@@ -11,7 +11,7 @@ from ripieno.mapreduce.accumulators import Accumulator, Amounts, combined
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 class Progress:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ripieno.errors import InputError, SerializationError
-from ripieno.launch import parcel
+from ripieno.launch.process import parcel
 from ripieno.mapreduce.accumulators import Accumulator, Ledger
 
 

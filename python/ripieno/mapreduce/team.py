@@ -11,7 +11,7 @@ from ripieno.launch import Job, launch
 from ripieno.mapreduce import worker
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 
 class Team(ABC):

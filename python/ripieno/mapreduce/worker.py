@@ -22,7 +22,7 @@ from ripieno.mapreduce.sealed import Sealed
 from ripieno.mapreduce.tasks import Task, size_bytes
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ripieno.batches import Batches
-    from ripieno.launch.engines.spark_archive import ship
+    from ripieno.launch.engine.batches import Batches
+    from ripieno.launch.engines.spark.archive import ship
     from ripieno.spark.kmeans import KMeans
     from ripieno.spark.kmeans_model import KMeansModel
     from ripieno.spark.programs import run
@@ -24,11 +24,11 @@ __all__ = ["Batches", "KMeans", "KMeansModel", "run", "ship"]
 
 # These bring pyspark.sql and PyArrow with them, which take a while to import and which ranks without data do without.
 _LATE = {
-    "Batches": "ripieno.batches",
+    "Batches": "ripieno.launch.engine.batches",
     "KMeans": "ripieno.spark.kmeans",
     "KMeansModel": "ripieno.spark.kmeans_model",
     "run": "ripieno.spark.programs",
-    "ship": "ripieno.launch.engines.spark_archive",
+    "ship": "ripieno.launch.engines.spark.archive",
 }
 
 

@@ -15,12 +15,12 @@ from pyspark.sql import DataFrame
 from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
-from ripieno.algorithms import kmeans_program as program
-from ripieno.algorithms.kmeans import INITS
-from ripieno.algorithms.kmeans_program import FitOptions
+from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.estimator import INITS
+from ripieno.algorithms.kmeans.program import FitOptions
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
-from ripieno.launch.engines.spark_stage import SLOTS_S
+from ripieno.launch.engines.spark.stage import SLOTS_S
 from ripieno.spark.kmeans_model import KMeansModel, KMeansSummary
 from ripieno.spark.kmeans_params import KMeansParams, sets_parameters, snake_case, with_accessors
 from ripieno.spark.kmeans_ranks import fit_rows

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from ripieno.algorithms.clock import FitReport, Iteration
-from ripieno.batches import Batches
 from ripieno.errors import InputError
+from ripieno.launch.engine.batches import Batches
 from ripieno.spark.kmeans_params import KMeansParams, with_accessors
 from ripieno.spark.kmeans_ranks import labels_of, points_of
 from ripieno.spark.kmeans_rows import arrays, check_features

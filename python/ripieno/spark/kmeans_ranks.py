@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms import kmeans_program as program
-from ripieno.algorithms.kmeans_program import FitOptions, FitPart, matched
-from ripieno.batches import Batches
-from ripieno.data import OwnRows
-from ripieno.data.agreement import agreement
+from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.program import FitOptions, FitPart, matched
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
+from ripieno.input.matrix import OwnRows
+from ripieno.launch.engine.batches import Batches
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 POINT_DTYPES = (np.float32, np.float64)
 
@@ -56,7 +56,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: FitOptions) -> FitPa
     ------
     InputError
         On every rank: a column is not what it should be, ranks have points of different lengths, or what
-        :func:`ripieno.algorithms.kmeans_program.fit` says.
+        :func:`ripieno.algorithms.kmeans.program.fit` says.
     """
     name, *weight_names = batches.schema.names
     with agreement(comm):

@@ -12,14 +12,14 @@ from pyspark.sql.types import StructType
 
 from ripieno._checks import check_count
 from ripieno.errors import InputError
-from ripieno.launch.engines import spark_frames, spark_task
-from ripieno.launch.engines.spark import SparkEngine
-from ripieno.launch.here import Here
-from ripieno.launch.job import EventListener
+from ripieno.launch.engines.spark import frames, task
+from ripieno.launch.engines.spark.engine import SparkEngine
+from ripieno.launch.job.job import EventListener
+from ripieno.launch.job.stand_ins import Here
 
 if TYPE_CHECKING:
-    from ripieno.batches import Batches
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch.engine.batches import Batches
 
 
 def run(
@@ -69,7 +69,7 @@ def run(
     Exception
         What the program raised, see `Job.run`.
     """
-    spark_frames.check(df)
+    frames.check(df)
     names = SparkEngine.OPTIONS & options.keys()
     engine = SparkEngine(spark=df.sparkSession, **{name: options.pop(name) for name in names})
     if workers is not None:
@@ -87,8 +87,8 @@ def run(
     with job:
         if output is None:
             return job.run(program, df, *args)
-        arrow = spark_frames.arrow_schema(output, df.sparkSession)
-        job.run(_returning, Here(spark_task.OUTPUT), arrow, program, df, *args)
+        arrow = frames.arrow_schema(output, df.sparkSession)
+        job.run(_returning, Here(task.OUTPUT), arrow, program, df, *args)
         return job.returned()
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno import _native
-from ripieno.data.agreement import agreement
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files import PathLike
+from ripieno.files.sources import PathLike
 from ripieno.input import Split, splits
 from ripieno.keyed.columns import Strings
 from ripieno.text.threads import mapped
@@ -23,7 +23,7 @@ from ripieno.text.threads import mapped
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 #: What is searched by one thread in one round.
 SPLIT_BYTES = 16 << 20

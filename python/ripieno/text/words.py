@@ -12,15 +12,15 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ripieno import _native
-from ripieno.data.agreement import agreement
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files import PathLike
+from ripieno.files.sources import PathLike
 from ripieno.input import Split, share, splits
 from ripieno.keyed import Emitter, Form, KeyValues, regroup
 from ripieno.text.threads import mapped
 
 if TYPE_CHECKING:
-    from ripieno.comm import Communicator
+    from ripieno.comm.communicator import Communicator
 
 #: So many splits for each thread, so that none has much to do when the others are done.
 SPLITS_PER_THREAD = 8

@@ -29,7 +29,7 @@ def place(comm: Any) -> str:
 
 def ranks_left(client: Any) -> list[str]:
     """Tasks of ranks that run on workers, whether the scheduler knows of them or not."""
-    from ripieno.launch.engines import dask
+    from ripieno.launch.engines.dask import engine
 
-    found = client.run(dask._tasks, on_error="return")
-    return [key for seen in found.values() if isinstance(seen, tuple) for keys in seen for key in dask._ranks(keys)]
+    found = client.run(engine._tasks, on_error="return")
+    return [key for seen in found.values() if isinstance(seen, tuple) for keys in seen for key in engine._ranks(keys)]

@@ -67,8 +67,8 @@ def arrow_bytes_of_a_fit(comm, batch_count: int, options) -> list[int]:
     """What Arrow holds before and during a fit, of rows that come as Spark hands them over."""
     from unittest import mock
 
-    from ripieno.algorithms import kmeans_program
-    from ripieno.launch.engines import spark_task
+    from ripieno.algorithms.kmeans import program as kmeans_program
+    from ripieno.launch.engines.spark import task
     from ripieno.spark import kmeans_ranks
 
     def counting(*args):
@@ -79,7 +79,7 @@ def arrow_bytes_of_a_fit(comm, batch_count: int, options) -> list[int]:
         for _ in range(batch_count):
             yield pa.record_batch({"c0": pa.array(np.random.default_rng(0).random((1000, 4)).tolist())})
 
-    batches = spark_task.named(rows(), pa.schema([("point", pa.list_(pa.float64()))]))
+    batches = task.named(rows(), pa.schema([("point", pa.list_(pa.float64()))]))
     held, fit = [pa.total_allocated_bytes()], kmeans_program.fit
     with mock.patch.object(kmeans_program, "fit", counting):
         kmeans_ranks.fit_rows(comm, batches, options)

@@ -15,7 +15,8 @@ from watching import comes_true
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
-from ripieno.launch.engines import dask, dask_run  # noqa: E402
+from ripieno.launch.engines.dask import engine as dask  # noqa: E402
+from ripieno.launch.engines.dask import run  # noqa: E402
 
 WORKERS = 4
 
@@ -77,7 +78,7 @@ def len_running(dask_worker) -> int:
 def test_a_worker_whose_threads_are_busy_comes_last(dask_client, held, monkeypatch):
     with launch(dask_client, 3) as job:
         assert held.address not in job.run(place)
-    monkeypatch.setattr(dask_run, "BEGIN_S", 1.0)
+    monkeypatch.setattr(run, "BEGIN_S", 1.0)
     with pytest.raises(errors.TooFewSlots, match="3 free, 4 in all"):
         launch(dask_client, 4)
     assert comes_true(lambda: not ranks_left(dask_client), PROMPT_S)
@@ -98,8 +99,8 @@ def test_a_rank_takes_the_next_thread_that_is_free(dask_client, held):
 def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client):
     worker = next(iter(dask_client.scheduler_info()["workers"]))
     first, second = [], []
-    ending = dask_run.Ear(dask_client, worker, first.append)
-    staying = dask_run.Ear(dask_client, worker, second.append)
+    ending = run.Ear(dask_client, worker, first.append)
+    staying = run.Ear(dask_client, worker, second.append)
     # What is said now may come to the scheduler before it knows of the listeners.
     assert comes_true(lambda: dask_client.log_event(worker, "both") or (first and second), PROMPT_S)
 
@@ -108,7 +109,7 @@ def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client
     assert comes_true(lambda: "one" in [what for _, what in second], PROMPT_S)
     assert "one" not in [what for _, what in first]
     staying.close()
-    assert not dask_run.Ear._open
+    assert not run.Ear._open
 
 
 def test_dask_computes_on_the_workers_of_a_job(dask_client):

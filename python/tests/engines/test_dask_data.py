@@ -16,7 +16,7 @@ import dask.array as da  # noqa: E402
 import dask.bag as db  # noqa: E402
 import dask.dataframe as dd  # noqa: E402
 import pandas as pd  # noqa: E402
-from ripieno.launch.engines.dask_job import shares  # noqa: E402
+from ripieno.launch.engines.dask.job import shares  # noqa: E402
 
 RANKS = 3
 

@@ -15,12 +15,13 @@ import pytest
 import ripieno as rp
 from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
 from ripieno import errors
-from ripieno.launch.remote import RemoteChannel
+from ripieno.launch.engine.remote import RemoteChannel
 from watching import comes_true, gone_within
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
-from ripieno.launch.engines import dask, dask_run  # noqa: E402
+from ripieno.launch.engines.dask import engine as dask  # noqa: E402
+from ripieno.launch.engines.dask import run  # noqa: E402
 
 WORKERS = 4
 
@@ -118,7 +119,7 @@ def test_a_rank_that_is_run_again_ends_at_once(dask_client):
 
     engine = Noting(client=dask_client)
     with rp.launch(2, engine=engine):
-        again = dask_client.submit(dask_run._rank, engine.invitation, 0, pure=False)
+        again = dask_client.submit(run._rank, engine.invitation, 0, pure=False)
         with pytest.raises(rp.RendezvousError, match="has begun without this attempt of the task"):
             again.result(timeout=PROMPT_S)
 

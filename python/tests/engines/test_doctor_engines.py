@@ -13,9 +13,9 @@ import ripieno as rp
 import spark_sessions
 from click.testing import CliRunner
 from conformance import SLOTS
-from ripieno.launch import survey
-from ripieno.launch.cli import doctor_command
-from ripieno.launch.engines import dask
+from ripieno.cli.run import doctor_command
+from ripieno.launch.engine import survey
+from ripieno.launch.engines.dask import engine as dask
 
 
 def examined(engine: str, *options: str) -> tuple[int, dict[str, dict[str, str]]]:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from hadoop import Hadoop
-from ripieno import files
-from ripieno.output import new_file, new_folder, save_array
+from ripieno.files import sources as files
+from ripieno.files.results import new_file, new_folder, save_array
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -14,7 +14,8 @@ import conformance_programs as programs
 import launched
 import pytest
 import ripieno as rp
-from ripieno.launch import launchers, process
+from ripieno.launch.process import processes
+from ripieno.launch.script import launchers
 
 FAILURE_S = 10.0
 # A command of each, as the page has it, and the package that brings the program.
@@ -148,7 +149,7 @@ def test_ranks_that_only_compute_end_with_the_process_that_launched_them(launche
 def test_libraries_under_numpy_have_the_threads_of_a_rank(launcher, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     with rp.launch(engine="mpirun", command=launcher, workers=2, slots=2, threads=3) as job:
-        assert job.run(lambda comm: [os.environ[name] for name in process.THREAD_VARIABLES]) == [["3"] * 4] * 2
+        assert job.run(lambda comm: [os.environ[name] for name in processes.THREAD_VARIABLES]) == [["3"] * 4] * 2
 
 
 def test_a_rank_of_a_launcher_may_launch_ranks_by_another_one(launcher, monkeypatch):

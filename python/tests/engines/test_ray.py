@@ -311,7 +311,8 @@ def test_an_example_of_the_page_runs(ray_nodes, number):
 
 
 def test_an_end_that_is_interrupted_leaves_ray_all_the_same(ray_nodes, monkeypatch):
-    from ripieno.launch.engines import ray, ray_run
+    from ripieno.launch.engines.ray import engine
+    from ripieno.launch.engines.ray import run as ray_run
 
     dismiss = ray_run.RayRun._dismiss
 
@@ -319,12 +320,12 @@ def test_an_end_that_is_interrupted_leaves_ray_all_the_same(ray_nodes, monkeypat
         dismiss(run)
         raise KeyboardInterrupt
 
-    users = ray._session._users
+    users = engine._session._users
     with monkeypatch.context() as patch:
         patch.setattr(ray_run.RayRun, "_dismiss", interrupted)
         with pytest.raises(KeyboardInterrupt), launch(1):
             pass
-    assert ray._session._users == users
+    assert engine._session._users == users
 
 
 def test_an_address_without_a_ray_is_refused_at_once(ray_nodes):

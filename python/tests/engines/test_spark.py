@@ -120,7 +120,7 @@ def test_slots_that_are_busy_are_waited_for(spark_local, tmp_path):
 
 
 def test_a_stage_whose_slots_were_taken_meanwhile_is_withdrawn(spark_local, tmp_path, monkeypatch):
-    monkeypatch.setattr(import_module("ripieno.launch.engines.spark"), "await_slots", lambda *_: None)
+    monkeypatch.setattr(import_module("ripieno.launch.engines.spark.engine"), "await_slots", lambda *_: None)
     with _busy(spark_local, 2, tmp_path):
         tracker = spark_local.sparkContext.statusTracker()
         busy = tracker.getActiveJobsIds()

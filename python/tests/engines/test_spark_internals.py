@@ -15,7 +15,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-from ripieno.launch.engines import spark_internals as internals
+from ripieno.launch.engines.spark import internals
 
 
 @pytest.mark.parametrize("version", ["4.1.0", "4.1.0-SNAPSHOT", "4.10.2", "5.0.0.dev1"])

@@ -61,7 +61,7 @@ def test_an_archive_holds_the_package_and_nothing_else(without_ripieno):
     (archive,) = Path(without_ripieno.sparkContext._temp_dir).glob(f"{name}.zip")
     with zipfile.ZipFile(archive) as packed:
         names = packed.namelist()
-    assert f"ripieno-{rp.__version__}.dist-info/METADATA" in names and "ripieno/comm.py" in names
+    assert f"ripieno-{rp.__version__}.dist-info/METADATA" in names and "ripieno/comm/communicator.py" in names
     assert [each for each in names if each.startswith("ripieno/_native") and each.endswith(".so")]
     assert not [each for each in names if "__pycache__" in each]
 
@@ -69,7 +69,7 @@ def test_an_archive_holds_the_package_and_nothing_else(without_ripieno):
 def test_another_version_at_the_executors_is_named(spark_cluster, monkeypatch):
     """Of two versions the driver's is the one that is wrong here, which is the same."""
     theirs = rp.__version__
-    monkeypatch.setattr("ripieno.launch.hub.__version__", "9.9")
+    monkeypatch.setattr("ripieno.launch.engine.hub.__version__", "9.9")
 
     with pytest.raises(EngineError, match=rf"has ripieno {theirs}, .* has ripieno 9\.9: install the same there"):
         rp.launch(engine="spark", workers=2)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import ripieno as rp
 from hadoop import Hadoop
-from ripieno.output import new_file, save_array
+from ripieno.files.results import new_file, save_array
 from watching import comes_true
 
 pytestmark = pytest.mark.timeout(300)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ripieno.errors import EngineError
 
 if TYPE_CHECKING:
-    from ripieno.launch.engine import Engine
+    from ripieno.launch.engine.contract import Engine
 
 # The class of each, and the package that it needs, if any; the extra of that name installs it.
 _CLASSES = {
-    "spark": ("ripieno.launch.engines.spark:SparkEngine", "pyspark"),
-    "dask": ("ripieno.launch.engines.dask:DaskEngine", "distributed"),
-    "ray": ("ripieno.launch.engines.ray:RayEngine", "ray"),
+    "spark": ("ripieno.launch.engines.spark.engine:SparkEngine", "pyspark"),
+    "dask": ("ripieno.launch.engines.dask.engine:DaskEngine", "distributed"),
+    "ray": ("ripieno.launch.engines.ray.engine:RayEngine", "ray"),
     "slurm": ("ripieno.launch.engines.slurm:SlurmEngine", None),
     "mpirun": ("ripieno.launch.engines.mpirun:MpirunEngine", None),
 }

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 from ripieno._checks import check_count
 from ripieno.errors import EngineError, TooFewSlots
-from ripieno.launch.engine import Engine, Handover, Run
+from ripieno.host import usable_cores
+from ripieno.launch.engine.contract import Engine, Handover, Run
+from ripieno.launch.engine.hub import Invitation
 from ripieno.launch.engines import started
-from ripieno.launch.hub import Invitation
-from ripieno.launch.machine import usable_cores
 
 _FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"
 # What Open MPI has to be told so that all ranks get the invitation, and may outnumber its cores.

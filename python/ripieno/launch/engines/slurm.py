@@ -16,10 +16,10 @@ from typing import ClassVar
 
 from ripieno._checks import check_count
 from ripieno.errors import EngineError, TooFewSlots
-from ripieno.launch import launchers
-from ripieno.launch.engine import Engine, Handover, Run
+from ripieno.launch.engine.contract import Engine, Handover, Run
+from ripieno.launch.engine.hub import Invitation
 from ripieno.launch.engines import started
-from ripieno.launch.hub import Invitation
+from ripieno.launch.script import launchers
 
 # Nobody tells when Slurm has CPUs free again: the pause between two questions.
 _PAUSE_S = 0.1

@@ -19,15 +19,16 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from ripieno.errors import EngineError, RendezvousError
-from ripieno.launch import environment, launchers, process
-from ripieno.launch.engine import Run
-from ripieno.launch.hub import Invitation
+from ripieno.launch.engine.contract import Run
+from ripieno.launch.engine.hub import Invitation
 from ripieno.launch.member import serve
+from ripieno.launch.process import processes
+from ripieno.launch.script import environment, launchers
 
 #: The invitation, pickled, in base64.
 VARIABLE = "RIPIENO_INVITATION"
 #: What ranks find in their environment that this module has put there.
-VARIABLES = (VARIABLE, *process.THREAD_VARIABLES)
+VARIABLES = (VARIABLE, *processes.THREAD_VARIABLES)
 # Ranks that were told to leave, or whose job is gone, have this long to do so, and then the launcher to end them.
 LEAVE_S = 2.0
 END_S = 5.0
@@ -78,11 +79,11 @@ class StartedRun(Run):
         # What this process may be itself, as a rank of another job, its ranks are not.
         own = (*environment.VARIABLES, *launchers.MPI_VARIABLES)
         kept = {name: value for name, value in os.environ.items() if name not in own}
-        threads = process.thread_environment(invitation.threads)
-        environ = {**kept, **process.package_path(), **threads, **(variables or {}), VARIABLE: text}
+        threads = processes.thread_environment(invitation.threads)
+        environ = {**kept, **processes.package_path(), **threads, **(variables or {}), VARIABLE: text}
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
         self._process = subprocess.Popen(
-            process.ended_with_this([*command, *wrapper, *rank]),
+            processes.ended_with_this([*command, *wrapper, *rank]),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environ,
@@ -94,7 +95,7 @@ class StartedRun(Run):
 
     def end(self) -> None:
         """Wait for the launcher; one that does not end is told to end its ranks, and then killed."""
-        process.end([self._process], patience_s=LEAVE_S, step_s=END_S)
+        processes.end([self._process], patience_s=LEAVE_S, step_s=END_S)
         self._watch.join(END_S)
 
     def _listen(self) -> None:
@@ -112,7 +113,7 @@ class StartedRun(Run):
                     sys.stderr.write(text)
         status = self._process.wait()
         if status:
-            self.failed(None, f"{self._name}: {process.ending(status)}: {last}")
+            self.failed(None, f"{self._name}: {processes.ending(status)}: {last}")
 
 
 def matching(pattern: str) -> Account:
@@ -130,7 +131,7 @@ def matching(pattern: str) -> Account:
 def main() -> None:
     """Be a rank of the job that the invitation in the environment is to."""
     if len(sys.argv) > 1:
-        process.die_with(int(sys.argv[1]))
+        processes.die_with(int(sys.argv[1]))
     place = launchers.detect(os.environ)
     text = os.environ.pop(VARIABLE, None)
     if place is None or text is None:

@@ -1,0 +1,1 @@
+"""K-means: the estimator, the program of its workers, where it starts, its iterations."""

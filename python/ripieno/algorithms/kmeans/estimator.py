@@ -1,0 +1,332 @@
+"""K-means as a scikit-learn estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, validate_data
+
+from ripieno._checks import check_count
+from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.program import FitOptions, FitPart
+from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike
+from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, is_path_like, open_source
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+INITS = ("k-means||", "k-means++", "random")
+POINT_DTYPES = [np.float64, np.float32, np.uint8]
+RANDOM_RUN_COUNT = 10
+
+Input = ArrayLike | PathLike | Sequence[PathLike] | BinaryFiles
+
+
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, WorkerEstimator):
+    """K-means clustering by Lloyd's iteration, on rows divided among workers.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters.
+    init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
+        Where to start. The named ones depend on `random_state` and the data only, not on the number of workers.
+        "k-means||" draws candidates in a few rounds, of which greedy k-means++ chooses; more than 1,000 clusters it
+        chooses by k-means++ in cells of rows that lie together, all at once, at any number. "k-means++" passes over all
+        rows once per cluster. A callable is called as ``init(X, n_clusters, random_state=...)`` and needs an array.
+    n_init : "auto" or int, default="auto"
+        Runs from different starts; the one of least inertia is kept. "auto" is 10 for "random" and callables, else 1.
+    max_iter : int, default=300
+        Iterations of a run, at most.
+    tol : float, default=1e-4
+        A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance of
+        the features, or earlier, when no label changes.
+    random_state : int, RandomState instance or None, default=None
+        Source of the starts; an int makes them repeatable.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    verbose : int, default=0
+        Above 0, a line per iteration is printed.
+    on_iteration : callable or None, default=None
+        Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration". Both have
+        "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen", about how many of them there are; of
+        many it tells several times. An iteration has "iteration", from 1, "inertia", "moved", "points_per_s", and rank
+        0's "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        The centroids: float64 for float64 input, float32 for float32 and uint8.
+    labels_ : ndarray of shape (n_samples,), int32
+        The nearest centroid of each row, in the order of the rows (files in the order given, globs sorted).
+    inertia_ : float
+        Weighted sum of the squared distances of the rows to their centroids.
+    n_iter_ : int
+        Iterations of the run that was kept.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them: of frames, CSV with a header and Parquet. Those of later input have
+        to be the same.
+    report_ : FitReport
+        Inertia and seconds per iteration and rank, cluster sizes, the rows nearest to the largest clusters.
+
+    Notes
+    -----
+    A cluster that loses all rows gets the row that is farthest from its centroid (see
+    :func:`ripieno.algorithms.kmeans.lloyd.reseed_empty`).
+
+    References
+    ----------
+    Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 28(2), 1982.
+    Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import KMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = KMeans(n_clusters=2, init=X[[0, 3]]).fit(X)
+    >>> model.labels_
+    array([0, 0, 0, 1, 1, 1], dtype=int32)
+    >>> model.cluster_centers_
+    array([[ 1.,  2.],
+           [10.,  2.]])
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike | Callable[..., ArrayLike] = "k-means||",
+        n_init: str | int = "auto",
+        max_iter: int = 300,
+        tol: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        verbose: int = 0,
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.verbose = verbose
+        self.on_iteration = on_iteration
+
+    def fit(
+        self,
+        X: Input,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> KMeans:
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+            float32, float64 and uint8 are computed with as they are; other numbers become float64. Of files, each
+            worker reads its own share: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in their order; none may be negative.
+        comm : Communicator, optional
+            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            started for it; all get the result.
+
+        Returns
+        -------
+        KMeans
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        self._check_parameters()
+        source = self._open(X, reset=True)
+        if source.row_count is not None:
+            program.check_cluster_count(self.n_clusters, source.row_count)
+        options = FitOptions(
+            n_clusters=self.n_clusters,
+            init=self.init if isinstance(self.init, str) else "array",
+            starts=self._starts(source, comm),
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        weights = checked_weights(sample_weight, source)
+        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
+        emit = None if comm is None else self._on_event
+        parts = self._run(program.fit, _payload(source), weights, options, emit, comm=comm, on_event=self._on_event)
+        self._keep(parts, source, time.perf_counter() - begin)
+        return self
+
+    def predict(self, X: Input) -> NDArray[np.int32]:
+        """Nearest centroid of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), int32
+        """
+        return self._assign(X)[0]
+
+    def fit_predict(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[np.int32]:
+        """Cluster the rows of X and return their labels."""
+        return self.fit(X, sample_weight=sample_weight).labels_
+
+    def transform(self, X: Input) -> NDArray[Any]:
+        """Distance of each row to each centroid: (n_samples, n_clusters)."""
+        return np.concatenate(self._apply(program.transform, X))
+
+    def fit_transform(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
+        """Cluster the rows of X and return their distances to the centroids."""
+        return self.fit(X, sample_weight=sample_weight).transform(X)
+
+    def score(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> float:
+        """Minus the weighted sum of the squared distances of the rows to their nearest centroids."""
+        _, squared_distances = self._assign(X)
+        if sample_weight is None:
+            return -float(squared_distances.sum())
+        return -float(squared_distances @ _check_sample_weight(sample_weight, squared_distances[:, None]))
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.cluster_centers_)
+
+    def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        labels, squared_distances = zip(*self._apply(program.predict, X), strict=True)
+        return np.concatenate(labels), np.concatenate(squared_distances)
+
+    def _apply(self, run: Callable[..., Any], X: Input) -> list[Any]:
+        """Run a program over the rows of X and the centroids: files by all workers, an array in this process."""
+        check_is_fitted(self)
+        source = self._open(X, reset=False)
+        alone = isinstance(source, InMemory)
+        return self._run(run, _payload(source), self.cluster_centers_, comm=None, alone=alone)
+
+    def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
+        if not is_path_like(X) and not isinstance(X, BinaryFiles):
+            check_unmasked(X, "X")
+            # Whether values are finite is found out where they are computed on, by row and column.
+            array = validate_data(self, X, reset=reset, dtype=POINT_DTYPES, order="C", ensure_all_finite=False)
+            return InMemory(array)
+        source = open_source(X)
+        if reset:
+            self.n_features_in_ = source.column_count
+        elif source.column_count != self.n_features_in_:
+            raise InputError(
+                f"{source.names[0]} has {source.column_count} columns, but KMeans was fitted on {self.n_features_in_}"
+            )
+        _check_feature_names(self, _header(source), reset=reset)
+        return source
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)
+        if self.verbose and event["event"] == "iteration":
+            print("run {run}, iteration {iteration}: inertia {inertia:.6g}".format(**event))
+
+    def _check_parameters(self) -> None:
+        for name in ("n_clusters", "max_iter"):
+            check_count(name, getattr(self, name))
+        self._check_workers()
+        if self.n_init != "auto":
+            check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
+        if isinstance(self.init, str) and self.init not in INITS:
+            raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
+
+    def _starts(self, source: Dataset | InMemory, comm: Communicator | None) -> list[int | NDArray[Any]]:
+        """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""
+        self._check_seeds(comm)
+        starts = self._own_starts(source)
+        return starts if comm is None else comm.broadcast(starts)
+
+    def _own_starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
+        random = check_random_state(self.random_state)
+        if isinstance(self.init, str):
+            return [int(seed) for seed in random.randint(SEED_LIMIT, size=self._run_count(self.init == "random"))]
+        if callable(self.init):
+            if isinstance(source, Dataset):
+                raise InputError("init is a callable: expected an array as input, not files")
+            calls = range(self._run_count(True))
+            return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]
+        if self.n_init not in ("auto", 1):
+            warnings.warn(f"init is an array: one run is made, not n_init={self.n_init}", RuntimeWarning, stacklevel=3)
+        return [self._start(self.init, source)]
+
+    def _run_count(self, several: bool) -> int:
+        return (RANDOM_RUN_COUNT if several else 1) if self.n_init == "auto" else self.n_init
+
+    def _start(self, centroids: ArrayLike, source: Dataset | InMemory) -> NDArray[Any]:
+        check_unmasked(centroids, "init")
+        centroids = check_array(centroids, dtype=[np.float64, np.float32])
+        expected = (self.n_clusters, source.column_count)
+        if centroids.shape != expected:
+            raise InputError(f"init has shape {centroids.shape}: expected (n_clusters, n_features), {expected}")
+        return centroids
+
+    def _keep(self, parts: list[FitPart], source: Dataset | InMemory, total_s: float) -> None:
+        best = parts[0]
+        self.cluster_centers_ = best.clustering.centroids
+        self.labels_ = np.concatenate([part.clustering.labels for part in parts])
+        self.inertia_ = best.clustering.inertia
+        self.n_iter_ = best.clustering.iteration_count
+        self.report_ = program.report(parts, source.column_count, total_s)
+        found = np.count_nonzero(best.cluster_sizes)
+        if found < self.n_clusters:
+            warnings.warn(
+                f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
+                "there may be fewer different rows",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _header(source: Dataset) -> pa.Table | None:
+    """A frame without rows whose columns are called as those of files, of which scikit-learn takes the names."""
+    names = source.column_names
+    return None if names is None else pa.table([pa.array([], pa.float64())] * len(names), names=names)
+
+
+def _payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
+    # An array among the arguments is shared with local workers rather than sent.
+    return source if isinstance(source, Dataset) else source.array

@@ -1,0 +1,160 @@
+"""Lloyd's iteration on rows that lie with many workers: assign locally, add up globally, move the centroids everywhere.
+
+Every rank moves its own copy of the centroids by the same sums, so one allreduce per iteration is all communication.
+Cost: n·k·d per iteration shared by the workers, and an allreduce of k·(d+1) float64.
+Source: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 1982; the stopping and re-seeding rules are
+scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.kmeans.rows import Rows, lowest, values_at
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """Where one run ended; only labels and distances are this worker's own.
+
+    Parameters
+    ----------
+    centroids : (k, d)
+    labels : (n,) int32
+        The nearest centroid of this worker's rows.
+    squared_distances : (n,) float64
+        The squared distance to it.
+    inertia
+        Weighted sum of the squared distances of all rows.
+    iteration_count
+        Iterations run.
+    """
+
+    centroids: NDArray[Any]
+    labels: NDArray[np.int32]
+    squared_distances: NDArray[np.float64]
+    inertia: float
+    iteration_count: int
+
+
+def lloyd(
+    comm: Communicator,
+    rows: Rows,
+    centroids: NDArray[Any],
+    *,
+    max_iter: int,
+    tol: float,
+    threads: int,
+    clock: Clock,
+    on_iteration: Callable[[int, float, float], None],
+) -> Clustering:
+    """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
+
+    Parameters
+    ----------
+    comm
+        The workers.
+    rows
+        This worker's rows.
+    centroids : (k, d), changed in place
+        The start, equal on every rank.
+    max_iter
+        Iterations at most.
+    tol
+        Squared Frobenius norm of the centroids' shift at which to stop.
+    threads
+        Threads to compute with.
+    clock
+        Told what is computation and what is communication.
+    on_iteration
+        Called with the number of the iteration, from 1, its inertia before the move, and the squared shift.
+    """
+    labels, previous = (np.full(len(rows), -1, np.int32) for _ in range(2))
+    distances = np.empty(len(rows))
+    for iteration in range(1, max_iter + 1):
+        labels, previous = previous, labels
+        with clock.computing():
+            sums, weight_sums, inertia = kernels.assign_accumulate(
+                rows.points, centroids, rows.weights, labels, distances, threads=threads
+            )
+            changed = float(not np.array_equal(labels, previous))
+        with clock.communicating():
+            sums, weight_sums, inertia, changed = comm.allreduce((sums, weight_sums, inertia, changed))
+            reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
+        with clock.computing():
+            moved = kernels.recenter(centroids, sums, weight_sums)
+        on_iteration(iteration, inertia, moved)
+        if not changed or moved <= tol:
+            break
+    if changed or reseeded:
+        # The centroids have moved since the labels were taken.
+        kernels.assign(rows.points, centroids, labels, distances, threads=threads)
+        # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
+        inertia = comm.allreduce(float(np.sum(rows.mass * distances)))
+    return Clustering(centroids, labels, distances, inertia, iteration)
+
+
+def reseed_empty(
+    comm: Communicator,
+    rows: Rows,
+    labels: NDArray[np.int32],
+    squared_distances: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    weight_sums: NDArray[np.float64],
+) -> int:
+    """Give each cluster without rows one of the rows that are farthest from their centroids; returns how many got one.
+
+    The first empty cluster gets the farthest row of all workers, and so on; of equally far rows the lowest is first.
+    The row leaves the cluster it was in. Rows without weight and rows that lie on their centroid stay where they are.
+    `sums` (k, d) and `weight_sums` (k,) are those of all workers and are changed in place, alike on every rank.
+    """
+    empty = np.flatnonzero(weight_sums == 0)
+    if not len(empty):
+        return 0
+    distances = np.where(rows.mass > 0, squared_distances, 0.0)
+    numbers = lowest(comm, rows, -distances, len(empty))
+    far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.mass, rows.points)
+    count = np.count_nonzero(far)
+    empty, clusters, weights = empty[:count], clusters[:count], weights[:count]
+    parts = points[:count] * weights[:, None]
+    np.subtract.at(sums, clusters, parts)
+    np.subtract.at(weight_sums, clusters, weights)
+    sums[empty], weight_sums[empty] = parts, weights
+    return count
+
+
+def nearest_rows(
+    comm: Communicator, rows: Rows, clustering: Clustering, clusters: NDArray[np.int64], count: int
+) -> NDArray[np.int64]:
+    """Global numbers of the rows nearest to some centroids, nearest first: (m, count), -1 where there are fewer."""
+    mine = np.flatnonzero(np.isin(clustering.labels, clusters))
+    offers = comm.allgather(
+        _first_of_each(clustering.labels[mine], clustering.squared_distances[mine], mine + rows.offset, count)
+    )
+    labels, _, numbers = _first_of_each(*(np.concatenate(part) for part in zip(*offers, strict=True)), count)
+    nearest = np.full((len(clusters), count), -1)
+    for at, cluster in enumerate(clusters):
+        found = numbers[labels == cluster]
+        nearest[at, : len(found)] = found
+    return nearest
+
+
+def _first_of_each(
+    labels: NDArray[np.int32], distances: NDArray[np.float64], numbers: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
+    """The `count` entries of each label with the lowest distances, ordered by label, distance and number."""
+    order = np.lexsort((numbers, distances, labels))
+    labels = labels[order]
+    place = np.arange(len(labels)) - np.searchsorted(labels, labels)
+    kept = place < count
+    return labels[kept], distances[order][kept], numbers[order][kept]

@@ -1,0 +1,233 @@
+"""What every worker runs for K-means: a fit, or a prediction over files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms.clock import Clock, FitReport, Iteration
+from ripieno.algorithms.kmeans import lloyd
+from ripieno.algorithms.kmeans.rows import Rows, load, mean_variance
+from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, OwnRows
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+EXEMPLAR_CLUSTERS = 24
+EXEMPLARS = 12
+#: Events of the seeding of a run, about, at most.
+SEEDING_EVENTS = 20
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What the workers are told; `starts` has one entry per run, a seed or the (k, d) centroids to start from."""
+
+    n_clusters: int
+    init: str
+    starts: Sequence[int | NDArray[Any]]
+    max_iter: int
+    tol: float
+
+
+@dataclass(frozen=True)
+class FitPart:
+    """One worker's part of the result; `clustering.labels` are those of its rows."""
+
+    clustering: lloyd.Clustering
+    laps: list[tuple[float, float]]
+    history: list[tuple[float, float]]
+    row_count: int
+    dtype: str
+    host: str
+    threads: int
+    load_s: float
+    seed_s: float
+    cluster_sizes: NDArray[np.int64]
+    exemplar_clusters: NDArray[np.int64]
+    exemplar_rows: NDArray[np.int64]
+    traffic: dict[str, Any]
+
+
+def fit(
+    comm: Communicator,
+    source: Dataset | OwnRows | NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    options: FitOptions,
+    emit: Callable[[dict[str, Any]], None] | None = None,
+) -> FitPart:
+    """Run K-means from every start and keep the run of least inertia; `emit`, by default `comm.emit`, gets the events.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows (see :func:`~ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
+        so large that squared distances between them have no finite sum.
+    """
+    begin = time.perf_counter()
+    rows = load(comm, source, weights)
+    check_cluster_count(options.n_clusters, rows.total)
+    load_s = time.perf_counter() - begin
+    tol = options.tol and options.tol * mean_variance(comm, rows)
+    runs = [_run(comm, rows, number, options, tol, emit or comm.emit) for number in range(len(options.starts))]
+    clustering, laps, history, seed_s = min(runs, key=lambda run: run[0].inertia)
+    if not np.isfinite(clustering.inertia):
+        raise InputError(
+            f"the rows lie too far apart for squared distances in {clustering.centroids.dtype}: scale them"
+        )
+
+    sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
+    largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTERS]
+    exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS)
+    return FitPart(
+        clustering=clustering,
+        laps=laps,
+        history=history,
+        row_count=rows.total,
+        dtype=str(rows.points.dtype),
+        host=comm.hosts[comm.rank],
+        threads=comm.threads,
+        load_s=load_s,
+        seed_s=seed_s,
+        cluster_sizes=sizes,
+        exemplar_clusters=largest,
+        exemplar_rows=exemplars,
+        traffic=comm.stats(),
+    )
+
+
+def predict(
+    comm: Communicator, source: Dataset | NDArray[Any], centroids: NDArray[Any]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Nearest centroid of this worker's rows, (n,), and squared distance to it, (n,)."""
+    points, centroids = matched(load(comm, source).points, centroids)
+    labels, distances = np.empty(len(points), np.int32), np.empty(len(points))
+    kernels.assign(points, centroids, labels, distances, threads=comm.threads)
+    return labels, distances
+
+
+def transform(comm: Communicator, source: Dataset | NDArray[Any], centroids: NDArray[Any]) -> NDArray[Any]:
+    """Distances of this worker's rows to all centroids, (n, k)."""
+    points, centroids = matched(load(comm, source).points, centroids)
+    return kernels.distances(points, centroids, threads=comm.threads)
+
+
+def matched(points: NDArray[Any], centroids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Points and centroids in types that kernels take together, without loss."""
+    if centroids.dtype == np.float64 and points.dtype != np.float64:
+        points = points.astype(np.float64)
+    return points, np.ascontiguousarray(centroids, kernels.centroid_dtype(points.dtype))
+
+
+def check_cluster_count(n_clusters: int, row_count: int) -> None:
+    """Raise InputError if there are fewer rows than clusters."""
+    if row_count < n_clusters:
+        raise InputError(f"n_samples={row_count} should be >= n_clusters={n_clusters}")
+
+
+def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport:
+    """Put the workers' parts together."""
+    best = parts[0]
+    laps = zip(*(part.laps for part in parts), strict=True)
+    iterations = [
+        Iteration(*zip(*lap, strict=True), inertia, moved)
+        for (inertia, moved), lap in zip(best.history, laps, strict=True)
+    ]
+    return FitReport(
+        iterations=tuple(iterations),
+        row_count=best.row_count,
+        column_count=column_count,
+        dtype=best.dtype,
+        hosts=tuple(part.host for part in parts),
+        threads=tuple(part.threads for part in parts),
+        load_s=max(part.load_s for part in parts),
+        seed_s=max(part.seed_s for part in parts),
+        total_s=total_s,
+        cluster_sizes=best.cluster_sizes,
+        exemplar_clusters=best.exemplar_clusters,
+        exemplar_rows=best.exemplar_rows,
+        traffic=tuple(part.traffic for part in parts),
+    )
+
+
+def _run(
+    comm: Communicator,
+    rows: Rows,
+    number: int,
+    options: FitOptions,
+    tol: float,
+    emit: Callable[[dict[str, Any]], None],
+) -> tuple[lloyd.Clustering, list[tuple[float, float]], list[tuple[float, float]], float]:
+    begin = time.perf_counter()
+    start = options.starts[number]
+    if isinstance(start, np.ndarray):
+        centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
+    else:
+        told = 0
+
+        def on_progress(chosen: int) -> None:
+            nonlocal told
+            is_news = chosen in (0, options.n_clusters) or (chosen - told) * SEEDING_EVENTS >= options.n_clusters
+            if comm.rank == 0 and is_news and (chosen == 0 or chosen > told):
+                told = chosen
+                emit(
+                    {
+                        "event": "seeding",
+                        "run": number + 1,
+                        "init": options.init,
+                        "row_count": rows.total,
+                        "chosen": chosen,
+                        "n_clusters": options.n_clusters,
+                    }
+                )
+
+        on_progress(0)
+        centroids = seed_centroids(
+            comm,
+            rows,
+            init=options.init,
+            n_clusters=options.n_clusters,
+            seed=start,
+            threads=comm.threads,
+            on_progress=on_progress,
+        )
+    seed_s = time.perf_counter() - begin
+    clock, laps, history = Clock(), [], []
+
+    def on_iteration(iteration: int, inertia: float, moved: float) -> None:
+        compute_s, communication_s = lap = clock.lap()
+        laps.append(lap)
+        history.append((inertia, moved))
+        if comm.rank == 0:
+            emit(
+                {
+                    "event": "iteration",
+                    "run": number + 1,
+                    "iteration": iteration,
+                    "inertia": inertia,
+                    "moved": moved,
+                    "points_per_s": rows.total / max(compute_s + communication_s, 1e-9),
+                    "compute_s": compute_s,
+                    "communication_s": communication_s,
+                }
+            )
+
+    clustering = lloyd.lloyd(
+        comm,
+        rows,
+        centroids,
+        max_iter=options.max_iter,
+        tol=tol,
+        threads=comm.threads,
+        clock=clock,
+        on_iteration=on_iteration,
+    )
+    return clustering, laps, history, seed_s

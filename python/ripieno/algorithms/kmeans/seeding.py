@@ -1,0 +1,131 @@
+"""Where K-means starts: `random`, `k-means++` and `k-means||`, on rows that lie with many workers.
+
+Every row's random numbers come from a counter-based generator at the row's global number, and rows are drawn by a race
+(:func:`~ripieno.algorithms.kmeans.rows.race`). So no worker needs another one's numbers, and the same rows are chosen
+whatever the number of workers (but for the rounding of sums of distances).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import kernels
+from ripieno.algorithms.kmeans.rows import Rows, lowest, race, take
+from ripieno.algorithms.seeding_cells import by_cells
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Rounds and oversampling factor of k-means||; section 5 of the paper finds 5 and 2k to be enough.
+ROUND_COUNT = 5
+OVERSAMPLING = 2
+
+#: With more clusters k-means|| chooses in cells: k-means++ among the candidates of k-means|| takes time that grows with
+#: the square of their number.
+FEW_CLUSTERS = 1000
+#: So many centroids lie between two events of k-means++.
+EVENT_CENTROIDS = 500
+
+PLUS_PLUS_STREAM = 1 << 32
+
+
+def seed_centroids(
+    comm: Communicator,
+    rows: Rows,
+    *,
+    init: str,
+    n_clusters: int,
+    seed: int,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> NDArray[Any]:
+    """First centroids by the method called `init`: (k, d) of the centroids' type, equal on every rank.
+
+    `on_progress` is told now and then about how many are chosen.
+    """
+    if init == "random":
+        return random_rows(comm, rows, n_clusters, seed)
+    if init == "k-means++":
+        return plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+    if n_clusters <= FEW_CLUSTERS:
+        return scalable_plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+    return by_cells(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+
+
+def random_rows(comm: Communicator, rows: Rows, n_clusters: int, seed: int) -> NDArray[Any]:
+    """As many different rows, each with a chance in proportion to its weight."""
+    return take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), rows.mass), n_clusters))
+
+
+def plus_plus(
+    comm: Communicator,
+    rows: Rows,
+    n_clusters: int,
+    seed: int,
+    *,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> NDArray[Any]:
+    """Greedy k-means++: each next centroid is the best of some rows drawn in proportion to their cost.
+
+    Cost: `n_clusters` times one pass over the points and three small collectives.
+    Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
+    the number of trials is scikit-learn's.
+    """
+    mass, trial_count = rows.mass, 2 + int(np.log(n_clusters))
+    nearest = np.full(len(rows), np.inf)
+    centroids = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PLUS_PLUS_STREAM), mass), 1))
+    kernels.update_min_distances(rows.points, centroids, nearest, threads=threads)
+    chosen = [centroids]
+    for step in range(1, n_clusters):
+        keys = race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * mass)
+        trials = take(comm, rows, lowest(comm, rows, keys, trial_count))
+        lowered = np.square(kernels.distances(rows.points, trials, threads=threads), dtype=np.float64)
+        np.minimum(lowered, nearest[:, None], out=lowered)
+        best = np.argmin(comm.allreduce(mass @ lowered))
+        nearest = lowered[:, best]
+        chosen.append(trials[[best]])
+        if (step + 1) % EVENT_CENTROIDS == 0:
+            on_progress(step + 1)
+    return np.concatenate(chosen)
+
+
+def scalable_plus_plus(
+    comm: Communicator,
+    rows: Rows,
+    n_clusters: int,
+    seed: int,
+    *,
+    threads: int,
+    on_progress: Callable[[int], None],
+) -> NDArray[Any]:
+    """k-means||: a few rounds each draw many candidates at once, then k-means++ chooses among these by their weight.
+
+    The candidates are divided among the workers for the second part, too.
+    Cost: passes over the points worth 10 iterations, and two collectives a round.
+    Source: Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012, algorithm 2.
+    """
+    mass = rows.mass
+    nearest, closest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
+    new = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), mass), 1))
+    candidates = new
+    kernels.update_min_distances(rows.points, new, nearest, closest, threads=threads)
+    for round_number in range(1, ROUND_COUNT + 1):
+        costs = nearest * mass
+        total = comm.allreduce(float(costs.sum()))
+        drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
+        new = np.concatenate(comm.allgather(rows.points[drawn].astype(candidates.dtype)))
+        kernels.update_min_distances(rows.points, new, nearest, closest, first_index=len(candidates), threads=threads)
+        candidates = np.concatenate([candidates, new])
+    if len(candidates) <= n_clusters:
+        # Few rows, or few different ones: choosing among all of them is cheap.
+        return plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+    # Of no rows NumPy makes a count of integers, whatever the weights are.
+    weights = comm.allreduce(np.bincount(closest, mass, len(candidates)).astype(np.float64, copy=False))
+    first, last = (len(candidates) * i // comm.world_size for i in (comm.rank, comm.rank + 1))
+    share = Rows(candidates[first:last], weights[first:last], first, len(candidates))
+    return plus_plus(comm, share, n_clusters, seed, threads=threads, on_progress=on_progress)

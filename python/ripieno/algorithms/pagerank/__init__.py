@@ -1,0 +1,1 @@
+"""PageRank: the estimator and the program of its workers."""

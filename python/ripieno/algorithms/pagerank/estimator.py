@@ -1,0 +1,293 @@
+"""PageRank as an estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
+
+from ripieno._checks import check_count
+from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.pagerank import program
+from ripieno.algorithms.pagerank.program import Given, Options, Part
+from ripieno.algorithms.vertices.order import Vertices
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.graph import Graph, open_graph
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
+
+
+@dataclass(frozen=True)
+class PageRankIteration(Lap):
+    """One iteration, and how long it took.
+
+    Parameters
+    ----------
+    error
+        By how much the ranks changed, summed over the vertices without sign.
+    """
+
+    error: float
+
+
+@dataclass(frozen=True)
+class PageRankReport:
+    """What happened in a fit.
+
+    Parameters
+    ----------
+    iterations : tuple of PageRankIteration
+    vertex_count, edge_count
+        Of the graph; edges after duplicates, and both ways where the graph is not directed.
+    edge_counts, hosts, threads
+        Of each rank.
+    degrees
+        Of the layers of the sparse reduction; None with one worker.
+    load_s
+        Seconds of reading, dealing and sorting the edges, on the slowest rank.
+    configure_s
+        Seconds of configuring the sparse reduction, likewise.
+    total_s
+        Seconds from the call of fit to its end, starting workers included.
+    traffic
+        Of each rank, what its communicator counted.
+    """
+
+    iterations: tuple[PageRankIteration, ...]
+    vertex_count: int
+    edge_count: int
+    edge_counts: tuple[int, ...]
+    hosts: tuple[str, ...]
+    threads: tuple[int, ...]
+    degrees: str | None
+    load_s: float
+    configure_s: float
+    total_s: float
+    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+    @property
+    def edges_per_s(self) -> float:
+        """Edges walked along per second of iterating."""
+        return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
+
+
+class PageRank(WorkerEstimator):
+    """The stationary distribution of a walk along edges that jumps now and then, by power iteration.
+
+    Parameters
+    ----------
+    damping : float, default=0.85
+        The probability that the walk goes along an edge rather than jump.
+    tol : float, default=1e-12
+        It ends when the ranks of all vertices together change by less than `tol` times their number, or not at all.
+    max_iter : int, default=1000
+        Iterations, at most.
+    personalization : dict or (vertices, values), default=None
+        Where a walk that jumps goes to: a number >= 0 per vertex, in any unit, 0 for those left out. None: anywhere.
+    dangling : dict or (vertices, values), default=None
+        Where a walk goes on to from a vertex without edges out. None: as `personalization`.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    verbose : int, default=0
+        Above 0, a line per iteration is printed.
+    on_iteration : callable or None, default=None
+        Called in the calling process with a dict for each iteration: "event" ("iteration"), "iteration" (from 1),
+        "error", "goal", "edges_per_s", and rank 0's "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    ranks_ : ndarray of shape (n,), float64
+        The rank of each vertex; they add up to 1.
+    vertices_ : ndarray of shape (n,)
+        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+    n_iter_ : int
+        Iterations made.
+    report_ : PageRankReport
+        Error and seconds per iteration and rank.
+
+    Notes
+    -----
+    Ranks are those of `networkx.pagerank` and igraph: an edge is taken with a probability in proportion to its weight,
+    and what lies on vertices without edges out is dealt out in each step. Edges of equal ends count once or add up, as
+    `Graph` says. The same input, workers and parameters give the same bits.
+
+    References
+    ----------
+    Page, Brin, Motwani and Winograd, "The PageRank citation ranking", Stanford InfoLab, 1999.
+    Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A and eq. 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import PageRank
+    >>> model = PageRank().fit(np.array([[0, 2], [1, 2], [2, 0]]))
+    >>> model.vertices_
+    array([0, 1, 2])
+    >>> model.ranks_.round(3)
+    array([0.464, 0.05 , 0.486])
+    """
+
+    def __init__(
+        self,
+        damping: float = 0.85,
+        *,
+        tol: float = 1e-12,
+        max_iter: int = 1000,
+        personalization: Probabilities | None = None,
+        dangling: Probabilities | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        verbose: int = 0,
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.damping = damping
+        self.tol = tol
+        self.max_iter = max_iter
+        self.personalization = personalization
+        self.dangling = dangling
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.verbose = verbose
+        self.on_iteration = on_iteration
+
+    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> PageRank:
+        """Compute the ranks of all vertices.
+
+        Parameters
+        ----------
+        graph : Graph, or whatever a `Graph` can be made of
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
+
+        Returns
+        -------
+        PageRank
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+
+        Warns
+        -----
+        ConvergenceWarning
+            `max_iter` iterations did not reach `tol`.
+        """
+        begin = time.perf_counter()
+        self._check_parameters()
+        graph = open_graph(graph)
+        options = Options(
+            damping=float(self.damping),
+            tol=float(self.tol),
+            max_iter=self.max_iter,
+            personalization=_given("personalization", self.personalization, graph),
+            dangling=_given("dangling", self.dangling, graph),
+        )
+        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
+        emit = None if comm is None else self._on_event
+        parts = self._run(program.fit, graph, options, emit, comm=comm, on_event=self._on_event)
+        self._keep(parts, graph, time.perf_counter() - begin)
+        return self
+
+    def top(self, count: int = 10) -> list[tuple[Any, float]]:
+        """The vertices of the highest ranks, highest first, of equal ones the first; each with its rank."""
+        order = np.lexsort((np.arange(len(self.ranks_)), -self.ranks_))[:count]
+        return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)
+        if self.verbose:
+            print("iteration {iteration}: error {error:.3g}, goal {goal:.3g}".format(**event))
+
+    def _check_parameters(self) -> None:
+        check_count("max_iter", self.max_iter)
+        if not isinstance(self.damping, Real) or not 0 <= self.damping <= 1:
+            raise InputError(f"damping={self.damping!r}: expected a number of 0 … 1")
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
+
+    def _keep(self, parts: list[Part], graph: Graph, total_s: float) -> None:
+        vertices = Vertices.of([part.ids for part in parts], graph)
+        self.vertices_ = vertices.names
+        self.ranks_ = vertices.put([part.ranks for part in parts])
+        first = parts[0]
+        self.n_iter_ = first.iteration_count
+        laps = zip(*(part.laps for part in parts), strict=True)
+        self.report_ = PageRankReport(
+            iterations=tuple(
+                PageRankIteration(*zip(*lap, strict=True), error) for error, lap in zip(first.errors, laps, strict=True)
+            ),
+            vertex_count=first.vertex_count,
+            edge_count=first.edge_count,
+            edge_counts=tuple(part.own_edge_count for part in parts),
+            hosts=tuple(part.host for part in parts),
+            threads=tuple(part.threads for part in parts),
+            degrees=first.degrees,
+            load_s=max(part.load_s for part in parts),
+            configure_s=max(part.configure_s for part in parts),
+            total_s=total_s,
+            traffic=tuple(part.traffic for part in parts),
+        )
+        if not first.converged:
+            warnings.warn(
+                f"after max_iter={self.max_iter} iterations the ranks still changed by {first.errors[-1]:.3g}, "
+                f"not by less than {first.vertex_count * self.tol:.3g}: allow more, or a higher tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+
+def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Given | None:
+    """Ids and values of what the user gave by vertex."""
+    if probabilities is None:
+        return None
+    try:
+        if isinstance(probabilities, Mapping):
+            vertices, values = list(probabilities), list(probabilities.values())
+        else:
+            for column in probabilities:
+                check_unmasked(column, name)
+            vertices, values = (np.asarray(column).tolist() for column in probabilities)
+        if graph.labels is not None:
+            numbers = {label: number for number, label in enumerate(graph.labels.tolist())}
+            unknown = next((vertex for vertex in vertices if vertex not in numbers), None)
+            if unknown is not None:
+                raise InputError(f"{name}: the graph has no vertex {unknown!r}")
+            vertices = [numbers[vertex] for vertex in vertices]
+        ids, values = np.array(vertices), np.array(values, np.float64)
+    except InputError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: expected a dict, or vertices and a number for each: {error}") from error
+    if ids.size and ids.dtype.kind not in "iu":
+        raise InputError(f"{name}: vertices of type {ids.dtype}, expected whole numbers")
+    if ids.ndim != 1 or ids.shape != values.shape or len(np.unique(ids)) < len(ids):
+        raise InputError(f"{name}: expected one number for each of some vertices")
+    if not np.isfinite(values).all() or values.min(initial=0) < 0 or not values.any():
+        raise InputError(f"{name}: expected numbers >= 0, not all of them 0")
+    return ids.astype(np.int64), values

@@ -1,0 +1,270 @@
+"""What every worker runs for PageRank.
+
+A worker has some of the edges, and wants the ranks of their sources and of the vertices at home with it. An iteration
+is a product of its edges with what each source gives, a sparse reduction of the products, and a step from the sums to
+the next ranks. By how much ranks changed, and what lies on vertices without edges out, goes along as two more indices
+of the reduction: no other message is needed, and the end is noticed one product late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import _native
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.vertices.values import check_weights
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph import Graph, LocalGraph, load
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Ids, and a number >= 0 for each, not all of them 0.
+Given = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+NOWHERE = np.iinfo(np.uint32).max
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the workers are told, see `ripieno.PageRank`; vertices are ids."""
+
+    damping: float
+    tol: float
+    max_iter: int
+    personalization: Given | None
+    dangling: Given | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part of the result: the vertices at home with it and their ranks."""
+
+    ids: NDArray[np.int64]
+    ranks: NDArray[np.float64]
+    iteration_count: int
+    converged: bool
+    errors: list[float]
+    laps: list[tuple[float, float]]
+    vertex_count: int
+    edge_count: int
+    own_edge_count: int
+    degrees: str | None
+    host: str
+    threads: int
+    load_s: float
+    configure_s: float
+    traffic: dict[str, Any]
+
+
+def fit(
+    comm: Communicator, graph: Graph, options: Options, emit: Callable[[dict[str, Any]], None] | None = None
+) -> Part:
+    """Compute the ranks of a graph by power iteration; `emit`, by default the communicator's, gets rank 0's events.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad input (see :func:`~ripieno.graph.load`), a negative weight, or a vertex in `personalization`
+        or `dangling` that the graph has not.
+    """
+    begin = time.perf_counter()
+    local = load(comm, graph)
+    with agreement(comm):
+        check_weights(local, "PageRank")
+    load_s = time.perf_counter() - begin
+
+    begin = time.perf_counter()
+    walk = _Walk(comm, local, options)
+    exchange = _Alone(local, walk.ids) if comm.world_size == 1 else _Together(comm, local, walk.ids)
+    configure_s = time.perf_counter() - begin
+
+    laps, errors = [], []
+
+    def on_iteration(error: float, lap: tuple[float, float]) -> None:
+        laps.append(lap)
+        errors.append(error)
+        if comm.rank == 0:
+            (emit or comm.emit)(
+                {
+                    "event": "iteration",
+                    "iteration": len(errors),
+                    "error": error,
+                    "goal": local.vertices.total * options.tol,
+                    "edges_per_s": local.edge_count / max(sum(lap), 1e-9),
+                    "compute_s": lap[0],
+                    "communication_s": lap[1],
+                }
+            )
+
+    converged = _iterate(comm, local, walk, exchange, options, on_iteration)
+    return Part(
+        ids=walk.ids[walk.counted],
+        ranks=walk.ranks[walk.counted],
+        iteration_count=len(errors),
+        converged=converged,
+        errors=errors,
+        laps=laps,
+        vertex_count=local.vertices.total,
+        edge_count=local.edge_count,
+        own_edge_count=local.matrix.entry_count,
+        degrees=exchange.degrees,
+        host=comm.hosts[comm.rank],
+        threads=comm.threads,
+        load_s=load_s,
+        configure_s=configure_s,
+        traffic=comm.stats(),
+    )
+
+
+def _iterate(
+    comm: Communicator,
+    local: LocalGraph,
+    walk: _Walk,
+    exchange: _Alone | _Together,
+    options: Options,
+    on_iteration: Callable[[float, tuple[float, float]], None],
+) -> bool:
+    """Walk until the ranks change by less than wanted, or not at all; whether they did."""
+    clock = Clock()
+    for done in count():
+        with clock.computing():
+            local.product(walk.contributions, out=exchange.products, threads=comm.threads)
+        with clock.communicating():
+            sums, error, dangling = exchange.reduce(walk.error, walk.dangling)
+        if done > 0:
+            on_iteration(error, clock.lap())
+            if error == 0 or error < local.vertices.total * options.tol:
+                return True
+            if done == options.max_iter:
+                return False
+        with clock.computing():
+            walk.step(sums, exchange.places, dangling)
+    raise AssertionError("a count does not end")
+
+
+class _Walk:
+    """The vertices that this worker wants, and where the walk stands with them.
+
+    Attributes
+    ----------
+    ids : (w,) int64
+        Sources of its edges, in the order of the columns, then others that are at home here.
+    counted : (w,) bool
+        Those at home.
+    ranks : (w,) float64
+    contributions : (c,) float64
+        What each source gives along an edge of weight one.
+    error, dangling : float
+        Of the vertices at home: by how much the last step changed their ranks; what lies on those without edges out.
+    """
+
+    def __init__(self, comm: Communicator, local: LocalGraph, options: Options) -> None:
+        vertices = local.vertices
+        wanted = vertices.home.copy()
+        wanted[: len(local.columns)] = True
+        self.ids = vertices.ids[wanted]
+        self.counted = vertices.home[wanted]
+        self._threads = comm.threads
+        self._damping = options.damping
+        self._uniform = 1 / vertices.total
+        self._inverse_out = self._inverse(comm, local)
+        self._teleport = self._aligned(comm, options.personalization, "personalization")
+        self._share = self._teleport if options.dangling is None else self._aligned(comm, options.dangling, "dangling")
+        self.ranks = np.full(len(self.ids), self._uniform)
+        self._given = self.ranks * self._inverse_out
+        self.contributions = self._given[: len(local.columns)]
+        self.error = 0.0
+        self.dangling = float(self.ranks[self.counted & (self._inverse_out == 0)].sum())
+
+    def step(self, sums: NDArray[np.float64], places: NDArray[np.uint32] | None, dangling: float) -> None:
+        """Make the next ranks of what came along the edges and what lay on vertices without edges out."""
+        self.error, self.dangling = _native.pagerank_step(
+            sums,
+            places,
+            self._inverse_out,
+            None if self.counted.all() else self.counted,
+            self._teleport,
+            self._share,
+            self._uniform,
+            self._damping,
+            dangling,
+            self.ranks,
+            self._given,
+            self._threads,
+        )
+
+    def _inverse(self, comm: Communicator, local: LocalGraph) -> NDArray[np.float64]:
+        """One over the weight of the edges out of each vertex, of all ranks; 0 where there are none."""
+        out = local.matrix.column_sums()
+        if comm.world_size > 1:
+            size = local.vertices.largest + 1
+            out = comm.sparse_reduce(local.columns, out, self.ids, size=size, missing="zero")
+        inverse = np.zeros(len(self.ids))
+        np.divide(1, out, out=inverse[: len(out)], where=out > 0)
+        return inverse
+
+    def _aligned(self, comm: Communicator, given: Given | None, name: str) -> NDArray[np.float64] | None:
+        """The part of the sum that is given to each vertex."""
+        if given is None:
+            return None
+        ids, values = given
+        order = np.argsort(ids)
+        at = np.minimum(np.searchsorted(ids, self.ids, sorter=order), len(ids) - 1)
+        found = ids[order[at]] == self.ids
+        here = comm.allreduce(int(np.count_nonzero(found & self.counted)))
+        if here < len(ids):
+            raise InputError(f"{name}: {len(ids) - here} of its {len(ids)} vertices are not in the graph")
+        return np.where(found, values[order[at]], 0.0) / values.sum()
+
+
+class _Alone:
+    """All edges are here: products are sums already, only in another order."""
+
+    degrees = None
+
+    def __init__(self, local: LocalGraph, ids: NDArray[np.int64]) -> None:
+        self.products = np.empty(len(local.rows))
+        # Below all ids, so that there is a row to compare with.
+        rows = np.append(local.rows, -1)
+        order = np.argsort(rows)
+        at = order[np.minimum(np.searchsorted(rows, ids, sorter=order), len(local.rows))]
+        self.places = np.where(rows[at] == ids, at, NOWHERE).astype(np.uint32)
+
+    def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
+        """The sums, in the order of the rows, and the totals of all ranks."""
+        return self.products, error, dangling
+
+
+class _Together:
+    """Products are summed over the ranks, and each gets the sums of the vertices it wants, in their order."""
+
+    places = None
+
+    def __init__(self, comm: Communicator, local: LocalGraph, ids: NDArray[np.int64]) -> None:
+        totals = local.vertices.largest + np.array([1, 2])
+        self._sparse = comm.sparse(
+            np.concatenate([local.rows, totals]),
+            np.concatenate([ids, totals]),
+            size=local.vertices.largest + 3,
+            missing="zero",
+        )
+        self.degrees = self._sparse.degrees
+        self._values = np.empty(len(local.rows) + len(totals))
+        self._sums = np.empty(len(ids) + len(totals))
+        self.products = self._values[: len(local.rows)]
+
+    def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
+        """The sums, in the order of the wanted vertices, and the totals of all ranks."""
+        self._values[-2:] = error, dangling
+        self._sparse.reduce(self._values, out=self._sums)
+        error, dangling = self._sums[-2:].tolist()
+        return self._sums[:-2], error, dangling

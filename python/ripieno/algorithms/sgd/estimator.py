@@ -1,0 +1,328 @@
+"""Logistic regression on sparse rows by stochastic gradient descent, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ripieno._checks import check_count
+from ripieno.algorithms.sgd import program
+from ripieno.algorithms.sgd.rows import hashed
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike
+from ripieno.input.matrix import is_path_like
+from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles, SparseRows
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
+
+
+class SparseSGD(ClassifierMixin, WorkerEstimator):
+    """Logistic regression by stochastic gradient descent, on sparse rows divided among workers.
+
+    A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
+    (AdaGrad). Nobody holds the whole model: the state of a feature is kept by one worker and travels, step by step, to
+    those whose rows have the feature.
+
+    Parameters
+    ----------
+    n_features : int or None, default=None
+        Columns are hashed to so many, with signs; None takes them as they are.
+    alpha : float, default=1e-5
+        Factor of the penalty, half the squared weights without the intercept.
+    fit_intercept : bool, default=True
+        Whether scores have a constant.
+    eta0 : float, default=0.1
+        Length of a feature's first step; each later one is divided by the root of the sum of its squared gradients.
+    batch_size : int, default=64
+        Rows of a step, of all workers together.
+    max_iter : int, default=20
+        Epochs, at most.
+    tol : float or None, default=1e-4
+        The descent ends when none of `n_iter_no_change` epochs, one after the other, lowers the mean loss by so much
+        below the best before it; with None after `max_iter`.
+    n_iter_no_change : int, default=5
+        See `tol`.
+    random_state : int, RandomState instance or None, default=None
+        Source of the order of the rows; with an int, every run on as many workers gives the same bits.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, ascending.
+    coef_ : ndarray of shape (1 or n_classes, n_features), float64
+        Weights of the columns, after hashing; one row for two classes.
+    intercept_ : ndarray of shape (1 or n_classes,), float64
+        Constants of the scores.
+    loss_ : float
+        Mean loss of the rows in the last epoch, each before its step: minus the logarithm of its class's probability.
+    n_iter_ : int
+        Epochs.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+
+    References
+    ----------
+    Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1 and III.C.
+    Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12,
+    2011, section 1.1.
+    Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009, section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy.sparse import csr_matrix
+    >>> from ripieno.algorithms import SparseSGD
+    >>> X = csr_matrix([[1.0, 0, 0], [0, 2, 0], [1, 0, 1], [0, 1, 1]])
+    >>> SparseSGD(random_state=0).fit(X, ["even", "odd", "even", "odd"]).predict(csr_matrix([[3.0, 0, 1]]))
+    array(['even'], dtype='<U4')
+    """
+
+    def __init__(
+        self,
+        n_features: int | None = None,
+        *,
+        alpha: float = 1e-5,
+        fit_intercept: bool = True,
+        eta0: float = 0.1,
+        batch_size: int = 64,
+        max_iter: int = 20,
+        tol: float | None = 1e-4,
+        n_iter_no_change: int = 5,
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.n_features = n_features
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.eta0 = eta0
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.on_iteration = on_iteration
+
+    def fit(self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None) -> SparseSGD:
+        """Descend from zero.
+
+        Parameters
+        ----------
+        X : sparse matrix or array-like of shape (n_samples, n_features), path or list of paths
+            Of libsvm files, lines of "label index:value …", each worker reads its own share; if no index is 0, the
+            first column has the index 1.
+        y : array-like of shape (n_samples,)
+            The class of each row, two at least; None for files, which have them.
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
+
+        Returns
+        -------
+        SparseSGD
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+        """
+        self._check_parameters()
+        return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm)
+
+    def partial_fit(
+        self,
+        X: Input,
+        y: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> SparseSGD:
+        """Go on for one epoch, over other rows if you like.
+
+        Parameters
+        ----------
+        X, y, comm
+            As for `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All classes there are, for the first call; by default those of y. Later ones know them.
+
+        Returns
+        -------
+        SparseSGD
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter.
+        RankFailed
+            A worker died.
+        """
+        self._check_parameters()
+        if not hasattr(self, "classes_"):
+            return self._descend(X, y, classes, start=None, epochs=1, comm=comm)
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise InputError(f"classes={classes!r}: the first call had {self.classes_}")
+        return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm)
+
+    def decision_function(self, X: Input) -> NDArray[np.float64]:
+        """Scores of the rows: (n_samples,) of the second of two classes, else (n_samples, n_classes)."""
+        scores = self._scores(X)
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_log_proba(self, X: Input) -> NDArray[np.float64]:
+        """Logarithms of the probabilities of each class, (n_samples, n_classes)."""
+        return program.log_probabilities(self._scores(X))
+
+    def predict_proba(self, X: Input) -> NDArray[np.float64]:
+        """Probabilities of each class, (n_samples, n_classes)."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Input) -> NDArray[Any]:
+        """The most probable class of each row, (n_samples,)."""
+        numbers = self.predict_log_proba(X).argmax(axis=1)
+        return self.classes_[numbers]
+
+    def score(self, X: Input, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """The share of rows whose class is predicted; files have the classes of their rows."""
+        if y is None:
+            if not is_path_like(X):
+                raise InputError("y=None: expected the class of each row, which only files have")
+            y = self._read(X).labels
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may pass."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _descend(
+        self,
+        X: Input,
+        y: ArrayLike | None,
+        classes: ArrayLike | None,
+        *,
+        start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+        epochs: int,
+        comm: Communicator | None,
+    ) -> SparseSGD:
+        """Run the workers over X, from `start` on, and keep what they find; `classes` are all there are, if known."""
+        options = program.Options(
+            n_features=self.n_features,
+            fit_intercept=self.fit_intercept,
+            alpha=self.alpha,
+            eta0=self.eta0,
+            batch_size=self.batch_size,
+            max_iter=epochs,
+            tol=self.tol,
+            patience=self.n_iter_no_change,
+            seed=self._seed(comm),
+        )
+        run = partial(self._run, program.fit, comm=comm, on_event=self.on_iteration)
+        known = None if classes is None else np.unique(classes)
+        if is_path_like(X):
+            if y is not None:
+                raise InputError("y: expected None, for files have the class of each row")
+            columns = None if start is None else self._columns
+            parts = run(LibsvmFiles.open(X), columns, known, start, options)
+            known, self._columns = parts[0].classes, parts[0].columns
+            self.n_features_in_ = len(self._columns)
+        else:
+            check_unmasked(X, "X")
+            check_unmasked(y, "y")
+            matrix, y = validate_data(self, X, y, reset=start is None, accept_sparse="csr", dtype=np.float64)
+            check_classification_targets(y)
+            known = np.unique(y) if known is None else known
+            unknown = np.setdiff1d(y, known)
+            if len(unknown):
+                raise InputError(f"y has {unknown[0]!r}, which is none of the classes {known}")
+            self._columns = range(matrix.shape[1])
+            source = InMemoryRows.of(_canonical(matrix), np.searchsorted(known, y))
+            parts = run(source, self._columns, np.arange(len(known)), start, options)
+        self._keep(parts, known, start)
+        return self
+
+    def _keep(self, parts: Sequence[program.Part], classes: NDArray[Any], start: Any) -> None:
+        shape = (parts[0].feature_count, program.weight_count(len(classes)))
+        start = start or (np.zeros(shape), np.zeros(shape))
+        self._weights, self._squares = (array.copy() for array in start)
+        for part in parts:
+            self._weights[part.state.features] = part.state.weights
+            self._squares[part.state.features] = part.state.squares
+        self.classes_ = classes
+        self.coef_, self.intercept_ = self._weights[:-1].T, self._weights[-1]
+        self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
+
+    def _scores(self, X: Input) -> NDArray[np.float64]:
+        check_is_fitted(self, "coef_")
+        matrix = self._read(X).matrix
+        return np.asarray(matrix @ self.coef_.T) + self.intercept_
+
+    def _read(self, X: Input) -> SparseRows:
+        """All rows with the columns that were fitted; of an array without labels."""
+        if is_path_like(X):
+            rows = LibsvmFiles.open(X).read_share(0, 1)
+            # What no row had when it was fitted has no weight.
+            rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
+        else:
+            check_unmasked(X, "X")
+            matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+            rows = SparseRows(csr_matrix(matrix), np.empty(0))
+        return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
+
+    def _check_parameters(self) -> None:
+        for name in ("batch_size", "max_iter", "n_iter_no_change"):
+            check_count(name, getattr(self, name))
+        if self.n_features is not None:
+            check_count("n_features", self.n_features)
+        for name in ("alpha", "tol", "eta0"):
+            value = getattr(self, name)
+            if name == "tol" and value is None:
+                continue
+            if not isinstance(value, Real) or not 0 <= value < np.inf or (name == "eta0" and not value):
+                raise InputError(f"{name}={value!r}: expected a number {'>' if name == 'eta0' else '>='} 0")
+
+
+def _canonical(matrix: Any) -> csr_matrix:
+    """A CSR matrix in which no entry stands twice; the given one is left as it is."""
+    matrix = csr_matrix(matrix)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix

@@ -1,0 +1,143 @@
+"""The sparse rows of one worker, made ready for gradient descent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
+
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.kernels.hashing import mixed
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class Rows:
+    """This worker's rows.
+
+    Parameters
+    ----------
+    matrix : (n, m) csr_matrix
+        Columns are the features that occur here.
+    features : (m,) int64
+        Their numbers.
+    penalties : (m,) float64
+        What the penalty adds to the gradient of a row that has the feature, per weight: `alpha` over the share of all
+        rows that have it, so that it is `alpha` in the mean (Niu et al., "Hogwild!", NIPS 2011, eq. 6).
+    labels : (n,) int64
+        Numbers of classes.
+    classes : (c,) array
+        The classes, ascending.
+    total
+        Rows of all workers.
+    feature_count
+        Features of all workers; the last is the intercept's.
+    columns
+        Indices of the columns of the input.
+    """
+
+    matrix: csr_matrix
+    features: NDArray[np.int64]
+    penalties: NDArray[np.float64]
+    labels: NDArray[np.int64]
+    classes: NDArray[Any]
+    total: int
+    feature_count: int
+    columns: range
+
+
+def load(
+    comm: Communicator,
+    source: InMemoryRows | LibsvmFiles,
+    *,
+    columns: range | None,
+    classes: NDArray[Any] | None,
+    n_features: int | None,
+    fit_intercept: bool,
+    alpha: float,
+) -> Rows:
+    """Read this worker's share and number its features; the columns and the classes are found if not given.
+
+    Raises
+    ------
+    InputError
+        On every rank: a file is not what it should be, there are no rows, an index is none of `columns`, or the labels
+        are not two classes or more, all of `classes`.
+    """
+    with agreement(comm):
+        share = source.read_share(comm.rank, comm.world_size)
+    columns = _columns(comm, share.matrix) if columns is None else columns
+    with agreement(comm):
+        matrix = _of_columns(share.matrix, columns, source.name)
+    if n_features is not None:
+        matrix = hashed(matrix, n_features)
+    classes = _checked_classes(comm, share.labels, classes, source.name)
+    total, column_count = comm.allreduce(matrix.shape[0]), matrix.shape[1]
+
+    features, places = np.unique(matrix.indices.astype(np.int64), return_inverse=True)
+    counts = np.bincount(places, minlength=len(features))
+    counts = comm.sparse_reduce(features, counts, features, size=column_count)
+    penalties = alpha * total / counts
+    matrix = csr_matrix((matrix.data, places, matrix.indptr), shape=(matrix.shape[0], len(features)))
+    if fit_intercept:
+        matrix = hstack([matrix, np.ones((matrix.shape[0], 1))], format="csr")
+        features, penalties = np.append(features, column_count), np.append(penalties, 0.0)
+    labels = np.searchsorted(classes, share.labels)
+    return Rows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
+
+
+def _of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
+    """These columns, which must have all entries.
+
+    Raises
+    ------
+    InputError
+        An entry has an index that is none of theirs.
+    """
+    for index in (int(matrix.indices.min()), int(matrix.indices.max())) if matrix.nnz else ():
+        if index not in columns:
+            known = f"{columns.start} … {columns.stop - 1}"
+            raise InputError(f"{name}: index {index}: expected {known}, as in the rows before")
+    parts = (matrix.data, matrix.indices - columns.start, matrix.indptr)
+    return csr_matrix(parts, shape=(matrix.shape[0], len(columns)))
+
+
+def _columns(comm: Communicator, matrix: csr_matrix) -> range:
+    """From 0, or 1 if no index is 0, to the largest index of all workers."""
+    first = comm.allreduce(int(matrix.indices.min(initial=1)), op="min")
+    return range(first, comm.allreduce(int(matrix.indices.max(initial=0)), op="max") + 1)
+
+
+def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
+    """Columns spread over `n_features` by a hash of their index, with a sign by another of its bits.
+
+    Source: Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009, section 2.
+    """
+    bits = mixed(matrix.indices)
+    signs = np.where(bits >> np.uint64(63), -1.0, 1.0)
+    places = ((bits & np.uint64(2**63 - 1)) % np.uint64(n_features)).astype(np.int64)
+    found = csr_matrix((matrix.data * signs, places, matrix.indptr), shape=(matrix.shape[0], n_features))
+    found.sum_duplicates()
+    return found
+
+
+def _checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
+    """All classes, ascending: those that were given, or the labels of all rows."""
+    found = np.unique(np.concatenate(comm.allgather(np.unique(labels))))
+    if not len(found):
+        raise InputError(f"{name} has no rows")
+    if classes is None:
+        classes = found
+    unknown = np.setdiff1d(found, classes)
+    if len(unknown):
+        raise InputError(f"{name} has {unknown[0]!r}, which is none of the classes {classes}")
+    if len(classes) < 2:
+        raise InputError(f"{name} has {len(classes)} class: expected at least 2")
+    return classes

@@ -1,0 +1,97 @@
+"""Breadth-first search as an estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno.algorithms.vertices import bfs_program as program
+from ripieno.algorithms.vertices.order import Vertices, vertex_id
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.graph import open_graph
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+
+class BFS(WorkerEstimator):
+    """How many edges lead from a vertex to each other one, along the direction of edges.
+
+    Parameters
+    ----------
+    source : int or node
+        Where to begin: the id of a vertex, or the node of a networkx graph.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+
+    Attributes
+    ----------
+    distances_ : ndarray of shape (n,), int64
+        Edges on a shortest path to each vertex; -1 where none leads.
+    parents_ : ndarray of shape (n,), int64
+        The place, in `vertices_`, of the vertex before it on such a path, of several the first; -1 if there is none.
+    vertices_ : ndarray of shape (n,)
+        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+    n_iter_ : int
+        The largest distance.
+
+    References
+    ----------
+    Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import BFS
+    >>> model = BFS(0).fit(np.array([[0, 2], [2, 3], [4, 0]]))
+    >>> model.vertices_, model.distances_, model.parents_
+    (array([0, 2, 3, 4]), array([ 0,  1,  2, -1]), array([-1,  0,  1, -1]))
+    """
+
+    def __init__(
+        self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local"
+    ) -> None:
+        self.source = source
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+
+    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> BFS:
+        """Search from the source.
+
+        Parameters
+        ----------
+        graph : Graph, or whatever a `Graph` can be made of
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
+
+        Returns
+        -------
+        BFS
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+        """
+        graph = open_graph(graph)
+        parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), comm=comm)
+        vertices = Vertices.of([part.ids for part in parts], graph)
+        self.vertices_ = vertices.names
+        self.distances_ = vertices.put([part.distances for part in parts])
+        parents = vertices.put([part.parents for part in parts])
+        ids = vertices.put([part.ids for part in parts])
+        self.parents_ = np.where(parents == program.NOT_REACHED, parents, np.searchsorted(ids, parents))
+        self.n_iter_ = int(self.distances_.max())
+        return self

@@ -1,0 +1,62 @@
+"""What every worker runs for a breadth-first search: a step along all edges for each distance.
+
+What goes along an edge is the number of its source, if that was reached a step ago; the least that comes is the parent.
+
+Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.vertices.values import VertexValues
+from ripieno.errors import InputError
+from ripieno.graph import Graph, load
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+NOT_REACHED = -1
+_NOBODY = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part of the result.
+
+    Parameters
+    ----------
+    ids, distances, parents : (h,) int64
+        The vertices at home here, how many edges lead to each, and the vertex before it; -1 where there is none.
+    """
+
+    ids: NDArray[np.int64]
+    distances: NDArray[np.int64]
+    parents: NDArray[np.int64]
+
+
+def fit(comm: Communicator, graph: Graph, source: int) -> Part:
+    """Search from `source`.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad input (see :func:`~ripieno.graph.load`), or the graph has no such vertex.
+    """
+    values = VertexValues(comm, load(comm, graph))
+    distances, parents = (np.full(len(values.vertices), NOT_REACHED) for _ in range(2))
+    reached = values.vertices == source
+    if not comm.allreduce(bool(reached.any()), op="or"):
+        raise InputError(f"source={source}: the graph has no such vertex")
+    steps = 0
+    while comm.allreduce(bool(reached.any()), op="or"):
+        distances[reached] = steps
+        came = values.step(np.where(reached, values.vertices, _NOBODY), "min")
+        reached = (came != _NOBODY) & (distances == NOT_REACHED)
+        parents[reached] = came[reached]
+        steps += 1
+    return Part(*(each[values.home] for each in (values.vertices, distances, parents)))

@@ -1,0 +1,106 @@
+"""What every worker runs for connected components: contraction to the neighbour of least priority.
+
+Every vertex has a name, at first its own number. A worker joins the names that its edges connect into groups, and each
+name takes the least name, by a fixed random order, of all groups, on any worker, that it is in. Names that are no
+longer anyone's vanish, until every group has one name. The order being random, a round leaves a fraction of the names
+of each component, so rounds are O(log n) in expectation, however long the paths; groups make them fewer.
+
+Source: Kiveris et al., "Connected components in MapReduce and beyond", SoCC 2014, section 3 (hashing to the minimum);
+Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.2 and III.C.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from ripieno.graph import Graph, LocalGraph, load
+from ripieno.kernels.hashing import mixed
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+# Of the multiplications and shifts of `mixed`, last first.
+_UNMIXING = ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part of the result.
+
+    Parameters
+    ----------
+    ids, labels : (h,) int64
+        The vertices at home here, and the smallest vertex of the component of each.
+    round_count
+        Sparse reductions until the components were known.
+    """
+
+    ids: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    round_count: int
+
+
+def fit(comm: Communicator, graph: Graph) -> Part:
+    """Find the components.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad input, see :func:`~ripieno.graph.load`.
+    """
+    # The direction of edges means nothing.
+    local = load(comm, graph, both_ways=False)
+    labels, round_count = _components(comm, local)
+    home = local.vertices.home
+    return Part(local.vertices.ids[home], labels[home], round_count)
+
+
+def _components(comm: Communicator, graph: LocalGraph) -> tuple[NDArray[np.int64], int]:
+    """Label each vertex of this rank by the smallest vertex of its component; returns labels and rounds."""
+    vertices, size = graph.vertices.ids, graph.vertices.largest + 1
+    group_count, groups = _groups(*_ends(graph), len(vertices))
+    names, rounds = vertices, 0
+    while True:
+        present, places = np.unique(names, return_inverse=True)
+        # Groups that share a name are one.
+        group_count, joined = _groups(places, len(present) + groups, len(present) + group_count)
+        groups, group_of = joined[len(present) + groups], joined[: len(present)]
+        if comm.allreduce(len(present) - group_count) == 0:
+            break
+        least = np.full(group_count, np.iinfo(np.uint64).max)
+        np.minimum.at(least, group_of, mixed(present))
+        names = _unmixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
+        rounds += 1
+    smallest = np.full(len(present), size)
+    np.minimum.at(smallest, places, vertices)
+    labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]
+    return labels, rounds
+
+
+def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Both ends of each edge of this rank, as places among the vertices."""
+    offsets, sources, _ = graph.matrix.entries()
+    order = np.argsort(graph.vertices.ids)
+    rows = order[np.searchsorted(graph.vertices.ids, graph.rows, sorter=order)]
+    return sources.astype(np.int64), np.repeat(rows, np.diff(offsets.astype(np.int64)))
+
+
+def _groups(one: NDArray[np.int64], other: NDArray[np.int64], count: int) -> tuple[int, NDArray[np.int32]]:
+    """The components of the graph of `count` nodes with edges between `one` and `other`: how many, and of each node."""
+    graph = coo_matrix((np.ones(len(one), bool), (one, other)), shape=(count, count))
+    return connected_components(graph, directed=False)
+
+
+def _unmixed(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The numbers that `mixed` made these bits of."""
+    for shift, factor in _UNMIXING:
+        bits = (bits ^ (bits >> np.uint64(shift)) ^ (bits >> np.uint64(2 * shift))) * np.uint64(
+            pow(factor, -1, 1 << 64)
+        )
+    return (bits - np.uint64(0x9E3779B97F4A7C15)).view(np.int64)

@@ -1,0 +1,115 @@
+"""What every worker runs for the effective diameter: how many vertices each reaches within so many steps, estimated.
+
+A vertex has bit strings, in each of which one random bit is set; after `h` steps along all edges, in which strings are
+joined by "or", they are those of all vertices that lead to it in at most `h` steps, and the place of their lowest zero
+tells how many these are.
+
+Source: Kang et al., "HADI: fast diameter estimation and mining in massive graphs with Hadoop", CMU-ML-08-117, 2008,
+sections 3.1 and 3.2; Flajolet and Martin, "Probabilistic counting algorithms for data base applications", JCSS 31,
+1985, section 3.
+"""
+
+from __future__ import annotations
+
+from math import comb
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.vertices.values import VertexValues
+from ripieno.graph import Graph, load
+from ripieno.kernels.hashing import mixed
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+# The expectation of the lowest zero of a string in which n vertices set a bit each is the logarithm, to the base of 2,
+# of this times n + 1/2 …
+CORRECTION = 0.77351
+# … from so many vertices on, and exactly what `_lowest_zeros` says of fewer.
+MANY = 64
+BITS = 32
+
+
+def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int) -> tuple[list[float], bool]:
+    """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
+
+    Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the
+    same.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad input, see :func:`~ripieno.graph.load`.
+    """
+    values = VertexValues(comm, load(comm, graph))
+    strings = _first_strings(values.vertices, string_count, seed)
+    pairs = [_estimate(comm, strings[values.home])]
+    while True:
+        joined = values.step(strings, "or", own=strings)
+        if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
+            return pairs, True
+        # One step more than are counted tells whether there are longer paths.
+        if len(pairs) > max_iter:
+            return pairs, False
+        strings = joined
+        pairs.append(_estimate(comm, strings[values.home]))
+
+
+def effective_diameter(pairs: list[float], share: float) -> float:
+    """In how many steps a share of all connected pairs reach each other; between whole numbers by a straight line."""
+    enough = share * pairs[-1]
+    steps = next(steps for steps, count in enumerate(pairs) if count >= enough)
+    if steps == 0:
+        return 0.0
+    return steps - 1 + (enough - pairs[steps - 1]) / (pairs[steps] - pairs[steps - 1])
+
+
+def _first_strings(vertices: NDArray[np.int64], string_count: int, seed: int) -> NDArray[np.uint64]:
+    """Strings of one bit each, bit i with a probability of 2**-(i + 1), two in a number: (m, string_count / 2).
+
+    They depend on nothing but the vertex and the seed.
+    """
+    streams = mixed(np.arange(string_count) + mixed(np.array([seed])).view(np.int64))
+    base, last = mixed(vertices), np.uint64(1 << (BITS - 1))
+    strings = np.empty((len(vertices), string_count), np.uint32)
+    # String by string, so that what is in between stays in cache.
+    for number, stream in enumerate(streams):
+        random = mixed((base ^ stream).view(np.int64))
+        lowest = random & -random
+        strings[:, number] = np.where((lowest == 0) | (lowest > last), last, lowest)
+    return strings.view(np.uint64)
+
+
+def _estimate(comm: Communicator, strings: NDArray[np.uint64]) -> float:
+    """The sum over all vertices of how many vertices have set bits in their strings."""
+    bits = strings.view(np.uint32)
+    string_count = bits.shape[1]
+    places = np.zeros(len(bits), np.int64)
+    for string in bits.T:
+        lowest_zero = ~string & (string + np.uint32(1))
+        # Exact, of powers of two; a string without a zero counts all bits.
+        places += np.where(lowest_zero == 0, BITS, np.log2(np.maximum(lowest_zero, 1))).astype(np.int64)
+    # Counted in whole numbers, so that the sum is the same however vertices are divided among ranks.
+    counts = comm.allreduce(np.bincount(places, minlength=BITS * string_count + 1))
+    return float(counts @ _numbers(np.arange(len(counts)) / string_count))
+
+
+def _numbers(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How many vertices set bits, given the mean lowest zero of the strings."""
+    expected = _lowest_zeros(MANY)
+    few = np.interp(means, expected, np.arange(MANY + 1))
+    return np.where(means < expected[-1], few, 2.0**means / CORRECTION - 0.5)
+
+
+def _lowest_zeros(largest: int) -> list[float]:
+    """The expectation of the lowest zero of a string in which 0, 1, … `largest` vertices set a bit each.
+
+    Bit 0 is set unless all of them set a higher one; those that do, j with the probability (n over j) / 2**n, are to
+    the bits above what all are to the string.
+    """
+    expected = [0.0]
+    for n in range(1, largest + 1):
+        expected.append(sum(comb(n, j) * (1 + expected[j]) for j in range(n)) / 2**n)
+    return expected

@@ -1,0 +1,159 @@
+"""Spectral embedding of a graph as an estimator."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from ripieno._checks import check_count
+from ripieno.algorithms.vertices import spectral_program as program
+from ripieno.algorithms.vertices.order import Vertices
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.graph import open_graph
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+
+class SpectralEmbedding(WorkerEstimator):
+    """Coordinates that keep neighbours together: eigenvectors of the normalized Laplacian, by block Lanczos iteration.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Coordinates per vertex.
+    drop_first : bool, default=True
+        Leave out the first eigenvector, which is constant where all vertices are connected.
+    tol : float, default=1e-6
+        It ends when what is missing to each eigenvector is at most so long; eigenvalues err by its square or so.
+    max_iter : int, default=200
+        Products of the matrix with a block of vectors, at most; all vectors are kept.
+    random_state : int, RandomState instance or None, default=None
+        Source of the start.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n, n_components), float64
+        Eigenvectors divided by the roots of the degrees; of each the entry of largest magnitude is positive.
+    eigenvalues_ : ndarray of shape (n_components,), float64
+        Of the normalized Laplacian, ascending.
+    vertices_ : ndarray of shape (n,)
+        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+    residual_ : float
+        Length of what is missing to the worst of the eigenvectors.
+    n_iter_ : int
+        Products made.
+
+    Notes
+    -----
+    As `sklearn.manifold.spectral_embedding` of the sum of the adjacency matrix and its transpose: every edge leads both
+    ways, and edges from a vertex to itself do not count. The same input, workers and random state give the same bits.
+
+    References
+    ----------
+    Golub and Van Loan, "Matrix computations", 4th edition, section 10.3.6.
+    Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import SpectralEmbedding
+    >>> two_triangles = np.array([[0, 1], [1, 2], [2, 0], [3, 4], [4, 5], [5, 3], [2, 3]])
+    >>> model = SpectralEmbedding(1, random_state=0).fit(two_triangles)
+    >>> len(set(np.sign(model.embedding_[:3, 0]))), len(set(np.sign(model.embedding_[:, 0])))
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        drop_first: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+    ) -> None:
+        self.n_components = n_components
+        self.drop_first = drop_first
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+
+    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> SpectralEmbedding:
+        """Find the eigenvectors.
+
+        Parameters
+        ----------
+        graph : Graph, or whatever a `Graph` can be made of
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
+
+        Returns
+        -------
+        SpectralEmbedding
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+
+        Warns
+        -----
+        ConvergenceWarning
+            `max_iter` products did not reach `tol`.
+        """
+        for name in ("n_components", "max_iter"):
+            check_count(name, getattr(self, name))
+        if not isinstance(self.tol, Real) or not self.tol >= 0:
+            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
+        graph = open_graph(graph)
+        options = program.Options(
+            count=self.n_components + bool(self.drop_first),
+            tol=float(self.tol),
+            max_iter=self.max_iter,
+            seed=self._seed(comm),
+        )
+        parts = self._run(program.fit, graph, options, comm=comm)
+        vertices = Vertices.of([part.ids for part in parts], graph)
+        coordinates = vertices.put([part.coordinates for part in parts])[:, bool(self.drop_first) :]
+        largest = np.abs(coordinates).argmax(axis=0)
+        self.vertices_ = vertices.names
+        self.embedding_ = coordinates * np.sign(coordinates[largest, np.arange(self.n_components)])
+        first = parts[0]
+        self.eigenvalues_ = first.eigenvalues[bool(self.drop_first) :]
+        self.residual_, self.n_iter_ = first.residual, first.step_count
+        if first.residual > self.tol:
+            warnings.warn(
+                f"after max_iter={self.max_iter} products {first.residual:.3g} is missing to an eigenvector, more than "
+                f"tol={self.tol:.3g}: allow more, or a higher tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def fit_transform(self, graph: Any, y: object = None) -> np.ndarray:
+        """Find the eigenvectors and return the coordinates, (n, n_components)."""
+        return self.fit(graph).embedding_

@@ -1,0 +1,135 @@
+"""What every worker runs for a spectral embedding: block Lanczos iteration, orthogonalized against all vectors.
+
+With A the weights, symmetric and without loops, and D the degrees, it finds the largest eigenvalues of
+``M = D**-1/2 A D**-1/2`` (a vertex without edges is an eigenvector of its own, of value 1), which are one less the
+smallest of the normalized Laplacian. A step multiplies M with a block of vectors, which is one step along all edges;
+vectors of a worker have the entries that its edges need, so that only small matrices are exchanged beside.
+
+Source: Golub and Van Loan, "Matrix computations", 4th edition, section 10.3.6; Zhao and Canny, "Kylix: a sparse
+allreduce for commodity clusters", ICPP 2014, section I.A.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.vertices.values import VertexValues, check_weights
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph import Graph, load
+from ripieno.kernels.hashing import mixed
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+# A direction of a block that is shorter, or shorter than this part of the longest, is rounding error.
+SHORT, DEPENDENT = 1e-12, 1e-7
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the workers are told: `count` eigenvectors, to residuals of at most `tol` or in `max_iter` products."""
+
+    count: int
+    tol: float
+    max_iter: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part of the result, and what all workers know.
+
+    Parameters
+    ----------
+    ids : (h,) int64
+        The vertices at home here.
+    coordinates : (h, count) float64
+        Their entries of the eigenvectors, divided by the roots of their degrees.
+    eigenvalues : (count,) float64
+        Of the normalized Laplacian, ascending.
+    residual
+        Largest length of what is missing to an eigenvector.
+    step_count
+        Products with M.
+    """
+
+    ids: NDArray[np.int64]
+    coordinates: NDArray[np.float64]
+    eigenvalues: NDArray[np.float64]
+    residual: float
+    step_count: int
+
+
+def fit(comm: Communicator, graph: Graph, options: Options) -> Part:
+    """Find the eigenvectors of the smallest eigenvalues, from a start that depends on vertices and seed only.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad input (see :func:`~ripieno.graph.load`), negative weights, or fewer vertices than vectors.
+    """
+    local = load(comm, graph, both_ways=True, loops=False)
+    count = options.count
+    if local.vertices.total < count:
+        raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected as many vertices at least")
+    with agreement(comm):
+        check_weights(local, "a Laplacian")
+    values = VertexValues(comm, local)
+    degrees = values.step(np.ones(len(values.vertices)), "sum")
+    lone = degrees == 0
+    roots = np.where(lone, 1.0, np.sqrt(degrees))[:, None]
+    home = values.home
+
+    def product(block: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.step(block / roots, "sum") / roots + lone[:, None] * block
+
+    def inner(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+        return comm.allreduce(one[home].T @ other[home])
+
+    last = _orthonormal(_start(values.vertices, count, options.seed), inner)
+    basis, projected = last[:, :0], np.empty((0, 0))
+    step_count, residual = 0, np.inf
+    while residual > options.tol and last.shape[1] and step_count < options.max_iter:
+        basis = np.hstack([basis, last])
+        image = product(last)
+        columns = inner(basis, image)
+        projected = _bordered(projected, columns)
+        rest = image - basis @ columns
+        eigenvalues, vectors = (each[..., ::-1][..., :count] for each in np.linalg.eigh(projected))
+        ends = vectors[-last.shape[1] :]
+        residual = float(np.sqrt(np.diagonal(ends.T @ inner(rest, rest) @ ends).max(initial=0.0)))
+        # Twice, for what is left of the basis after the first time is divided by small lengths.
+        for _ in range(2):
+            rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
+        last, step_count = rest, step_count + 1
+    coordinates = basis[home] @ vectors / roots[home]
+    return Part(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count)
+
+
+def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A symmetric matrix with these `columns` behind its own, and the same as rows below."""
+    before = len(projected)
+    corner = columns[before:]
+    return np.block([[projected, columns[:before]], [columns[:before].T, (corner + corner.T) / 2]])
+
+
+def _orthonormal(
+    block: NDArray[np.float64], inner: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Orthonormal vectors that span what (m, b) vectors do, of length 1 at most, without those that hardly occur."""
+    squares, directions = np.linalg.eigh(inner(block, block))
+    kept = squares > max(SHORT**2, DEPENDENT**2 * squares.max(initial=0.0))
+    return block @ (directions[:, kept] / np.sqrt(squares[kept]))
+
+
+def _start(vertices: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:
+    """Random vectors, (m, count), each entry from -1 to 1."""
+    streams = mixed(np.arange(count) + mixed(np.array([seed])).view(np.int64))
+    bits = mixed((mixed(vertices)[:, None] ^ streams).view(np.int64))
+    return bits / 2.0**63 - 1

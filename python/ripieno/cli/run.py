@@ -1,0 +1,159 @@
+"""The commands ``ripieno run`` and ``ripieno doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from ripieno.errors import InputError
+from ripieno.launch.engines import ENGINES
+
+# Everything after the script is the script's own, options included.
+_ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
+
+
+@click.command("run", context_settings=_ENDS_WITH_SCRIPT)
+@click.option(
+    "-n",
+    "-np",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="How many ranks; by default one per usable core.",
+)
+@click.option("-m", "module", is_flag=True, help="SCRIPT names a module, as in python -m.")
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="COUNT", help="Threads per rank; by default an even share."
+)
+@click.option(
+    "--racks",
+    type=click.Path(exists=True, dir_okay=False),
+    help="A TOML file that says which hosts stand in which rack.",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="COUNT",
+    help="Copies of each logical rank; one of each is enough. The script calls replicate(COUNT).",
+)
+@click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    help="File to write: what every rank communicated and when, for ui.perfetto.dev.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace the file of --trace if it is there.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run_command(
+    workers: int | None,
+    module: bool,
+    threads: int | None,
+    racks: str | None,
+    replicas: int,
+    prefix: bool,
+    trace: Path | None,
+    overwrite: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run SCRIPT as several ranks on this machine; in it, ripieno.init() returns the communicator.
+
+    What one types behind mpirun works, too: ripieno run -np 4 python -u train.py, or python -m module. It is the Python
+    that runs this command.
+
+    The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on.
+
+    \b
+    Under another launcher this process is a rank already, and becomes the script:
+      srun -n 8 -K ripieno run train.py
+      mpirun -n 8 ripieno run train.py
+      torchrun --no_python --nproc_per_node 8 ripieno run train.py
+    Ranks of one host, or of hosts with one home directory, then need nothing else. Otherwise set, for all of them,
+    RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret, and MASTER_ADDR and
+    MASTER_PORT to where rank 0 is to listen. All variables are in docs/environment.md.
+
+    Ripieno's own commands run so, too, as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
+
+    With --replicas a rank may die without a word, by a signal say, as long as a copy of it lives: the exit code is 0
+    then, and a line on stderr says who died.
+    """
+    from ripieno import flight
+    from ripieno.files.results import check_results
+    from ripieno.flight.trace import traced
+    from ripieno.host import usable_cores
+    from ripieno.launch.script import interpreter, launchers, run
+
+    flags: tuple[str, ...] = ()
+    if not module and interpreter.is_python(script):
+        try:
+            flags, module, script, arguments = interpreter.target_of(script, arguments)
+        except InputError as error:
+            raise click.BadParameter(str(error), param_hint="SCRIPT") from None
+    if not module and not os.path.isfile(script):
+        raise click.BadParameter(f"{script!r} is not a file", param_hint="SCRIPT")
+    what = run.Script(
+        script,
+        arguments,
+        module=module,
+        flags=flags,
+        prefix=prefix,
+        threads=threads,
+        racks=racks,
+        replicas=replicas,
+    )
+    if run.under_launcher(asks_for_workers=workers is not None):
+        place = launchers.detect(os.environ)
+        if place is not None and workers not in (None, place.world_size):
+            raise click.BadParameter(
+                f"{workers} ranks are asked for, but {place.launcher} has started {place.world_size}", param_hint="-n"
+            )
+        if trace is not None:
+            instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
+            raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
+        run.run_here(what)
+    check_results({"--trace": trace}, overwrite=overwrite)
+    workers = workers or usable_cores()
+    if workers % replicas:
+        raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
+    try:
+        with traced(trace):
+            code = run.run(what, workers)
+        sys.exit(code)
+    except KeyboardInterrupt:
+        sys.exit(run.INTERRUPTED)
+
+
+@click.command("doctor")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="local",
+    show_default=True,
+    help="Where workers are to run.",
+)
+@click.option("--address", help="Where the engine is: of Dask's scheduler, of Ray, or a Spark master.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
+    """Check whether workers can start, meet and talk here or in an engine, and say what to do about what cannot.
+
+    In an engine tasks are started in all free slots: are versions equal there, do they reach each other and this
+    process, who could read the token on its way. Exit code 0 if all is well, else 1.
+    """
+    from ripieno.doctor import engine as engine_doctor
+    from ripieno.doctor import here
+
+    if address is not None and engine not in ("spark", "dask", "ray"):
+        raise click.UsageError("--address is of a running engine: --engine spark, dask or ray")
+    findings = here.examine() if engine == "local" else engine_doctor.examine(engine, address)
+    if as_json:
+        click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
+    else:
+        here.show(findings)
+    sys.exit(int(any(finding.outcome == here.BAD for finding in findings)))

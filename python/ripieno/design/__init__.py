@@ -1,9 +1,0 @@
-"""The design of sparse reductions: which degrees suit some data, ranks and links, and what they are predicted to cost.
-
-Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
-"""
-
-from ripieno.design.explain import Data, Explanation, explain, price, volumes
-from ripieno.design.live import LiveExplanation, explain_live
-
-__all__ = ["Data", "Explanation", "LiveExplanation", "explain", "explain_live", "price", "volumes"]

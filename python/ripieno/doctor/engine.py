@@ -1,0 +1,176 @@
+"""``ripieno doctor --engine``: has an engine slots, does it have what ranks need, and do all reach each other there."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ripieno.doctor.here import BAD, WARNING, Finding, work
+from ripieno.errors import EngineError, RipienoError, TooFewSlots
+from ripieno.launch.engine import survey
+from ripieno.launch.engine.contract import Engine
+from ripieno.launch.engine.survey import Site, Unreached
+from ripieno.launch.engines import check_installed, engine_of
+
+# What makes values travel or not; other differences only change what programs find.
+MUST_BE_EQUAL = ("Python", "ripieno")
+WHERE = "start it, or say where it is: --address"
+STAYS = "start one that stays, as ray start --head does, or say where it is: --address"
+LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may tell more"
+# Of each kind of finding so many are named.
+NAMED_COUNT = 5
+
+
+def examine(name: str, address: str | None = None) -> list[Finding]:
+    """Start tasks, then ranks, in the engine of that name, at `address` or where its own settings say."""
+    try:
+        with _connection(name, address) as options:
+            return _examined(name, options)
+    except RipienoError as error:
+        return [Finding(name, str(error), BAD, WHERE)]
+
+
+def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
+    def engine() -> Engine:
+        # An engine may let go of its connection when a job ends, so each has one of its own.
+        return engine_of(name, options)[0]
+
+    here = engine()
+    findings = [_whereabouts(name, here), _token(here)]
+    sites, unreached, slots = _surveyed(engine, here.slots())
+    findings += slots
+    if sites:
+        findings += [*_versions(sites), _reach(sites, unreached), _links(sites)]
+    if len(sites) > 1 and not unreached:
+        findings.append(work(f"2 workers in {name}", LOGS, engine=engine()))
+    return findings
+
+
+def _whereabouts(name: str, engine: Engine) -> Finding:
+    found = f"its tasks find this process at {engine.host()}"
+    if not engine.is_own:
+        return Finding(name, found)
+    own = "none was found: what follows is of one that was started here, for this alone"
+    return Finding(name, f"{own}; {found}", WARNING, STAYS)
+
+
+@contextmanager
+def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
+    """The options of an engine that say where it is; what is opened here is closed here."""
+    check_installed(name)
+    if name == "spark":
+        with _spark_session(address) as session:
+            yield {"spark": session}
+    elif name == "dask" and address is not None:
+        from ripieno.launch.engines.dask.engine import connected
+
+        with connected(address) as client:
+            yield {"client": client}
+    else:
+        yield {} if address is None else {"address": address}
+
+
+# How long Spark has to bring an executor.
+EXECUTORS_S = 30.0
+
+
+@contextmanager
+def _spark_session(master: str | None) -> Iterator[Any]:
+    """The active session, or one of this program's own."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    from ripieno.launch.engines.spark.stage import await_slots
+
+    there = SparkSession.getActiveSession()
+    if there is not None:
+        yield there
+        return
+    # The first job waits until executors are there.
+    builder = SparkSession.builder.appName("ripieno doctor")
+    builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+    for loud in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(loud, "false")
+    try:
+        session = (builder if master is None else builder.master(master)).getOrCreate()
+    except (PySparkException, Py4JJavaError) as error:
+        where = "" if master is None else f" at {master}"
+        raise EngineError(f"Spark{where} cannot be started: {error}".partition("\n")[0]) from error
+    try:
+        session.sparkContext.setLogLevel("ERROR")
+        # Spark waits for its first executor for ever.
+        await_slots(session.sparkContext, 1, EXECUTORS_S)
+        session.sparkContext.parallelize([0], 1).count()
+        yield session
+    finally:
+        session.stop()
+
+
+def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], list[Unreached], list[Finding]]:
+    """What tasks in all free slots say, and what there is to say of the slots."""
+    free = total
+    slots = Finding("slots", f"{total} in all, all of them free")
+    try:
+        try:
+            sites, unreached = survey.take(engine(), max(1, total))
+        except TooFewSlots as error:
+            free = error.free
+            slots = Finding("slots", f"{total} in all, {free} free", WARNING if free else BAD, error.advice)
+            if not free:
+                return [], [], [slots]
+            sites, unreached = survey.take(engine(), free)
+    except RipienoError as error:
+        return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, LOGS)]
+    return sites, unreached, [slots]
+
+
+def _token(engine: Engine) -> Finding:
+    by = engine.handover()
+    flaws = [what for what, has in (("authenticated", by.is_authentic), ("encrypted", by.is_encrypted)) if not has]
+    if not flaws:
+        return Finding("token", f"travels {by.way}, authenticated and encrypted")
+    return Finding("token", f"travels {by.way}, not {' and not '.join(flaws)}", WARNING, by.advice)
+
+
+def _versions(sites: list[Site]) -> Iterator[Finding]:
+    """One for each thing that has a version."""
+    for what, here in survey.versions().items():
+        others = [site for site in sites if not _same(what, site.versions[what], here)]
+        found = f"{here} here"
+        if not others:
+            yield Finding(what, f"{found} and in all {len(sites)} tasks")
+            continue
+        named = ", ".join(f"{site.versions[what]} in {site.python} on {site.host}" for site in others[:NAMED_COUNT])
+        outcome = BAD if what in MUST_BE_EQUAL else WARNING
+        yield Finding(
+            what, f"{found}, but {named}{_more(others)}", outcome, f"install {what} {here} there, or the other here"
+        )
+
+
+def _same(what: str, one: str, other: str) -> bool:
+    # Of Python the last number does not matter.
+    return one.split(".")[:2] == other.split(".")[:2] if what == "Python" else one == other
+
+
+def _reach(sites: list[Site], unreached: list[Unreached]) -> Finding:
+    addresses = sorted({site.address for site in sites})
+    if not unreached:
+        return Finding("network", f"tasks at {', '.join(addresses[:NAMED_COUNT])}{_more(addresses)} reach each other")
+    named = "; ".join(f"{each.source} cannot reach {each.target}: {each.cause}" for each in unreached[:NAMED_COUNT])
+    advice = "let these hosts connect to each other on any port, or give ranks addresses where they can: bind_host"
+    return Finding("network", named + _more(unreached), BAD, advice)
+
+
+def _links(sites: list[Site]) -> Finding:
+    if {site.host for site in sites} == {socket.gethostname()}:
+        return Finding("links", "all tasks are on this host: what ranks send does not leave it")
+    found = "ranks prove to each other that they know the token; what they send over the network is not encrypted"
+    advice = "use a network that nobody else listens to, or one that encrypts (WireGuard, IPsec)"
+    return Finding("links", found, WARNING, advice)
+
+
+def _more(rows: list[Any]) -> str:
+    return f" and {len(rows) - NAMED_COUNT} more" if len(rows) > NAMED_COUNT else ""

@@ -1,0 +1,176 @@
+"""``ripieno doctor``: can workers start, meet and talk here, with what, how fast, and what to do if not."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ripieno import host
+from ripieno.comm.communicator import Communicator
+from ripieno.launch.engine.survey import package_version
+from ripieno.launch.racks import rack_of_this_host
+
+LINKS = ("shared-memory", "tcp")
+PACKAGES = ("numpy", "scikit-learn", "scikit-image", "pyarrow")
+MEMORY_MIN_BYTES = 512 << 20
+
+_LATENCY_ROUND_COUNT = 500
+_BANDWIDTH_BYTES = 32 << 20
+_BANDWIDTH_ROUND_COUNT = 4
+
+
+GOOD, WARNING, BAD = "good", "warning", "bad"
+_MARKS = {GOOD: "[green]✓[/]", WARNING: "[yellow]![/]", BAD: "[red]✗[/]"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at.
+
+    Attributes
+    ----------
+    name, found
+        What it is, and what was found.
+    outcome
+        "good"; "warning" if workers can do with it, only not as well as they could; or "bad".
+    advice
+        What to do about it, unless it is good.
+    """
+
+    name: str
+    found: str
+    outcome: str = GOOD
+    advice: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        """For JSON."""
+        return asdict(self)
+
+
+def examine() -> list[Finding]:
+    """Look at everything, and start two workers per kind of link."""
+    findings: list[Finding] = []
+    for look in (_versions, _machine, _network, _links):
+        try:
+            findings.extend(look())
+        except Exception as error:
+            found = f"could not be examined: {type(error).__name__}: {error}"
+            findings.append(Finding(look.__name__.strip("_"), found, BAD, "report this as a bug"))
+    return findings
+
+
+def show(findings: list[Finding]) -> None:
+    """Print a table, and below it what to do about each problem."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    table = Table("", "checked", "found", title="ripieno doctor", title_justify="left")
+    for finding in findings:
+        table.add_row(_MARKS[finding.outcome], escape(finding.name), escape(finding.found))
+    console.print(table)
+    for finding in findings:
+        if finding.outcome != GOOD:
+            console.print(f"{_MARKS[finding.outcome]} {escape(finding.name)}: {escape(finding.found)}")
+            console.print(f"  What to do: {escape(finding.advice)}.")
+    if all(finding.outcome != BAD for finding in findings):
+        console.print("[green]Workers can start, meet and talk here.[/]")
+
+
+def _versions() -> Iterator[Finding]:
+    from ripieno import _native
+    from ripieno._version import UNKNOWN_VERSION, __version__
+
+    yield Finding("Python", f"{platform.python_version()} ({platform.python_implementation()})")
+    native = _native.__version__
+    if __version__ in (native, UNKNOWN_VERSION):
+        yield Finding("ripieno", __version__)
+    else:
+        found = f"{__version__}, but the native module was built as {native}"
+        yield Finding("ripieno", found, BAD, "install again: pip install . (or make setup)")
+    yield Finding("packages", ", ".join(f"{name} {package_version(name)}" for name in PACKAGES))
+    yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")
+
+
+def _machine() -> Iterator[Finding]:
+    from ripieno import _native
+
+    quota = host.cpu_quota()
+    limit = "no CPU quota" if quota is None else f"a CPU quota of {quota:g}"
+    yield Finding("processor", f"{host.usable_cores()} usable cores, {limit}, SIMD {_native.simd_level()}")
+    memory_bytes = host.memory_limit_bytes()
+    found = f"{memory_bytes / 2**30:.1f} GiB"
+    if memory_bytes < MEMORY_MIN_BYTES:
+        yield Finding("memory", f"{found}, little for several processes", WARNING, "raise the container's memory limit")
+    else:
+        yield Finding("memory", found)
+
+
+def _network() -> Iterator[Finding]:
+    """What the native module tries out before anything is started."""
+    from ripieno import _native
+
+    report = _native.doctor(1)
+    for check in report["checks"]:
+        yield Finding(check["name"], check["found"], check["outcome"], check["advice"])
+    rack = rack_of_this_host()
+    yield Finding("rack", rack or "not told: one rack is assumed, which RACK or RIPIENO_RACKS would change")
+    rejected = report["addresses"]["rejected"]
+    if rejected:
+        reasons = (f"{each['owner']} {each['address']} ({each['cause']})" for each in rejected)
+        yield Finding("not offered", "; ".join(reasons))
+
+
+def _links() -> Iterator[Finding]:
+    for links in LINKS:
+        other = next(each for each in LINKS if each != links)
+        yield work(f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links)
+
+
+def work(name: str, advice: str, **options: Any) -> Finding:
+    """Whether two workers launched with `options` compute the right thing, and how fast they talk."""
+    from ripieno.launch import launch
+
+    started = time.monotonic()
+    try:
+        with launch(workers=2, **options) as job:
+            met_s = time.monotonic() - started
+            (right, latency_s, bandwidth), _ = job.run(_talk)
+    except Exception as error:
+        return Finding(name, f"{type(error).__name__}: {error}", BAD, advice)
+    found = f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way"
+    if not right:
+        return Finding(name, f"the sum of two vectors came out wrong; {found}", BAD, "report this as a bug")
+    return Finding(name, found)
+
+
+def _talk(comm: Communicator) -> tuple[bool, float, float]:
+    """On both workers: whether a sum is right, seconds per small allreduce, bytes per second of a large message."""
+    ramp = np.arange(100_000, dtype=np.float64)
+    right = bool(np.array_equal(comm.allreduce(ramp + comm.rank), 2 * ramp + 1))
+
+    number = np.zeros(1)
+    latency_s = _median_s(lambda: comm.allreduce(number, out=number), _LATENCY_ROUND_COUNT)
+
+    block = np.ones(_BANDWIDTH_BYTES, np.uint8)
+    there_and_back: Callable[[], Any]
+    if comm.rank == 0:
+        there_and_back = lambda: (comm.send_into(block, to=1), comm.recv(1, out=block))  # noqa: E731
+    else:
+        there_and_back = lambda: (comm.recv(0, out=block), comm.send_into(block, to=0))  # noqa: E731
+    return right, latency_s, 2 * _BANDWIDTH_BYTES / _median_s(there_and_back, _BANDWIDTH_ROUND_COUNT)
+
+
+def _median_s(step: Callable[[], Any], round_count: int) -> float:
+    durations = []
+    for _ in range(round_count):
+        started = time.perf_counter()
+        step()
+        durations.append(time.perf_counter() - started)
+    return float(np.median(durations))

@@ -1,0 +1,229 @@
+"""Writing results, to a path or a URL, so that they are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.files import uploads
+from ripieno.files.sources import is_url
+
+PART_SUFFIX = ".part"
+
+#: Where a result belongs: a path, or a URL of fsspec.
+Place = str | os.PathLike[str]
+
+
+@contextmanager
+def new_file(path: Place) -> Iterator[Path]:
+    """A path to write to; at the end the file takes the name `path`, after an error it is gone.
+
+    What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
+
+    Parameters
+    ----------
+    path : path or URL
+        A URL's folders are made.
+
+    Raises
+    ------
+    InputError
+        There can be no file of that name, or sending it has failed.
+    """
+    check_new_file(path)
+    if is_url(path):
+        with uploads.sent_file(path) as part:
+            yield part
+        return
+    path = Path(path)
+    descriptor, name = tempfile.mkstemp(PART_SUFFIX, f".{path.name}.", path.parent)
+    os.close(descriptor)
+    part = Path(name)
+    try:
+        with _blamed_on(path, part):
+            yield part
+            _take_name(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: Place, replaceable: Collection[str] = ()) -> Iterator[Path]:
+    """A folder to write to; at the end it takes the name `path`, after an error it is gone.
+
+    What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
+
+    Parameters
+    ----------
+    path : path or URL
+        The folder; those that it lies in are made.
+    replaceable
+        Names of the files that an old folder of that name may hold, and which go with it.
+
+    Raises
+    ------
+    InputError
+        `path` holds something else, is no folder, or cannot be written.
+    """
+    check_new_folder(path, replaceable)
+    if is_url(path):
+        with uploads.sent_folder(path) as part:
+            yield part
+        return
+    path = Path(path).resolve()
+    missing = [folder for folder in path.parents if not folder.exists()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(PART_SUFFIX, f".{path.name}.", path.parent))
+    try:
+        with _blamed_on(path, part):
+            yield part
+            _replace_folder(part, path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        for folder in missing:
+            # Those that have become the result's parents are not empty, and stay.
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def check_new_file(path: Place) -> None:
+    """Raise InputError, before any work is done, if `new_file` would."""
+    if is_url(path):
+        uploads.check_sent_file(path)
+        return
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise InputError(f"{path.parent} is not a folder")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is a pipe or a device, not a file: choose another name")
+    _check_place(path)
+
+
+def check_results(paths: Mapping[str, Place | None], inputs: Collection[Place] = (), *, overwrite: bool) -> None:
+    """Raise InputError, before any work is done, if results cannot be written or would replace files.
+
+    Parameters
+    ----------
+    paths : mapping of str to path or URL, or None
+        The file of each option that names one.
+    inputs
+        Files that are read, which no result may replace.
+    overwrite
+        Whether results may replace files.
+    """
+    named = {option: path for option, path in paths.items() if path is not None}
+    for path in named.values():
+        check_new_file(path)
+        if not overwrite and _exists(path):
+            raise InputError(f"{path} exists: choose another name, or --overwrite it")
+    _check_different(named)
+    read = {_resolved(path) for path in inputs}
+    both = next((path for path in named.values() if _resolved(path) in read), None)
+    if both is not None:
+        raise InputError(f"{both} is an input, too: choose another name")
+
+
+def _exists(path: Place) -> bool:
+    return uploads.exists(path) if is_url(path) else Path(path).exists()
+
+
+def _resolved(path: Place) -> Place:
+    return path if is_url(path) else Path(path).resolve()
+
+
+def _check_different(paths: Mapping[str, Place]) -> None:
+    """Raise InputError if one of these results would replace another."""
+    if len({_resolved(path) for path in paths.values()}) < len(paths):
+        raise InputError(f"{' and '.join(paths)} name the same file twice: expected one for each result")
+
+
+def check_new_folder(path: Place, replaceable: Collection[str] = ()) -> None:
+    """Raise InputError, before any work is done, if `new_folder` would."""
+    if is_url(path):
+        _check_contents(path, uploads.listed(path), replaceable)
+        return
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is not a folder")
+    if path.resolve() in (Path.cwd(), *Path.cwd().parents):
+        raise InputError(f"{path} is the current folder, or one around it: choose another one")
+    _check_contents(path, sorted(entry.name for entry in path.iterdir()) if path.exists() else [], replaceable)
+    _check_place(path)
+
+
+def _check_contents(path: Place, names: Collection[str], replaceable: Collection[str]) -> None:
+    other = [name for name in names if name not in replaceable]
+    if other and replaceable:
+        raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")
+    if other:
+        raise InputError(f"{path} exists and is not empty: choose another folder, or --overwrite it")
+
+
+def save_array(path: Path, array: NDArray[Any]) -> None:
+    """Write an .npy file, like `numpy.save`, which does not tell a full disk from other errors."""
+    array = np.ascontiguousarray(array)
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
+def explain(error: OSError) -> str:
+    """An operating-system error of reading or writing, as a sentence."""
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{where}the disk is full; nothing was kept"
+    return f"{where}{error.strerror or error}"
+
+
+@contextmanager
+def _blamed_on(path: Path, part: Path) -> Iterator[None]:
+    """Let errors of the operating system name what the user asked for, not the unfinished part of it."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or str(error.filename).startswith(str(part)):
+            error.filename = str(path)
+        raise
+
+
+def _replace_folder(part: Path, path: Path) -> None:
+    # The old folder goes only once the new one has its name, and gets it back if that fails.
+    old = part.with_suffix(".old")
+    try:
+        if path.exists():
+            path.rename(old)
+        _take_name(part, path)
+    except BaseException:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _take_name(part: Path, path: Path) -> None:
+    # What mkstemp and mkdtemp made is private; what users find has the usual permissions.
+    mask = os.umask(0)
+    os.umask(mask)
+    part.chmod((0o777 if part.is_dir() else 0o666) & ~mask)
+    part.replace(path)
+
+
+def _check_place(path: Path) -> None:
+    """Raise InputError if nothing can be made where `path` shall be."""
+    around = next(folder for folder in path.resolve().parents if folder.exists())
+    if not around.is_dir():
+        raise InputError(f"{around} is not a folder")
+    if not os.access(around, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be made: {around} is read-only")

@@ -1,0 +1,219 @@
+"""`assign`: which rank reads which splits, so that reading is local and the loads are even.
+
+Bytes flow from splits to the hosts that have them and on to the ranks there, each of which takes no more than its
+share; a maximum flow reads as much as possible where it lies. What is left goes to the ranks with the least to read.
+Everything is decided by the arguments alone, so ranks that are given the same come to the same.
+
+Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING
+
+from ripieno.errors import InputError
+from ripieno.input.assigning import flow
+from ripieno.input.split import Split
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Splits of which the largest is at most so many times the smallest are balanced by their number, others by bytes.
+EVEN = 1.1
+#: Loads up to so many times the mean are even enough: what lies near is not read elsewhere for less.
+SLACK = 1.05
+#: Above that, the largest load is found to within this part of the largest split.
+STEPS = 16
+
+
+@dataclass(frozen=True)
+class Assignment(Sequence[list[int]]):
+    """Who reads what: ``assignment[rank]`` has the numbers of the rank's splits, ascending; printed, it is a table.
+
+    Attributes
+    ----------
+    splits : tuple of Split
+        What was assigned.
+    hosts : tuple of str
+        The host of every rank.
+    ranks : tuple of tuple of int
+        The numbers of the splits of every rank.
+    """
+
+    splits: tuple[Split, ...]
+    hosts: tuple[str, ...]
+    ranks: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def __getitem__(self, rank: int) -> list[int]:  # type: ignore[override]
+        return list(self.ranks[rank])
+
+    @property
+    def placed_count(self) -> int:
+        """Splits that some host of a disk of its own is known for."""
+        return sum(bool(split.hosts) for split in self.splits)
+
+    @property
+    def local_count(self) -> int:
+        """How many of these are read on such a host."""
+        return sum(self._is_local(at, rank) for rank, numbers in enumerate(self.ranks) for at in numbers)
+
+    def size_bytes(self, rank: int) -> int:
+        """What a rank reads."""
+        return sum(self.splits[at].size_bytes for at in self.ranks[rank])
+
+    def _is_local(self, at: int, rank: int) -> bool:
+        return self.hosts[rank] in self.splits[at].hosts
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        width = max(map(len, (*self.hosts, "host")))
+        yield f"rank  {'host':{width}}  splits  local       bytes  which"
+        for rank, numbers in enumerate(self.ranks):
+            local = sum(self._is_local(at, rank) for at in numbers)
+            yield (
+                f"{rank:4}  {self.hosts[rank]:{width}}  {len(numbers):6}  {local:5}  {self.size_bytes(rank):10,}  "
+                f"{_runs(numbers)}"
+            ).rstrip()
+        sizes = [self.size_bytes(rank) for rank in range(len(self))]
+        mean = sum(sizes) / len(sizes)
+        over = f", {max(sizes) / mean - 1:.1%} above the mean" if mean else ""
+        local = f"{self.local_count} of {self.placed_count} where they lie" if self.placed_count else "all as near"
+        yield f"{len(self.splits)} splits, {sum(sizes):,} bytes; {local}; the largest load: {max(sizes):,} bytes{over}"
+
+
+def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
+    """Divide splits among ranks: as many as possible are read where they lie while no rank reads more than its share.
+
+    Of splits of about one size a rank has at most ``ceil(n / p)``, and as many of the others have as is possible
+    without reading elsewhere what can be read where it lies. Splits of different sizes are balanced by bytes: no rank
+    has more than 1.05 times the mean and the largest split.
+
+    Parameters
+    ----------
+    splits : sequence of Split
+        What to read; its `hosts` say where it lies.
+    hosts : sequence of str
+        The host of every rank, as `Communicator.hosts`, in the words of the splits.
+
+    Returns
+    -------
+    Assignment
+        The same for the same arguments, on every machine.
+    """
+    if not hosts:
+        raise InputError("hosts=[]: expected the host of at least one rank")
+    sizes = [split.size_bytes for split in splits]
+    seats = Counter(hosts)
+    near = [sorted(seats.keys() & set(split.hosts)) for split in splits]
+    is_even = not sizes or max(sizes) <= EVEN * min(sizes)
+    ranks = _by_number(near, hosts) if is_even else _by_bytes(sizes, near, hosts)
+    return Assignment(tuple(splits), tuple(hosts), tuple(tuple(sorted(numbers)) for numbers in ranks))
+
+
+def share(splits: Sequence[Split], comm: Communicator) -> list[Split]:
+    """This rank's splits: balanced, and local where they lie on hosts of `comm`. Every rank calls it with all splits.
+
+    Raises
+    ------
+    InputError
+        On every rank: ranks have different splits, as when a file has grown between two looks at it.
+    """
+    assignment = assign(splits, comm.hosts)
+    told = comm.allgather((hashlib.sha256(repr(assignment).encode()).digest(), len(splits)))
+    for rank, other in enumerate(told):
+        if other != told[0]:
+            raise InputError(
+                f"rank {rank} has other splits ({other[1]}) than rank 0 ({told[0][1]}): cut the files on one rank and "
+                "broadcast the splits"
+            )
+    return [splits[at] for at in assignment[comm.rank]]
+
+
+def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
+    p = len(hosts)
+    seats = Counter(hosts)
+    # All ranks have the smaller share before any has the larger one.
+    shares = (len(near) // p, -(-len(near) // p))
+    chosen = flow.matched(near, [{host: seats[host] * share for host in seats} for share in shares])
+    ranks: list[list[int]] = [[] for _ in hosts]
+    for host in seats:
+        here = [at for at, chosen_host in enumerate(chosen) if chosen_host == host]
+        members = [rank for rank, other in enumerate(hosts) if other == host]
+        for i, rank in enumerate(members):
+            ranks[rank] += here[len(here) * i // len(members) : len(here) * (i + 1) // len(members)]
+    # Neighbours in the order of splits stay together.
+    left = iter([at for at, host in enumerate(chosen) if host is None])
+    for rank, count in enumerate(_filled([len(numbers) for numbers in ranks], chosen.count(None))):
+        ranks[rank] += [next(left) for _ in range(count)]
+    return ranks
+
+
+def _filled(loads: list[int], count: int) -> list[int]:
+    """How many of `count` each rank gets, always the one with the least."""
+    more = [0] * len(loads)
+    least = [(load, rank) for rank, load in enumerate(loads)]
+    heapq.heapify(least)
+    for _ in range(count):
+        load, rank = least[0]
+        more[rank] += 1
+        heapq.heapreplace(least, (load + 1, rank))
+    return more
+
+
+def _by_bytes(sizes: list[int], near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
+    """The smallest largest load, to within a step, that splits can be dealt out with, largest first."""
+    least, step = max(ceil(SLACK * sum(sizes) / len(hosts)), max(sizes)), -(-max(sizes) // STEPS)
+    low, high = 0, STEPS
+    dealt = _dealt(sizes, near, hosts, least + high * step)
+    assert dealt is not None, "a rank with the mean or less has room for any split"
+    while low < high:
+        middle = (low + high) // 2
+        tried = _dealt(sizes, near, hosts, least + middle * step)
+        if tried is None:
+            low = middle + 1
+        else:
+            dealt, high = tried, middle
+    return dealt
+
+
+def _dealt(sizes: list[int], near: list[list[str]], hosts: Sequence[str], most: int) -> list[list[int]] | None:
+    """Splits to ranks, none above `most` bytes, if every split finds room; where most of it flows to, if it does."""
+    seats = Counter(hosts)
+    flows = flow.bytes_to_hosts(sizes, near, {host: count * most for host, count in seats.items()})
+    loads, ranks = [0] * len(hosts), [[] for _ in hosts]
+    members = {host: [rank for rank, other in enumerate(hosts) if other == host] for host in seats}
+    for at in sorted(range(len(sizes)), key=lambda at: (not near[at], -sizes[at], at)):
+        wanted = sorted(near[at], key=lambda host: -flows[at].get(host, 0))
+        for group in (*(members[host] for host in wanted), range(len(hosts))):
+            rank = min(group, key=lambda rank: (loads[rank], rank))
+            if loads[rank] + sizes[at] <= most:
+                break
+        else:
+            return None
+        ranks[rank].append(at)
+        loads[rank] += sizes[at]
+    return ranks
+
+
+def _runs(numbers: Sequence[int]) -> str:
+    """`0 … 3, 7`: ascending numbers with what follows each other drawn together."""
+    runs: list[list[int]] = []
+    for at in numbers:
+        if runs and runs[-1][1] == at - 1:
+            runs[-1][1] = at
+        else:
+            runs.append([at, at])
+    return ", ".join(
+        f"{first} … {last}" if last > first + 1 else ", ".join(map(str, range(first, last + 1))) for first, last in runs
+    )

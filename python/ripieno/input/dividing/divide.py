@@ -1,0 +1,226 @@
+"""`divide`: files into even partitions, cut between records, and the partition file that lists them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from numpy.typing import DTypeLike
+
+from ripieno._checks import check_count
+from ripieno.errors import InputError
+from ripieno.files.results import new_folder
+from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.input.checksums import Checksum
+from ripieno.input.cutting import check_format, checked_delimiter, open_formats, splits
+from ripieno.input.dividing.record_streams import MATERIALS, Arrays, Material, Tables
+from ripieno.input.dividing.replicas import placed
+from ripieno.input.formats.cuts import piece_size
+from ripieno.input.matrix.records import Record
+from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
+from ripieno.input.split import Format, Options, Split
+
+#: Text and CSV are looked through for records if there is less of them for each partition, and written unseen if more.
+LOOKED_AT_BYTES = 64 << 10
+REPLICAS_MAX = 1000
+
+
+def divide(
+    source: PathLike | Sequence[PathLike],
+    out: PathLike,
+    *,
+    partitions: int,
+    replicas: int | None = None,
+    nodes: Sequence[str] = (),
+    racks: Mapping[str, str] | None = None,
+    format: str | None = None,
+    header: bool = True,
+    delimiter: str | None = None,
+    record_bytes: int | None = None,
+    dtype: DTypeLike | None = None,
+    shape: int | tuple[int, ...] | None = None,
+    in_place: bool = False,
+    overwrite: bool = False,
+) -> Path:
+    """Divide files, as one list of records, into even partitions; all of it is written, or nothing.
+
+    Partitions are files of the same format as the source, ``part-00000.txt`` and so on. With `nodes` each node has a
+    folder of that name with the partitions that it shall hold; with `replicas` alone there is a folder per replica,
+    ``copy-0`` and so on. Folders may be moved to disks of their own: a partition is read where it is found. Until then
+    the replicas of a partition are one file under several names, where the file system has such.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        As for `splits`; compressed files are unpacked, and read twice.
+    out : path
+        The folder to make.
+    partitions : int
+        How many, none without a record. They differ by about 1/64 of their size, or by the longest record; next to
+        very long ones some may be empty.
+    replicas : int, optional
+        How many nodes hold each partition; by default one, in place all.
+    nodes : sequence of str
+        Hosts that hold the partitions.
+    racks : mapping of str to str, optional
+        The rack of every node: replicas of a partition are put into different ones.
+    format : {"text", "csv", "npy", "parquet", "binary"}, optional
+        By default what the names of the files say; of all files the same.
+    header : bool, default=True
+        Whether CSV begins with the names of the columns. Every partition gets them.
+    delimiter, record_bytes, dtype, shape : optional
+        As for `splits`.
+    in_place : bool, default=False
+        Copy nothing: list ranges of the files as they are. There may be fewer partitions then, or more, as from
+        `splits`.
+    overwrite : bool, default=False
+        Replace `out` if it is a folder that this function has made.
+
+    Returns
+    -------
+    Path
+        The partition file, ``partitions.json`` in `out`.
+
+    Raises
+    ------
+    InputError
+        As from `splits`; there is nothing to divide, or not a record for each partition; files differ in format or
+        columns; there are fewer nodes than replicas, or `out` exists.
+    """
+    _check(partitions, replicas, nodes, in_place)
+    if is_url(out):
+        raise InputError(f"{out}: partitions are files on disks of the nodes: expected a path, not a URL")
+    out = Path(out)
+    record = Record.of(record_bytes, dtype, shape)
+    check_format(format, record)
+    described = {"delimiter": delimiter, "record_bytes": record_bytes, "dtype": dtype, "shape": shape}
+    with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
+        if in_place:
+            parts = _listed(splits(source, count=partitions, format=format, header=header, **described))
+            hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
+        else:
+            files = [file for file in found(source) if file.size_bytes]
+            options = Options(header, delimiter=checked_delimiter(delimiter), record=record)
+            material = _material(files, open_formats(files, format, options))
+            _check_enough(material, partitions)
+            count = replicas or 1
+            hosts = placed(partitions, nodes, count, racks) if nodes else [()] * partitions
+            copies = tuple(f"copy-{i}" for i in range(count)) if count > 1 else (".",)
+            parts = _written(material, folder, hosts if nodes else [copies] * partitions)
+        parts = [replace(part, hosts=names) for part, names in zip(parts, hosts, strict=True)]
+        write_partitions(folder / FILE_NAME, parts)
+    return out / FILE_NAME
+
+
+def _check(partitions: int, replicas: int | None, nodes: Sequence[str], in_place: bool) -> None:
+    for name, value in (("partitions", partitions), ("replicas", 1 if replicas is None else replicas)):
+        check_count(name, value)
+    if replicas is not None and replicas > REPLICAS_MAX:
+        raise InputError(f"replicas={replicas}: expected {REPLICAS_MAX} or fewer")
+    wrong = next((node for node in nodes if not node or "/" in node or node.startswith(".")), None)
+    if wrong is not None:
+        raise InputError(f"nodes: {wrong!r} is no name of a host")
+    if in_place and not nodes and replicas is not None:
+        raise InputError("replicas of what is listed in place: expected the nodes that have the files")
+
+
+def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
+    kinds = {format.name: file.path for file, format in zip(files, formats, strict=True)}
+    if len(kinds) > 1:
+        told = ", ".join(f"{path} as {name}" for name, path in kinds.items())
+        raise InputError(f"files are read in different ways ({told}): name one format for all, or divide them apart")
+    if not files:
+        raise InputError("there is nothing to divide: the files are empty")
+    material = MATERIALS[formats[0].name](files, formats)
+    if not material.length:
+        raise InputError(f"there is nothing to divide: {files[0].path} has no records")
+    return material
+
+
+def _check_enough(material: Material, count: int) -> None:
+    """Raise InputError if some of so many partitions would be empty; of large files nobody looks."""
+    if isinstance(material, Arrays | Tables):
+        used = min(count, material.length)
+    elif material.length < count * LOOKED_AT_BYTES:
+        used = len({number for number, _ in _numbered(material, count)})
+    else:
+        return
+    if used < count:
+        raise InputError(
+            f"partitions={count}: there are records for {used:,}, all others would be empty: expected {used} or fewer"
+        )
+
+
+def _listed(parts: list[Split]) -> list[Split]:
+    """Partitions that stay where they are."""
+    if not parts:
+        raise InputError("there is nothing to divide: the files are empty")
+    listed = []
+    for part in parts:
+        path = part.path if is_url(part.path) else os.path.abspath(part.path)
+        extents = ((0, part.stop),) if part.compression else part.format.extents(part)
+        if part.format.name == "text" and not part.compression:
+            # Ranges that begin and end with a line are of use to other programs, too.
+            start, stop = extents[0]
+            part = replace(part, start=start, stop=stop, size_bytes=stop - start)
+        listed.append(replace(part, path=path, checksum=Checksum.of(path, *extents)))
+    return listed
+
+
+def _written(material: Material, folder: Path, places: Sequence[tuple[str, ...]]) -> list[Split]:
+    """New files, in the folders that are named for each, and what they hold."""
+    for name in sorted({name for place in places for name in place}):
+        (folder / name).mkdir(exist_ok=True)
+    groups = groupby(_numbered(material, len(places)), key=lambda piece: piece[0])
+    parts, group = [], next(groups, None)
+    for number, (first, *others) in enumerate(places):
+        name = f"part-{number:05}{material.ending}"
+        path = folder / first / name
+        with open(path, "wb") as file, closing(material.sink(file)) as sink:
+            if group is not None and group[0] == number:
+                for _, records in group[1]:
+                    sink.write(records)
+                group = next(groups, None)
+        for other in others:
+            _link(path, folder / other / name)
+        whole = File(str(path), path.stat().st_size)
+        format = material.format(whole)
+        range = next(iter(format.cut(whole, 1)), (0, 0, 0))
+        copies = tuple(os.path.join(other, name) for other in others)
+        checksum = Checksum.of(str(path), (0, whole.size_bytes))
+        relative = os.path.normpath(os.path.join(first, name))
+        parts.append(Split(relative, format, *range, copies=copies, checksum=checksum))
+    return parts
+
+
+def _numbered(material: Material, count: int) -> Iterator[tuple[int, object]]:
+    begin = 0
+    for size, records in material.pieces(piece_size(material.length, count)):
+        yield begin * count // material.length, records
+        begin += size
+
+
+def _link(path: Path, other: Path) -> None:
+    try:
+        other.hardlink_to(path)
+    except OSError:
+        # Not every file system has files of several names.
+        shutil.copyfile(path, other)
+
+
+def _replaceable(out: Path) -> Collection[str]:
+    """Names in a folder of partitions; an error if it holds anything else."""
+    if not (out / FILE_NAME).is_file():
+        return (FILE_NAME,)
+    listed = {Path(path) for part in open_partitions(out / FILE_NAME) for path in (part.path, *part.copies)}
+    other = sorted(path for path in out.rglob("*") if path.is_file() and path not in {*listed, out / FILE_NAME})
+    if other:
+        raise InputError(
+            f"{out} holds {str(other[0].relative_to(out))!r}, which is no partition: choose another folder"
+        )
+    return [path.name for path in out.iterdir()]

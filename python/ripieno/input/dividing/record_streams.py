@@ -1,0 +1,185 @@
+"""What files of one format hold, as one stream of records that is dealt out to new files of the same format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ripieno.errors import InputError
+from ripieno.files.sources import File, blamed_on, opened, unpacked_bytes
+from ripieno.input import lines
+from ripieno.input.cutting import TEXT_SUFFIXES
+from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
+from ripieno.input.formats.csv import Csv, records
+from ripieno.input.formats.parquet import Parquet
+from ripieno.input.formats.rows import Binary, Npy, Rows
+from ripieno.input.formats.text import Text
+from ripieno.input.matrix.records import Record
+from ripieno.input.split import Format, Options, Split
+
+Piece = tuple[int, Any]
+
+
+class Material(Protocol):
+    """Records of several files of one format."""
+
+    #: In the unit of pieces, bytes or rows.
+    length: int
+    ending: str
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time: as much as `size`, or as it takes to end a record; and how much."""
+
+    def sink(self, file: IO[bytes]) -> Sink:
+        """A new file for some of them."""
+
+    def format(self, file: File) -> Format:
+        """How they lie in such a file."""
+
+
+class Lines:
+    """Lines of text."""
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Text]) -> None:
+        self._files = files
+        endings = {file.inner_suffix for file in files}
+        # Files are read again as what their names say.
+        self.ending = endings.pop() if len(endings) == 1 and endings <= {*TEXT_SUFFIXES} else ".txt"
+        self.length = sum(map(unpacked_bytes, files))
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
+        for file in self._files:
+            with opened(file.path, file.compression) as stream, blamed_on(file.path):
+                while text := lines.whole_lines(stream, size):
+                    yield len(text), text
+
+    def sink(self, file: IO[bytes]) -> LineSink:
+        """What puts them into a new file."""
+        return LineSink(file)
+
+    def format(self, file: File) -> Text:
+        """How they lie there."""
+        return Text()
+
+
+class Records:
+    """Records of CSV; every new file has the header of the first one."""
+
+    ending = ".csv"
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Csv]) -> None:
+        self._files, self._formats = files, formats
+        first = formats[0]
+        names = [name for name, _ in first.types]
+        for file, other in zip(files, formats, strict=True):
+            if other.delimiter != first.delimiter or [name for name, _ in other.types] != names:
+                raise InputError(f"{file.path} has other columns than {files[0].path}, or another delimiter")
+        with opened(files[0].path, files[0].compression) as stream, blamed_on(files[0].path):
+            self._head = stream.read(first.body)
+        self._stops = [unpacked_bytes(file) for file in files]
+        self.length = sum(self._stops) - sum(format.body for format in formats)
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
+        for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
+            with opened(file.path, file.compression) as stream, blamed_on(file.path):
+                for _, text in records(file.path, stream, format.body, stop, size):
+                    yield len(text), text
+
+    def sink(self, file: IO[bytes]) -> LineSink:
+        """What puts them into a new file."""
+        return LineSink(file, self._head)
+
+    def format(self, file: File) -> Csv:
+        """How they lie there."""
+        return replace(self._formats[0], body=len(self._head))
+
+
+class Arrays:
+    """Rows of arrays that differ in their number only."""
+
+    ending = ".npy"
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Rows]) -> None:
+        self._first = formats[0]
+        for file, other in zip(files, formats, strict=True):
+            if (other.dtype, other.shape[1:]) != (self._first.dtype, self._first.shape[1:]):
+                raise InputError(
+                    f"{file.path} has rows of shape {other.shape[1:]} and type {other.dtype}, but {files[0].path} of "
+                    f"{self._first.shape[1:]} and {self._first.dtype}"
+                )
+        self._wholes = [_whole(file, format, format.shape[0]) for file, format in zip(files, formats, strict=True)]
+        self.length = sum(format.shape[0] for format in formats)
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
+        for whole in self._wholes:
+            for rows in whole.blocks(max(1, size * self._first.row_bytes)):
+                yield len(rows), rows
+
+    def sink(self, file: IO[bytes]) -> Sink:
+        """What puts them into a new file."""
+        return NpySink(file, self._first.dtype, self._first.shape[1:])
+
+    def format(self, file: File) -> Rows:
+        """How they lie there."""
+        return Npy.open(file, Options())
+
+
+class RawArrays(Arrays):
+    """The same, written as nothing but their records."""
+
+    ending = ".bin"
+
+    def sink(self, file: IO[bytes]) -> BinarySink:
+        """What puts them into a new file."""
+        return BinarySink(file)
+
+    def format(self, file: File) -> Binary:
+        """How they lie there."""
+        record = Record(self._first.dtype, self._first.shape[1:])
+        return Binary.open(file, Options(record=record))
+
+
+class Tables:
+    """Rows of tables of one schema."""
+
+    ending = ".parquet"
+
+    def __init__(self, files: Sequence[File], formats: Sequence[Parquet]) -> None:
+        self._paths = [file.path for file in files]
+        self.length = 0
+        for at, path in enumerate(self._paths):
+            with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
+                schema = table.schema_arrow
+                self._schema = schema if at == 0 else self._schema
+                self.length += table.metadata.num_rows
+            if schema != self._schema:
+                raise InputError(f"{path} has other columns than {self._paths[0]}, or other types of columns")
+
+    def pieces(self, size: int) -> Iterator[Piece]:
+        """All records in order, some at a time."""
+        for path in self._paths:
+            with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
+                for batch in table.iter_batches(size):
+                    yield batch.num_rows, pa.Table.from_batches([batch])
+
+    def sink(self, file: IO[bytes]) -> ParquetSink:
+        """What puts them into a new file."""
+        return ParquetSink(file, self._schema)
+
+    def format(self, file: File) -> Parquet:
+        """How they lie there."""
+        return Parquet()
+
+
+MATERIALS: dict[str, Any] = {"text": Lines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}
+
+
+def _whole(file: File, format: Format, stop: int) -> Split:
+    return Split(file.path, format, 0, stop, file.size_bytes, (), file.compression)

@@ -1,0 +1,95 @@
+"""Parquet: a split has row groups, and gives Arrow tables; of columns that nobody asks for nothing is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ripieno.errors import InputError
+from ripieno.files.sources import File, blamed_on, opened, size_bytes
+from ripieno.input.formats.cuts import grouped
+
+if TYPE_CHECKING:
+    from ripieno.input.split import Options, Range, Split
+
+#: Behind the footer: its length, and a mark.
+FOOTER_END_BYTES = 8
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Columns, of which the ones named are read; by default all."""
+
+    columns: tuple[str, ...] | None = None
+
+    name = "parquet"
+    unit = "row groups"
+    block_bytes = 8 << 20
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Parquet:
+        """Read the footer."""
+        if file.compression is not None:
+            raise InputError(f"{file.path}: Parquet is compressed inside and is read from its end: unpack it first")
+        with opened(file.path) as stream, _checked(file.path), pq.ParquetFile(stream) as table:
+            return cls(options.chosen(file.path, table.schema_arrow.names))
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Row groups, as even by bytes as they make it."""
+        with opened(file.path) as stream, _checked(file.path), pq.ParquetFile(stream) as table:
+            groups = [table.metadata.row_group(i) for i in range(table.num_row_groups)]
+        sizes = [sum(g.column(i).total_compressed_size for i in range(g.num_columns)) for g in groups]
+        number_at = {end: number for number, end in enumerate(accumulate(sizes, initial=0))}
+        return [(number_at[start], number_at[stop], stop - start) for start, stop in grouped(sizes, sum(sizes), count)]
+
+    def read(self, split: Split) -> pa.Table:
+        """All rows."""
+        with self._opened(split) as table:
+            return table.read_row_groups(list(range(split.start, split.stop)), columns=self.columns)
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+        """Rows of about so many bytes when they are unpacked, at least one; none is of two row groups."""
+        with self._opened(split) as table:
+            for number in range(split.start, split.stop):
+                group = table.metadata.row_group(number)
+                rows = max(1, group.num_rows * block_bytes // max(1, group.total_byte_size))
+                for batch in table.iter_batches(rows, row_groups=[number], columns=self.columns):
+                    yield pa.Table.from_batches([batch])
+
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """From the first page of the row groups to the last one, and the footer."""
+        with self._opened(split) as table:
+            groups = [table.metadata.row_group(i) for i in range(split.start, split.stop)]
+            footer_bytes = table.metadata.serialized_size + FOOTER_END_BYTES
+        chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+        begins = [
+            min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0) for chunk in chunks
+        ]
+        ends = [begin + chunk.total_compressed_size for begin, chunk in zip(begins, chunks, strict=True)]
+        length = size_bytes(split.path)
+        return ((min(begins, default=0), max(ends, default=0)), (length - footer_bytes, length))
+
+    @contextmanager
+    def _opened(self, split: Split) -> Iterator[pq.ParquetFile]:
+        place = split.place()
+        with split.opened(place) as file, _checked(place), pq.ParquetFile(file) as table:
+            if table.num_row_groups < split.stop:
+                raise InputError(
+                    f"{place} has {table.num_row_groups} row groups, but had {split.stop} when it was split"
+                )
+            yield table
+
+
+@contextmanager
+def _checked(path: str) -> Iterator[None]:
+    with blamed_on(path):
+        try:
+            yield
+        except pa.ArrowException as error:
+            raise InputError(f"{path} is not a readable Parquet file: {' '.join(str(error).split())}") from error

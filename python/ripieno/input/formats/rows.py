@@ -1,0 +1,117 @@
+"""Arrays, of NumPy files or raw: a split has rows, of the first axis; those of a local file are mapped, not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.files.sources import File, blamed_on, is_url, opened
+from ripieno.input.formats.cuts import even
+from ripieno.input.matrix.binary import npy_header
+
+if TYPE_CHECKING:
+    from ripieno.input.split import Options, Range, Split
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array of one or more axes in a file.
+
+    Parameters
+    ----------
+    offset : int
+        The byte at which the rows begin.
+    dtype : str
+        Of the elements, as NumPy's `dtype.str`.
+    shape : tuple of int
+        Of the whole array.
+    """
+
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+
+    unit = "rows"
+    block_bytes = 8 << 20
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row takes."""
+        return np.dtype(self.dtype).itemsize * prod(self.shape[1:])
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Even ranges of rows."""
+        return [(start, stop, (stop - start) * self.row_bytes) for start, stop in even(self.shape[0], count)]
+
+    def read(self, split: Split) -> NDArray[Any]:
+        """The rows, read-only."""
+        return self._rows(split, split.place(), *self._range(split))
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
+        """As many rows at a time as have so many bytes, at least one."""
+        place, (first, last) = split.place(), self._range(split)
+        step = max(1, block_bytes // max(1, self.row_bytes))
+        for start in range(first, last, step):
+            yield self._rows(split, place, start, min(start + step, last))
+
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """The bytes of the rows."""
+        return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
+
+    def _range(self, split: Split) -> tuple[int, int]:
+        return (0, self.shape[0]) if split.compression else (split.start, split.stop)
+
+    def _rows(self, split: Split, path: str, start: int, stop: int) -> NDArray[Any]:
+        shape, at = (stop - start, *self.shape[1:]), self.offset + start * self.row_bytes
+        short = InputError(f"{path} is shorter than it should be: rows {start:,} … {stop:,} are not all there")
+        with blamed_on(path):
+            if split.compression is None and not is_url(path) and prod(shape):
+                try:
+                    return np.memmap(path, self.dtype, "r", at, shape)
+                except ValueError:
+                    raise short from None
+            with split.opened(path) as file:
+                file.seek(at)
+                rows = file.read((stop - start) * self.row_bytes)
+        if len(rows) < (stop - start) * self.row_bytes:
+            raise short
+        return np.frombuffer(rows, self.dtype).reshape(shape)
+
+
+class Npy(Rows):
+    """A NumPy file, whose header says what it holds."""
+
+    name = "npy"
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Npy:
+        """Read the header."""
+        with opened(file.path, file.compression) as stream, blamed_on(file.path):
+            shape, fortran, dtype = npy_header(stream, file.path)
+            offset = stream.tell()
+        if not shape or dtype.hasobject or dtype.names:
+            raise InputError(f"{file.path}: an array of shape {shape} and type {dtype}, expected rows of numbers")
+        if fortran and len(shape) > 1:
+            raise InputError(
+                f"{file.path} is stored column by column, so its rows cannot be read one by one: save it anew with "
+                "numpy.ascontiguousarray"
+            )
+        return cls(offset, dtype.str, shape)
+
+
+class Binary(Rows):
+    """Records of equal length and nothing else, of which the caller says what they are."""
+
+    name = "binary"
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Binary:
+        """Look how long the file is."""
+        assert options.record is not None, "records are described where binary files are opened"
+        return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))

@@ -1,0 +1,58 @@
+"""Text: a split has the lines that begin in its bytes; a compressed file is one split, unpacked while it is read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ripieno.files.sources import File, blamed_on
+from ripieno.input import lines
+from ripieno.input.formats.cuts import even
+
+if TYPE_CHECKING:
+    from ripieno.input.split import Options, Range, Split
+
+
+@dataclass(frozen=True)
+class Text:
+    """Lines of any bytes, each up to and with its line feed."""
+
+    name = "text"
+    unit = "bytes"
+    # Memory of larger blocks is new each time, which takes longer than to read them.
+    block_bytes = 256 << 10
+
+    @classmethod
+    def open(cls, file: File, options: Options) -> Text:
+        """Nothing has to be read to know how to."""
+        return cls()
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Even ranges of bytes."""
+        return [(start, stop, stop - start) for start, stop in even(file.size_bytes, count)]
+
+    def read(self, split: Split) -> bytes:
+        """All lines."""
+        return b"".join(self.blocks(split, split.size_bytes))
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[bytes]:
+        """Whole lines, of so many bytes and as many as the last of them needs."""
+        at = split.start
+        place = split.place()
+        with split.opened(place) as file:
+            stop = split.stop if split.compression is None else sys.maxsize
+            blocks = lines.blocks(file, split.start, stop, block_bytes)
+            while True:
+                with blamed_on(place, f" from byte {at:,} on{' of what is unpacked' * bool(split.compression)}"):
+                    begin, text = next(blocks, (at, b""))
+                if not text:
+                    return
+                yield text
+                at = begin + len(text)
+
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """The split's range, from the first line that begins in it to the end of the last one."""
+        with split.opened(split.path) as file, blamed_on(split.path):
+            return ((lines.line_start(file, split.start), lines.line_start(file, split.stop)),)

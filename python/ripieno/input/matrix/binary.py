@@ -1,0 +1,199 @@
+"""Arrays in files: .npy and raw ones, mapped into memory by row range, and .npz, read so where stored uncompressed.
+
+Files behind a URL cannot be mapped: their rows are read.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from dataclasses import dataclass
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.files.sources import File, blamed_on, is_url, opened, size_bytes
+from ripieno.input.matrix.records import Record
+
+MEMBER_NAME = "vectors"
+LOCAL_HEADER_BYTES = 30
+#: What reading a damaged archive raises, or one that is encrypted or packed in a way that Python does not know.
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
+
+
+def kernel_dtype(dtype: np.dtype, name: str) -> np.dtype:
+    """The type in which rows of `dtype` are computed with: float32, float64 and uint8 stay; others become float.
+
+    Raises
+    ------
+    InputError
+        The type is not numeric, or complex.
+    """
+    if dtype.kind not in "biuf":
+        raise InputError(f"{name}: the type of the values is {dtype}, expected real numbers")
+    if dtype.kind == "f":
+        return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
+    return np.dtype(np.uint8 if dtype == np.uint8 else np.float64)
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """An .npy file, or one inside an archive: `offset` bytes in, raw; `member` where it has to be decompressed.
+
+    A file of nothing but rows is one, too.
+    """
+
+    path: str
+    shape: tuple[int, int]
+    stored: np.dtype
+    fortran: bool
+    offset: int
+    member: str | None = None
+    counted = True
+    column_names = None
+
+    @classmethod
+    def open(cls, path: str) -> NpyFile:
+        """Read the header of an .npy file."""
+        with opened(path) as stream, blamed_on(path):
+            return cls(path, *_header(stream, path), offset=stream.tell())
+
+    @classmethod
+    def of_records(cls, path: str, record: Record) -> NpyFile:
+        """A file of nothing but rows."""
+        file = File(path, size_bytes(path))
+        if file.compression is not None:
+            raise InputError(f"{path}: workers read parts of files of records: unpack it first")
+        dtype = np.dtype(record.dtype)
+        kernel_dtype(dtype, path)
+        return cls(path, (record.count(file), *record.shape), dtype, fortran=False, offset=0)
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return self.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Rows."""
+        return self.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type the rows are computed with."""
+        return kernel_dtype(self.stored, self.path)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start .. stop`, without a copy where the file holds them as they are needed."""
+        if self.member is not None:
+            rows = self._unpacked()[start:stop]
+        elif is_url(self.path):
+            rows = self._fetched(start, stop)
+        else:
+            rows = self._mapped()[start:stop]
+        # Nothing but chance aligns a member of an archive: its rows may have to be copied, a worker's own ones only.
+        return np.require(rows, self.dtype, ["C", "ALIGNED"])
+
+    def _unpacked(self) -> NDArray[Any]:
+        assert self.member is not None
+        with opened(self.path) as file, blamed_on(self.path):
+            try:
+                with zipfile.ZipFile(file) as archive, archive.open(self.member) as stream:
+                    return np.lib.format.read_array(stream, allow_pickle=False)
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{self.path} is damaged: {error}") from error
+
+    def _mapped(self) -> NDArray[Any]:
+        with blamed_on(self.path):
+            try:
+                return np.memmap(self.path, self.stored, "r", self.offset, self.shape, "F" if self.fortran else "C")
+            except ValueError as error:
+                raise self._short() from error
+
+    def _fetched(self, start: int, stop: int) -> NDArray[Any]:
+        # Where columns lie together, a row is all over the file.
+        first, last = (0, self.size) if self.fortran else (start, stop)
+        row_bytes = self.stored.itemsize * self.column_count
+        with opened(self.path) as file, blamed_on(self.path):
+            file.seek(self.offset + first * row_bytes)
+            values = file.read((last - first) * row_bytes)
+        if len(values) < (last - first) * row_bytes:
+            raise self._short()
+        rows = np.frombuffer(values, self.stored).reshape((last - first, -1), order="F" if self.fortran else "C")
+        return rows[start - first : stop - first]
+
+    def _short(self) -> InputError:
+        return InputError(f"{self.path} is shorter than it should be")
+
+    def describe(self, start: int, row: int) -> str:
+        """Position of a row."""
+        return f"{self.path}, row {start + row}"
+
+
+class NpzFile:
+    """An .npz archive, of which the array named `vectors`, or the only two-dimensional one, is taken."""
+
+    @staticmethod
+    def open(path: str) -> NpyFile:
+        """Choose the member and read its header."""
+        with opened(path) as file, blamed_on(path):
+            try:
+                with zipfile.ZipFile(file) as archive:
+                    members = [_member(archive, info, file, path) for info in archive.infolist()]
+            except BROKEN_ARCHIVE as error:
+                raise InputError(f"{path} is not a readable .npz file: {error}") from error
+        return _choose(members, path)
+
+
+def _choose(members: list[NpyFile | str], path: str) -> NpyFile:
+    arrays = [member for member in members if isinstance(member, NpyFile)]
+    named = [array for array in arrays if array.member == f"{MEMBER_NAME}.npy"]
+    if len(named or arrays) != 1:
+        raise InputError(
+            f"{path} holds {len(arrays)} two-dimensional arrays: expected one, or one named {MEMBER_NAME!r}"
+        )
+    chosen = (named or arrays)[0]
+    kernel_dtype(chosen.stored, path)
+    return chosen if chosen.offset == 0 else NpyFile(path, chosen.shape, chosen.stored, chosen.fortran, chosen.offset)
+
+
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], path: str) -> NpyFile | str:
+    try:
+        with archive.open(info) as stream:
+            header = _header(stream, path)
+            inner = stream.tell()
+    except InputError as error:
+        return str(error)
+    stored = info.compress_type == zipfile.ZIP_STORED
+    offset = _data_offset(file, info) + inner if stored else 0
+    return NpyFile(path, *header, offset=offset, member=info.filename)
+
+
+def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
+    # The local header repeats name and extra field, and its extra field may differ from the central one's.
+    file.seek(info.header_offset)
+    local = file.read(LOCAL_HEADER_BYTES)
+    name_bytes, extra_bytes = (int.from_bytes(local[at : at + 2], "little") for at in (26, 28))
+    return info.header_offset + LOCAL_HEADER_BYTES + name_bytes + extra_bytes
+
+
+def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether columns lie together, and type of an .npy file; the stream is left where the values begin."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        return read(stream)
+    except ValueError as error:
+        raise InputError(f"{path} is not a readable .npy file: {error}") from error
+
+
+def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype, bool]:
+    shape, fortran, dtype = npy_header(stream, path)
+    kernel_dtype(dtype, path)
+    if len(shape) != 2:
+        raise InputError(f"{path}: an array of shape {shape}, expected two dimensions, (rows, columns)")
+    if 0 in shape:
+        raise InputError(f"{path} is empty: its shape is {shape}")
+    return shape, dtype, fortran

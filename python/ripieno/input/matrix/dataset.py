@@ -1,0 +1,289 @@
+"""A dataset: files, in order, as one long list of rows that workers divide among themselves.
+
+Shares are contiguous and in rank order: a worker has the global rows `offset .. offset + n`. Files that state their
+row count (.npy, .npz, Parquet) are divided evenly by rows. Text (.csv, .txt) is divided evenly by bytes: its rows
+cannot be counted without reading it: a worker takes the lines that begin in its part. A list that mixes both is divided
+by bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike, expand, size_bytes, suffix
+from ripieno.input.matrix import binary, parquet, text
+from ripieno.input.matrix.records import Record
+
+FORMATS = {
+    ".npy": binary.NpyFile,
+    ".npz": binary.NpzFile,
+    ".parquet": parquet.ParquetFile,
+    ".pq": parquet.ParquetFile,
+    ".csv": text.CsvFile,
+    ".txt": text.PatchTextFile,
+    ".t12": text.PatchTextFile,
+}
+
+
+class DataFile(Protocol):
+    """One file; `size` counts rows where the header tells them (`counted`), bytes otherwise."""
+
+    path: str
+    column_count: int
+    column_names: tuple[str, ...] | None
+    dtype: np.dtype | None
+    size: int
+    counted: bool
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
+
+    def describe(self, start: int, row: int) -> str:
+        """Where the `row`-th row after `start` stands, in words a user can follow."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a share that come from one file."""
+
+    file: DataFile
+    start: int
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """One worker's rows, where they come from, and their weights, (n,), if they have brought them."""
+
+    points: NDArray[Any]
+    pieces: tuple[Piece, ...]
+    weights: NDArray[np.float64] | None = None
+
+    def describe(self, row: int, column: int) -> str:
+        """File and position of a value of this share, for messages."""
+        for piece in self.pieces:
+            if row < piece.row_count:
+                names = piece.file.column_names
+                what = f"{names[column]!r} ({column + 1} of {len(names)})" if names else column
+                return f"{piece.file.describe(piece.start, row)}, column {what}"
+            row -= piece.row_count
+        raise IndexError(row)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Files as one list of rows. Small: it travels to the workers in place of the rows."""
+
+    files: tuple[DataFile, ...]
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return self.files[0].column_count
+
+    @property
+    def row_count(self) -> int | None:
+        """Rows of all files, or None where text has to be read to know."""
+        return sum(file.size for file in self.files) if all(file.counted for file in self.files) else None
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        """Type of the rows: float32, float64 or uint8; None where text has to be read to know."""
+        if any(file.dtype is None for file in self.files):
+            return None
+        return np.result_type(*(file.dtype for file in self.files))
+
+    @property
+    def names(self) -> list[str]:
+        """Paths of the files."""
+        return [file.path for file in self.files]
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the values of a row are called, if a file says so."""
+        return next((file.column_names for file in self.files if file.column_names is not None), None)
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """Read one worker's rows, memory-mapped where they lie in one .npy file.
+
+        Raises
+        ------
+        InputError
+            A row is ragged or not made of numbers.
+        """
+        blocks, pieces = [], []
+        for file, start, stop in self._spans(rank, world_size):
+            block = file.read(start, stop)
+            blocks.append(block)
+            pieces.append(Piece(file, start, len(block)))
+        if not blocks:
+            blocks = [np.empty((0, self.column_count), self.dtype or np.uint8)]
+        points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
+        if self.dtype is not None:
+            points = points.astype(self.dtype, copy=False)
+        return Share(_for_kernels(points), tuple(pieces))
+
+    def _spans(self, rank: int, world_size: int) -> Iterator[tuple[DataFile, int, int]]:
+        by_rows = self.row_count is not None
+        lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
+        total, begin = sum(lengths), 0
+        first, last = (total * i // world_size for i in (rank, rank + 1))
+        for file, length in zip(self.files, lengths, strict=True):
+            # A counted file among text ones is cut in proportion to its bytes.
+            start, stop = (file.size * (min(max(at, begin), begin + length) - begin) // length for at in (first, last))
+            if start < stop:
+                yield file, start, stop
+            begin += length
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """An array as a source; with worker processes it lies in shared memory and each takes a view of its rows."""
+
+    array: NDArray[Any]
+    names: tuple[str, ...] = ()
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        return self.array.shape[1]
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the array."""
+        return len(self.array)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the rows: float32, float64 or uint8."""
+        return self.array.dtype
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """One worker's rows, a view of the array if that is C-contiguous and aligned."""
+        first, last = (len(self.array) * i // world_size for i in (rank, rank + 1))
+        return Share(_for_kernels(self.array[first:last]), (Piece(_Rows(), first, last - first),))
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """Rows that a worker has already, as in an engine that keeps the data; every worker has others.
+
+    Parameters
+    ----------
+    points : (n, d)
+    weights : (n,) float64, or None for ones
+    name
+        What they are called in messages.
+    """
+
+    points: NDArray[Any]
+    weights: NDArray[np.float64] | None
+    name: str
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """All of them."""
+        return Share(_for_kernels(self.points), (Piece(_Rows(f"{self.name}, "), 0, len(self.points)),), self.weights)
+
+
+def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
+    return np.require(points, requirements=["C", "ALIGNED"])
+
+
+@dataclass(frozen=True)
+class _Rows:
+    where: str = ""
+    column_names = None
+
+    def describe(self, start: int, row: int) -> str:
+        return f"{self.where}row {start + row}"
+
+
+@dataclass(frozen=True)
+class BinaryFiles:
+    """Files of vectors and nothing else, each of which is a record of the same length.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        Of folders all files that are not hidden.
+    record_bytes : int
+        The length of a vector in the file.
+    dtype : dtype
+        Of its values.
+    """
+
+    source: PathLike | Sequence[PathLike]
+    record_bytes: int
+    dtype: DTypeLike = "uint8"
+
+
+def is_path_like(source: object) -> bool:
+    """Whether a source is a path or a non-empty list of paths, rather than an array."""
+    if isinstance(source, (list, tuple)):
+        return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
+    return isinstance(source, (str, os.PathLike))
+
+
+def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles) -> Dataset:
+    """Open a path, a glob, a folder, a URL of these or a list of them, reading headers only.
+
+    Raises
+    ------
+    InputError
+        Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width or in what they call
+        their columns.
+    """
+    if isinstance(source, BinaryFiles):
+        record = Record.of(source.record_bytes, source.dtype)
+        files = tuple(_open_records(path, record) for path in _paths(source.source, None))
+    else:
+        files = tuple(_open_file(path) for path in _paths(source, FORMATS))
+    for file in files[1:]:
+        if file.column_count != files[0].column_count:
+            raise InputError(
+                f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
+            )
+    _check_names([file for file in files if file.column_names is not None])
+    return Dataset(files)
+
+
+def _check_names(files: Sequence[DataFile]) -> None:
+    """Columns with names have the same ones in all files."""
+    for file in files[1:]:
+        names = zip(file.column_names, files[0].column_names, strict=True)
+        for at, (name, expected) in enumerate(names):
+            if name != expected:
+                raise InputError(
+                    f"{file.path}: column {at} is called {name!r}, but {expected!r} in {files[0].path}: expected the "
+                    "same columns in the same order"
+                )
+
+
+def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> Iterator[str]:
+    for item in source if isinstance(source, (list, tuple)) else [source]:
+        yield from expand(os.fspath(item), kinds)
+
+
+def _open_records(path: str, record: Record) -> DataFile:
+    if size_bytes(path) == 0:
+        raise InputError(f"{path} is empty")
+    return binary.NpyFile.of_records(path, record)
+
+
+def _open_file(path: str) -> DataFile:
+    kind = FORMATS.get(suffix(path))
+    if kind is None:
+        raise InputError(
+            f"{path}: unknown kind of file, expected one of {', '.join(FORMATS)}, or raw vectors with their length: "
+            "BinaryFiles(…, record_bytes=COUNT)"
+        )
+    if size_bytes(path) == 0:
+        raise InputError(f"{path} is empty")
+    return kind.open(path)

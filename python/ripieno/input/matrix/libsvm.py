@@ -1,0 +1,138 @@
+"""Sparse rows: libsvm text, lines of "label index:value …", and CSR matrices, of which each worker takes its own share.
+
+A share of a text has the lines that begin in its part of the bytes. Indices are taken as they are written.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, vstack
+
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike, blamed_on, is_url, opened, size_bytes
+from ripieno.input.lines import blocks
+
+COMPRESSED = (".gz", ".bz2")
+# More columns than any row has: how many there are is known when all shares are read.
+_COLUMN_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows with their labels.
+
+    Parameters
+    ----------
+    matrix : (n, columns) csr_matrix of float64
+    labels : (n,) array
+    """
+
+    matrix: csr_matrix
+    labels: NDArray[Any]
+
+
+_NO_ROWS = SparseRows(csr_matrix((0, _COLUMN_LIMIT)), np.empty(0))
+
+
+@dataclass(frozen=True)
+class InMemoryRows:
+    """A CSR matrix in parts, which lie in shared memory with worker processes, and the labels of its rows."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    data: NDArray[np.float64]
+    column_count: int
+    labels: NDArray[Any]
+
+    @property
+    def name(self) -> str:
+        """Of the labels, in errors."""
+        return "y"
+
+    @classmethod
+    def of(cls, matrix: csr_matrix, labels: NDArray[Any]) -> InMemoryRows:
+        """The parts of a matrix."""
+        return cls(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], labels)
+
+    def read_share(self, rank: int, world_size: int) -> SparseRows:
+        """One worker's rows."""
+        first, last = (len(self.labels) * i // world_size for i in (rank, rank + 1))
+        begin, end = self.indptr[first], self.indptr[last]
+        parts = (self.data[begin:end], self.indices[begin:end], self.indptr[first : last + 1] - begin)
+        return SparseRows(csr_matrix(parts, shape=(last - first, self.column_count)), self.labels[first:last])
+
+
+@dataclass(frozen=True)
+class LibsvmFiles:
+    """Text files by path or URL, in order, as one list of rows."""
+
+    paths: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The first file and how many there are."""
+        return self.paths[0] + f" and {len(self.paths) - 1} more" * (len(self.paths) > 1)
+
+    @classmethod
+    def open(cls, paths: PathLike | Sequence[PathLike]) -> LibsvmFiles:
+        """Files by name; they are read by the workers.
+
+        Raises
+        ------
+        InputError
+            A file is missing, or compressed.
+        """
+        names = [os.fspath(path) for path in (paths if isinstance(paths, list | tuple) else [paths])]
+        for name in names:
+            if name.endswith(COMPRESSED):
+                raise InputError(f"{name}: workers read parts of libsvm files: unpack it first")
+            if not is_url(name) and not os.path.isfile(name):
+                raise InputError(f"{name} does not exist" if not os.path.exists(name) else f"{name} is no file")
+        return cls(tuple(names))
+
+    def read_share(self, rank: int, world_size: int) -> SparseRows:
+        """One worker's rows.
+
+        Raises
+        ------
+        InputError
+            A line is not what it should be; names the file.
+        """
+        lengths = [size_bytes(path) for path in self.paths]
+        first, last = (sum(lengths) * i // world_size for i in (rank, rank + 1))
+        parts, begin = [_NO_ROWS], 0
+        for path, length in zip(self.paths, lengths, strict=True):
+            start, stop = (min(max(at, begin), begin + length) - begin for at in (first, last))
+            if start < stop:
+                parts.append(_read(path, start, stop))
+            begin += length
+        matrix = vstack([part.matrix for part in parts], format="csr")
+        return SparseRows(matrix, np.concatenate([part.labels for part in parts]))
+
+
+def _read(path: str, start: int, stop: int) -> SparseRows:
+    """The rows whose lines begin in bytes `start .. stop`."""
+    from sklearn.datasets import load_svmlight_file
+
+    with opened(path) as file, blamed_on(path):
+        text = b"".join(lines for _, lines in blocks(file, start, stop, stop - start))
+    if not text.strip():
+        return _NO_ROWS
+    try:
+        rows = SparseRows(*load_svmlight_file(io.BytesIO(text), n_features=_COLUMN_LIMIT, zero_based=True))
+    except OverflowError as error:
+        raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest there may be") from error
+    except ValueError as error:
+        raise InputError(f"{path}: {error}: expected lines of 'label index:value …'") from error
+    wrong = np.flatnonzero(~np.isfinite(rows.matrix.data))
+    if len(wrong):
+        index, value = rows.matrix.indices[wrong[0]], rows.matrix.data[wrong[0]]
+        raise InputError(f"{path}: index {index} has the value {value}: expected finite numbers")
+    return rows

@@ -1,0 +1,87 @@
+"""What a record of a raw binary file is: an array of some type and shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from numbers import Integral
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from ripieno._checks import check_count
+from ripieno.errors import InputError
+from ripieno.files.sources import File, unpacked_bytes
+
+
+@dataclass(frozen=True)
+class Record:
+    """The type of the elements, as NumPy's `dtype.str`, and the shape."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, record_bytes: int | None, dtype: DTypeLike | None = None, shape: int | tuple[int, ...] | None = None
+    ) -> Record | None:
+        """What a caller describes by one or two of these; None if by none.
+
+        Raises
+        ------
+        InputError
+            They say too little, no such thing can be, or one contradicts another.
+        """
+        if record_bytes is None and shape is None:
+            if dtype is not None:
+                raise InputError(
+                    f"dtype={dtype!r} says nothing of how long a record is: expected record_bytes or shape"
+                )
+            return None
+        kind = _numbers(np.uint8 if dtype is None else dtype)
+        if record_bytes is not None:
+            check_count("record_bytes", record_bytes)
+            if record_bytes % kind.itemsize:
+                raise InputError(
+                    f"record_bytes={record_bytes}: no whole values of {kind}, of {kind.itemsize} bytes each"
+                )
+        if shape is None:
+            return cls(kind.str, (record_bytes // kind.itemsize,))
+        shape = (shape,) if isinstance(shape, Integral) else tuple(shape)
+        for length in shape:
+            check_count("shape", length, "expected whole numbers >= 1")
+        record = cls(kind.str, tuple(map(int, shape)))
+        if record_bytes not in (None, record.size_bytes):
+            raise InputError(f"record_bytes={record_bytes}, but shape={shape} of {kind} takes {record.size_bytes}")
+        return record
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in the file."""
+        return np.dtype(self.dtype).itemsize * prod(self.shape)
+
+    def count(self, file: File) -> int:
+        """How many records a file has; one that is compressed is read to know.
+
+        Raises
+        ------
+        InputError
+            It does not end with one.
+        """
+        count, left = divmod(unpacked_bytes(file), self.size_bytes)
+        if left:
+            raise InputError(
+                f"{file.path}: {self.size_bytes * count + left:,} bytes are {count:,} records of {self.size_bytes:,} "
+                f"bytes and {left:,} more: expected whole records"
+            )
+        return count
+
+
+def _numbers(dtype: DTypeLike) -> np.dtype:
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise InputError(f"dtype={dtype!r}: NumPy knows no such type") from None
+    if kind.kind not in "biufc" or kind.shape:
+        raise InputError(f"dtype={dtype!r}: expected a type of numbers, such as uint8 or float32")
+    return kind

@@ -1,0 +1,390 @@
+"""`Engine`: a system that runs ranks as its tasks, and `EngineJob`, the job whose ranks run there."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import selectors
+import site
+import sys
+import sysconfig
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
+from ripieno.flight.trace import Trace
+from ripieno.launch.engine.hub import Hub, Invitation, Join, versions
+from ripieno.launch.engine.remote import RemoteChannel
+from ripieno.launch.job.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
+from ripieno.launch.job.job import EventListener
+from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.interruption import held_back, interruptible
+from ripieno.launch.process.parcel import pack
+from ripieno.launch.script.meeting import MEETING_S
+from ripieno.wire import packing
+
+# Larger programs and arguments go to rank 0 only, and from there to the others.
+RELAYED_FROM_BYTES = 1 << 18
+# Whoever waits for something else than the ranks looks after them so often.
+LOOK_S = 0.5
+
+
+class Engine(ABC):
+    """A system with slots for ranks. A subclass connects to one that runs already.
+
+    Attributes
+    ----------
+    NAME : str
+        As in ``launch(engine=NAME)``.
+    OPTIONS : frozenset of str
+        What `__init__` takes, by keyword, of the options of `launch`.
+    threads : int
+        That each rank may compute with, unless the caller says otherwise.
+    is_own : bool
+        Whether the system did not run already, but was started for this process, and ends with it.
+    """
+
+    NAME: ClassVar[str]
+    OPTIONS: ClassVar[frozenset[str]] = frozenset()
+    threads: int = 1
+    is_own: bool = False
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, ranks in {self.NAME}>"
+
+    @abstractmethod
+    def slots(self) -> int:
+        """How many ranks there is room for in all."""
+
+    @abstractmethod
+    def host(self) -> str:
+        """The address of this process by which tasks reach it."""
+
+    @abstractmethod
+    def start(self, workers: int, invitation: Invitation) -> Run:
+        """Start a task per rank, each of which calls `ripieno.launch.member.serve`.
+
+        Raises
+        ------
+        TooFewSlots
+            If there is no room, within seconds: how many slots are needed, free, and there in all, and what to do.
+        """
+
+    def handover(self) -> Handover:
+        """How invitations, and with them tokens, travel to tasks."""
+        return Handover(f"as {self.NAME} sends its tasks", False, False, f"see how {self.NAME} can be made to encrypt")
+
+    def job(self, workers: int, **options: Any) -> EngineJob:
+        """The job of so many ranks here."""
+        return EngineJob(self, workers, **options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        # Estimators that are cloned share it.
+        return self
+
+
+@dataclass(frozen=True)
+class Handover:
+    """Who could read a token on its way, or send a task another one.
+
+    Attributes
+    ----------
+    way : str
+        By what it travels.
+    is_authentic, is_encrypted : bool
+        Whether both ends know each other, and nobody between them can read it.
+    advice : str
+        What to do for what is missing, in the words of the engine.
+    """
+
+    way: str
+    is_authentic: bool
+    is_encrypted: bool
+    advice: str = ""
+
+
+class Run(ABC):
+    """The tasks that an engine has started for a job.
+
+    Attributes
+    ----------
+    failure : tuple of (int or None, str), or None
+        What the engine has said first: the rank that failed, if it can tell, and why in one line.
+    """
+
+    def __init__(self) -> None:
+        self.failure: tuple[int | None, str] | None = None
+        self._said = threading.Event()
+        self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._unheard = weakref.finalize(self, os.close, self._heard)
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, {'started' if self.failure is None else f'failed: {self.failure[1]}'}>"
+
+    def fileno(self) -> int:
+        """Readable once the engine has said that something failed."""
+        return self._heard
+
+    def failed(self, rank: int | None, cause: str) -> None:
+        """Note what the engine says; only the first account is kept."""
+        with self._lock:
+            if self.failure is None and self._unheard.alive:
+                self.failure = (rank, cause)
+                self._said.set()
+                os.eventfd_write(self._heard, 1)
+
+    def wait(self, timeout_s: float) -> tuple[int | None, str] | None:
+        """What the engine says, if it does so in time."""
+        self._said.wait(timeout_s)
+        return self.failure
+
+    def close(self) -> None:
+        """End the tasks, and listen no more. May be called again."""
+        self.end()
+        with self._lock:
+            self._unheard()
+
+    @abstractmethod
+    def end(self) -> None:
+        """Give all slots back: the members have been told, whoever does not leave now is cancelled.
+
+        It takes 15 s at most, may be called again, and raises nothing.
+        """
+
+
+@dataclass
+class _Hold:
+    """What must be given back, whatever becomes of the job."""
+
+    hub: Hub | None = None
+    run: Run | None = None
+
+
+class EngineJob(Gang):
+    """Ranks that are tasks of an engine.
+
+    Parameters
+    ----------
+    engine : Engine
+    workers, threads, on_event, trace, replicas
+        As of `ripieno.launch.launch`.
+    **options
+        For the native communicator; ``rendezvous_timeout_s`` is also the time that tasks have to join.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        workers: int,
+        *,
+        threads: int,
+        on_event: EventListener | None,
+        trace: Trace | None,
+        replicas: int = 1,
+        **options: Any,
+    ) -> None:
+        if trace is not None:
+            raise InputError("trace= is for workers of this machine: an engine's ranks leave their records elsewhere")
+        if replicas != 1:
+            raise InputError(
+                f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
+            )
+        super().__init__(workers, threads, replicas=1, on_event=on_event, trace=None)
+        self.engine = engine
+        self._options = options
+        self._hold = _Hold()
+        self._owner_pid = os.getpid()
+        weakref.finalize(self, _end_members, self.members, self._hold, self._owner_pid)
+        self._form_first()
+
+    def _start(self, invitation: Invitation) -> Run:
+        return self.engine.start(self.workers, invitation)
+
+    def _patience_s(self) -> float:
+        """How long tasks have to join."""
+        return self._meeting_s()
+
+    @property
+    def _place(self) -> str:
+        return self.engine.NAME
+
+    def _meeting_s(self) -> float:
+        return self._options.get("rendezvous_timeout_s", MEETING_S)
+
+    def _form(self) -> None:
+        token = secrets.token_bytes(32)
+        host = self.engine.host()
+        try:
+            hub = self._hold.hub = Hub(host, token)
+        except OSError as error:
+            raise EngineError(
+                f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "
+                f"{error.strerror or error}; see docs/engines for how to name another address of this machine"
+            ) from None
+        invitation = Invitation(host, hub.port, token, self.workers, self.threads, self._options, _own_folders())
+        self._hold.run = self._start(invitation)
+        self.members[:] = self._gathered(hub, self._hold.run)
+        # Whoever comes later belongs to no rank of this job.
+        hub.close()
+        for member in self.members:
+            tell(member, "welcome")
+        self._replies("ready", self._meeting_s())
+
+    def _gathered(self, hub: Hub, run: Run) -> list[Member]:
+        """A member for every rank, all of one attempt."""
+        patience_s = self._patience_s()
+        deadline = time.monotonic() + patience_s
+        attempts: dict[str, dict[int, Member]] = {}
+        try:
+            with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+                selector.register(hub, selectors.EVENT_READ)
+                selector.register(run, selectors.EVENT_READ)
+                while True:
+                    left_s = deadline - time.monotonic()
+                    if left_s <= 0:
+                        raise EngineError(self._absent(attempts, patience_s))
+                    for key, _ in ready(left_s):
+                        if key.fileobj is run:
+                            raise self._alarmed()
+                    for join, channel in self._joined(hub):
+                        members = attempts.setdefault(join.attempt, {})
+                        earlier = members.pop(join.rank, None)
+                        if earlier is not None:
+                            earlier.channel.close()
+                        members[join.rank] = self._member(join, channel)
+                        if len(members) == self.workers:
+                            del attempts[join.attempt]
+                            return [members[rank] for rank in range(self.workers)]
+        finally:
+            for members in attempts.values():
+                for member in members.values():
+                    member.channel.close()
+
+    def _joined(self, hub: Hub) -> Iterator[tuple[Join, RemoteChannel]]:
+        yield from hub.joined()
+        if hub.error is not None:
+            raise EngineError(
+                f"ranks cannot join this process: {hub.error.strerror}; each needs a descriptor here: raise the limit "
+                "(ulimit -n)"
+            )
+
+    def _member(self, join: Join, channel: RemoteChannel) -> Member:
+        try:
+            self._check(join)
+        except EngineError:
+            channel.close()
+            raise
+        return Member(join.rank, join.host, channel)
+
+    def _check(self, join: Join) -> None:
+        if not 0 <= join.rank < self.workers:
+            raise EngineError(
+                f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: {self.engine.NAME} was "
+                "told to start more tasks than workers= says"
+            )
+        for name, mine in versions().items():
+            if join.versions.get(name) != mine:
+                raise EngineError(
+                    f"rank {join.rank} on {join.host} has {name} {join.versions.get(name)}, the process that launches "
+                    f"it has {name} {mine}: install the same there"
+                )
+
+    def _absent(self, attempts: dict[str, dict[int, Member]], patience_s: float) -> str:
+        best = max(attempts.values(), key=len, default={})
+        missing = [str(rank) for rank in range(self.workers) if rank not in best]
+        return (
+            f"{len(best)} of {self.workers} ranks have joined within {patience_s:g} s, missing are "
+            f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}: see whether {self.engine.NAME} has room for "
+            f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
+            f"{self.engine.NAME}), or raise rendezvous_timeout_s"
+        )
+
+    def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        packed = pack((program, args, kwargs), files_by_name=False, read_only=True)
+        size_bytes = packing.blob_bytes(packed)
+        relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
+        for member in self.members:
+            # If it has ended, that is noticed later, with the cause.
+            with suppress(HungUp):
+                if not relayed:
+                    member.channel.send_packed("run", packed)
+                elif member.rank > 0:
+                    member.channel.send("relayed", size_bytes)
+        if relayed:
+            with suppress(HungUp):
+                self.members[0].channel.send_packed("relay", packed)
+
+    def _ending_of(self, member: Member) -> tuple[Member, str]:
+        said = self._hold.run.wait(CULPRIT_S)
+        if said is None:
+            return member, member.ending()
+        rank, cause = said
+        if rank not in (None, member.rank):
+            other = self.members[rank]
+            # An engine may name who failed because of another one; but that one has said so itself.
+            if rank in self._reports or other.channel.has_message():
+                return member, member.ending()
+            member = other
+        return member, f"its process ended; {self.engine.NAME} says: {cause}"
+
+    def _alarm(self) -> Run | None:
+        return self._hold.run
+
+    def _check_ranks(self) -> None:
+        """While something else than the ranks is waited for: raise what has become of them."""
+        if self._was_closed or self._hold.run.failure is not None:
+            with self._recovering():
+                raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
+
+    def _alarmed(self) -> BaseException:
+        rank, cause = self._hold.run.failure
+        if rank is None:
+            return EngineError(f"{self.engine.NAME} has ended the ranks: {cause}")
+        host = next((member.host for member in self.members if member.rank == rank), "")
+        return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
+
+    def _is_whole(self) -> bool:
+        return self._hold.run is not None and self._hold.run.failure is None
+
+    def _say_goodbye(self) -> None:
+        """Let the members leave; one that is hung up on takes it for the end of the launching process."""
+        for member in self.members:
+            tell(member, "close")
+        deadline = time.monotonic() + GOODBYE_S
+        for member in self.members:
+            with suppress(HungUp):
+                while (left_s := deadline - time.monotonic()) > 0:
+                    member.channel.receive(left_s)
+
+    def _end(self) -> None:
+        with held_back():
+            _end_members(self.members, self._hold, self._owner_pid)
+
+
+def _own_folders() -> tuple[str, ...]:
+    """Where this process finds modules that belong to no installation: those of a script or a notebook."""
+    folders = [Path(folder).absolute() for folder in sys.path]
+    paths = sysconfig.get_paths()
+    installed = (paths["stdlib"], paths["platstdlib"], *site.getsitepackages(), site.getusersitepackages())
+    return tuple(str(folder) for folder in folders if not any(map(folder.is_relative_to, installed)))
+
+
+def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
+    """Leave no connection, task or thread behind. May be called again."""
+    if os.getpid() != owner_pid:
+        return  # a fork of the launcher, whose ranks these are not
+    for member in members:
+        member.channel.close()
+    members.clear()
+    if hold.hub is not None:
+        hold.hub.close()
+    if hold.run is not None:
+        hold.run.close()

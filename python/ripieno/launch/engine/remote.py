@@ -1,0 +1,185 @@
+"""A channel over TCP: what passes is copied into the socket and out of it, and nothing else.
+
+Before anything is read both ends prove that they know the job's token, without sending it. What passes afterwards is
+neither encrypted nor signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import select
+import socket
+import struct
+import time
+from typing import Any
+
+import numpy as np
+
+from ripieno.launch.process.channel import MESSAGE_S, Channel, HungUp
+from ripieno.launch.process.parcel import pack
+from ripieno.wire import packing
+from ripieno.wire.arrays import empty
+
+# A silent host is noticed after this long: idle seconds, seconds between probes, probes.
+KEEP_ALIVE = (10, 5, 4)
+
+_HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
+_CHALLENGE_BYTES = 32
+_PROOF_BYTES = hashlib.sha256().digest_size
+
+
+class NotAuthentic(Exception):
+    """The other end does not know the token."""
+
+
+class RemoteChannel(Channel):
+    """One end of an authenticated connection; large values are packed without a copy.
+
+    Parameters
+    ----------
+    end : socket.socket
+    send_s : float or None
+        For how long the other end may take nothing of what is sent: a member waits for the launching process, which
+        hears one rank after the other, as long as it takes; the launching process does not wait for a member.
+    """
+
+    def __init__(self, end: socket.socket, send_s: float | None) -> None:
+        super().__init__(end)
+        # Waiting is done apart: a timeout of the socket would be that of a thread that sends and of one that receives.
+        end.setblocking(False)
+        self._send_s = send_s
+
+    def own_address(self) -> str:
+        """The address of this end."""
+        return self._socket.getsockname()[0]
+
+    def send(self, kind: str, value: Any = None) -> None:
+        self.send_packed(kind, pack(value, files_by_name=False))
+
+    def send_packed(self, kind: str, packed: packing.Packed) -> None:
+        """Send what was packed, to this member and perhaps to others, too."""
+        with self._sending:
+            try:
+                size_bytes = packing.blob_bytes(packed)
+                self._put(_HEADER.pack(kind.encode(), size_bytes))
+                sent = 0
+                for offset, piece in packing.blob_pieces(packed):
+                    self._put(bytes(offset - sent))
+                    self._put(piece)
+                    sent = offset + piece.nbytes
+                self._put(bytes(size_bytes - sent))
+            except OSError as error:
+                raise HungUp(f"the other process no longer listens: {error}") from error
+
+    def _put(self, data: bytes | np.ndarray) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                self._wait(select.POLLOUT, self._send_s)
+
+    def receive(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, Any]:
+        kind, blob = self.receive_blob(patience_s, most_bytes)
+        return kind, packing.read_blob(blob)
+
+    def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, np.ndarray]:
+        """The next message, not unpickled yet; its bytes lie where ranks of a host can read them without a copy."""
+        # A peer may be silent between messages, by default for ever, but not within one.
+        header = bytearray(_HEADER.size)
+        self._fill(memoryview(header), patience_s)
+        kind, size_bytes = _HEADER.unpack(header)
+        if most_bytes is not None and size_bytes > most_bytes:
+            raise HungUp(f"the other process would send {size_bytes} bytes, more than {most_bytes}")
+        blob = empty(size_bytes, np.uint8)
+        self._fill(memoryview(blob), MESSAGE_S)
+        return kind.rstrip(b"\0").decode(), blob
+
+    def _fill(self, view: memoryview, patience_s: float | None) -> None:
+        while view:
+            try:
+                received = self._socket.recv_into(view)
+            except BlockingIOError:
+                self._wait(select.POLLIN, patience_s)
+                continue
+            except OSError as error:
+                raise HungUp(str(error)) from error
+            if not received:
+                raise HungUp("the other process is gone")
+            view = view[received:]
+            patience_s = MESSAGE_S
+
+    def _wait(self, event: int, timeout_s: float | None) -> None:
+        watch = select.poll()
+        watch.register(self._socket, event)
+        if not watch.poll(None if timeout_s is None else timeout_s * 1000):
+            raise HungUp(f"the other process has stood still for {timeout_s:g} s")
+
+
+def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChannel:
+    """A member's channel to a hub.
+
+    Raises
+    ------
+    OSError
+        If nobody listens there, or who listens says nothing within `timeout_s`.
+    NotAuthentic
+        If who listens does not know the token.
+    """
+    end = socket.create_connection((host, port), timeout=timeout_s)
+    deadline = time.monotonic() + timeout_s
+    try:
+        theirs = _exactly(end, _CHALLENGE_BYTES, deadline)
+        mine = secrets.token_bytes(_CHALLENGE_BYTES)
+        end.sendall(mine + _proof(token, b"member", theirs, mine))
+        if not hmac.compare_digest(_exactly(end, _PROOF_BYTES, deadline), _proof(token, b"hub", mine, theirs)):
+            raise NotAuthentic(f"{host}:{port} does not know this job's token")
+        return _channel(end, None)
+    except BaseException:
+        end.close()
+        raise
+
+
+def accept(end: socket.socket, token: bytes, timeout_s: float) -> RemoteChannel:
+    """The channel to who has connected by `end`; `OSError` or `NotAuthentic` if that is no member of this job."""
+    deadline = time.monotonic() + timeout_s
+    try:
+        end.settimeout(timeout_s)
+        mine = secrets.token_bytes(_CHALLENGE_BYTES)
+        end.sendall(mine)
+        theirs = _exactly(end, _CHALLENGE_BYTES, deadline)
+        if not hmac.compare_digest(_exactly(end, _PROOF_BYTES, deadline), _proof(token, b"member", mine, theirs)):
+            raise NotAuthentic("who has connected does not know this job's token")
+        end.sendall(_proof(token, b"hub", theirs, mine))
+        return _channel(end, MESSAGE_S)
+    except BaseException:
+        end.close()
+        raise
+
+
+def _channel(end: socket.socket, send_s: float | None) -> RemoteChannel:
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT), KEEP_ALIVE, strict=True):
+        end.setsockopt(socket.IPPROTO_TCP, option, value)
+    return RemoteChannel(end, send_s)
+
+
+def _proof(token: bytes, role: bytes, *challenges: bytes) -> bytes:
+    return hmac.digest(token, b"ripieno " + role + b"".join(challenges), hashlib.sha256)
+
+
+def _exactly(end: socket.socket, size_bytes: int, deadline: float) -> bytes:
+    data = b""
+    while len(data) < size_bytes:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the other end took too long to say who it is")
+        end.settimeout(left_s)
+        piece = end.recv(size_bytes - len(data))
+        if not piece:
+            raise ConnectionError("the connection was closed before both ends knew each other")
+        data += piece
+    return data

@@ -1,0 +1,236 @@
+"""Dask: a rank is a task on a worker of its own, in a cluster that runs already.
+
+A task is pinned to its worker, so that Dask never runs it elsewhere, and secedes from the worker's threads, so that
+Dask can compute there what the next program wants. While a job chooses workers and until its tasks have begun there,
+it holds a lock of the cluster: two jobs never take the same worker.
+"""
+
+from __future__ import annotations
+
+import pydoc
+import threading
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from distributed import Client, Lock
+from distributed.utils import get_ip
+
+from ripieno._version import __version__
+from ripieno.errors import EngineError, InputError, TooFewSlots
+from ripieno.launch.engine.contract import Engine, Handover
+from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engines.dask.job import DaskJob
+from ripieno.launch.engines.dask.run import RESTART_S, DaskRun
+
+# A scheduler answers within this time, or is not there.
+CONNECT_S = 10.0
+# Others may be choosing workers for this long.
+CHOOSING_S = 30.0
+
+_KEYS = "ripieno-rank-"
+_ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, ask for fewer ranks or add workers"
+
+
+class DaskEngine(Engine):
+    """The workers of a Dask cluster, each with room for one rank.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the scheduler: ``"tcp://10.0.0.1:8786"``. A client is made, and closed when no job runs.
+    client : distributed.Client, optional
+        By default the current one.
+
+    Raises
+    ------
+    EngineError
+        There is no client, or no scheduler answers.
+    InputError
+        Both were given, or the client is asynchronous.
+    """
+
+    NAME = "dask"
+    OPTIONS = frozenset({"address", "client"})
+
+    def __init__(self, address: str | None = None, client: Client | None = None) -> None:
+        if address is not None and client is not None:
+            raise InputError("address= and client= were given: expected one of them")
+        self._address = address
+        if address is None:
+            self._found = _current(client)
+        else:
+            self._connect(address)
+        self._job_count = 0
+        self._lock = threading.Lock()
+        self.threads = min((worker["nthreads"] for worker in self._workers().values()), default=1)
+
+    def slots(self) -> int:
+        return len(self._workers())
+
+    def host(self) -> str:
+        hosts = [worker["host"] for worker in self._workers().values()]
+        distant = [host for host in hosts if not _is_loopback(host)]
+        if not distant or self._client.scheduler.address.startswith("inproc:"):
+            return "127.0.0.1"
+        return get_ip(distant[0])
+
+    def handover(self) -> Handover:
+        address = self._client.scheduler.address
+        if address.startswith("inproc:"):
+            return Handover("inside of this process", True, True)
+        is_safe = address.startswith("tls:")
+        advice = "start scheduler and workers with certificates (distributed.Security, tls://)"
+        return Handover(f"with tasks by Dask's scheduler at {address}", is_safe, is_safe, advice)
+
+    def start(self, workers: int, invitation: Invitation) -> DaskRun:
+        with self._lock:
+            self._job_count += 1
+        run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", self._ended)
+        try:
+            self._await_workers(workers)
+            with self._choosing():
+                waiting = run.begin(self._places(workers), invitation)
+            if waiting:
+                raise TooFewSlots(self.NAME, workers, workers - waiting, len(self._workers()), _ADVICE)
+        except BaseException:
+            run.abandon()
+            raise
+        return run
+
+    def job(self, workers: int, **options: Any) -> DaskJob:
+        """The job of so many ranks here; Dask's data among the arguments of its programs come from its workers."""
+        return DaskJob(self, workers, self._client, **options)
+
+    @property
+    def _client(self) -> Client:
+        """The caller's, or one of its own."""
+        if self._address is not None and self._found.status == "closed":
+            self._connect(self._address)
+        return self._found
+
+    def _connect(self, address: str) -> None:
+        """Have a client until no job runs, or nobody holds this engine."""
+        self._found = connected(address)
+        self._close = weakref.finalize(self, self._found.close)
+
+    def _ended(self) -> None:
+        """One of the jobs has given its workers back."""
+        with self._lock:
+            self._job_count -= 1
+            if self._job_count == 0 and self._address is not None:
+                self._close()
+
+    def _workers(self) -> dict[str, dict[str, Any]]:
+        """What the scheduler knows of those that take tasks, by address."""
+        try:
+            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+        except OSError as error:
+            raise EngineError(f"the Dask scheduler of this client does not answer: {error}") from error
+        return {address: worker for address, worker in workers.items() if worker["status"] == "running"}
+
+    @contextmanager
+    def _choosing(self) -> Iterator[None]:
+        """Meanwhile no other job chooses workers of this cluster."""
+        lock = Lock("ripieno-choosing", scheduler_rpc=self._client.scheduler, loop=self._client.loop)
+        try:
+            if not lock.acquire(timeout=CHOOSING_S):
+                raise EngineError(
+                    f"another job has been choosing Dask workers for {CHOOSING_S:g} s; if its process has died, its "
+                    "lock ends after distributed.scheduler.locks.lease-timeout: try again then"
+                )
+            try:
+                yield
+            finally:
+                lock.release()
+        finally:
+            # It would go on extending its lease, and keep the lock in memory.
+            if (refresh := getattr(lock, "refresh_callback", None)) is not None:
+                self._client.loop.add_callback(refresh.stop)
+
+    def _places(self, needed: int) -> list[str]:
+        """Addresses of workers without a rank, those with the fewest tasks, host by host.
+
+        Where all threads are busy the rank begins with the next that is free.
+        """
+        workers = self._workers()
+        processing = {worker: set(map(str, keys)) for worker, keys in self._client.processing().items()}
+        candidates = [each for each in workers if not _ranks(processing.get(each, ()))]
+        self._check_versions(candidates)
+        load = {}
+        for worker, (executing, seceded) in self._asked(_tasks, candidates).items():
+            if not _ranks(executing | seceded):
+                load[worker] = len((processing.get(worker, set()) - seceded) | executing) / workers[worker]["nthreads"]
+        if len(load) < needed:
+            raise TooFewSlots(self.NAME, needed, len(load), len(workers), _ADVICE)
+        return sorted(sorted(load, key=load.__getitem__)[:needed], key=lambda each: workers[each]["host"])
+
+    def _await_workers(self, needed: int) -> None:
+        """Wait a little for workers that are being started again."""
+        try:
+            self._client.wait_for_workers(needed, timeout=RESTART_S)
+        except TimeoutError:
+            # Their number is told with what is free.
+            return
+
+    def _check_versions(self, workers: list[str]) -> None:
+        # A task of ours would end a worker that cannot unpickle it, so what every Python has asks first.
+        versions = self._asked(pydoc.locate, workers, "ripieno.__version__")
+        found = {f"worker {worker}": version for worker, version in versions.items()}
+        # The scheduler unpickles tasks, too.
+        found["scheduler"] = self._client.run_on_scheduler(pydoc.locate, "ripieno.__version__")
+        for who, version in found.items():
+            if version != __version__:
+                is_broken = isinstance(version, Exception)
+                has = f"cannot import ripieno: {version}" if is_broken else f"has ripieno {version}"
+                has = "has no ripieno" if version is None else has
+                raise EngineError(
+                    f"the Dask {who} {has}, the process that launches the job has ripieno {__version__}: "
+                    "install the same there"
+                )
+
+    def _asked(self, function: Any, workers: list[str], *args: Any) -> dict[str, Any]:
+        """What `function` returns in each worker's process, without waiting for its threads; of those that answer."""
+        if not workers:
+            return {}
+        answers = self._client.run(function, *args, workers=workers, on_error="return")
+        return {worker: answer for worker, answer in answers.items() if not isinstance(answer, OSError)}
+
+
+def connected(address: str) -> Client:
+    """A client of the scheduler there, or `EngineError`."""
+    try:
+        return Client(address, timeout=CONNECT_S, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise EngineError(f"no Dask scheduler answers at {address}: {error}") from error
+
+
+def _current(client: Client | None) -> Client:
+    try:
+        client = client or Client.current()
+    except ValueError:
+        raise EngineError(
+            "there is no Dask client: make one (distributed.Client), or pass address='tcp://…' of the scheduler"
+        ) from None
+    if client.asynchronous:
+        raise InputError("client= is asynchronous: ranks are launched by a Client(..., asynchronous=False)")
+    if client.status != "running":
+        raise EngineError(f"the Dask client is {client.status}: make a new one")
+    return client
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def _ranks(keys: Any) -> list[str]:
+    return [key for key in keys if key.startswith(_KEYS)]
+
+
+def _tasks(dask_worker: Any) -> tuple[set[str], set[str]]:
+    """The keys of tasks that run on this worker's threads, and of those that have seceded; cancelled ones, too."""
+    running = dask_worker.state.all_running_tasks
+    seceded = {task.key for task in running if "long-running" in (task.state, task.previous)}
+    return {str(task.key) for task in running if task.key not in seceded}, set(map(str, seceded))

@@ -1,0 +1,230 @@
+"""The tasks of a job in a Dask cluster: as their launcher sees them, and on their workers."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, ClassVar
+
+from distributed import Client, Future, get_worker, secede
+
+from ripieno.errors import EngineError
+from ripieno.launch.engine.contract import Run
+from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.member import serve
+
+# Tasks that have not begun after this long wait for a thread that others keep.
+BEGIN_S = 10.0
+# Ranks get this long to leave by themselves, and as long again to leave when they are interrupted.
+LEAVE_S = 1.0
+# Then their workers are ended, and this is how long the launcher waits for all that.
+END_S = 3.0
+# A worker that its nanny starts again is back after this long; a nanny asks in vain for a few seconds first.
+RESTART_S = 10.0
+# Before all other tasks that wait for a thread of the worker.
+PRIORITY = 1_000_000
+# What a task of ours says first, and when its launcher has hung up, for those who listen to its worker.
+BEGUN = "ripieno-rank-begun"
+HUNG_UP = "ripieno-rank-hung-up"
+
+logger = logging.getLogger("ripieno.dask")
+
+
+class DaskRun(Run):
+    """A task per rank, each pinned to its worker, under the keys ``name-rank``; `ended` is called when all is over."""
+
+    def __init__(self, client: Client, name: str, ended: Callable[[], None]) -> None:
+        super().__init__()
+        self.places: list[str] = []
+        self._client = client
+        self._on_end = ended
+        self._is_over = False
+        self._name = name
+        self._futures: list[Future] = []
+        self._ears: list[Ear] = []
+        self._waiting: set[int] = set()
+        self._staying: set[int] = set()
+        self._change = threading.Condition()
+
+    def begin(self, places: list[str], invitation: Invitation) -> int:
+        """Start rank i on the worker ``places[i]``; how many wait for a thread still when others should have begun."""
+        self.places = places
+        self._waiting = set(range(len(places)))
+        self._staying = set(range(len(places)))
+        self._ears = [Ear(self._client, worker, partial(self._heard_of, rank)) for rank, worker in enumerate(places)]
+        for rank, worker in enumerate(places):
+            future = self._client.submit(
+                _rank,
+                invitation,
+                rank,
+                key=self._key(rank),
+                workers=[worker],
+                allow_other_workers=False,
+                pure=False,
+                retries=0,
+                priority=PRIORITY,
+            )
+            self._futures.append(future)
+            future.add_done_callback(partial(self._ended, rank))
+        with self._change:
+            self._change.wait_for(lambda: not self._waiting, BEGIN_S)
+            return len(self._waiting)
+
+    def abandon(self) -> None:
+        """End the tasks before there is a job, whose hub those that have begun are waiting for."""
+        with self._change:
+            self._staying.clear()
+        self.close()
+
+    def end(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        try:
+            with self._change:
+                self._change.wait_for(lambda: not self._staying, END_S)
+                still = [self.places[rank] for rank in self._staying]
+            # A process that stands still hears of nothing, and Dask misses it only minutes later; its nanny can end it.
+            if still and self._client.status == "running":
+                with suppress(Exception):
+                    self._client.restart_workers(still, timeout=RESTART_S)
+        finally:
+            for ear in self._ears:
+                ear.close()
+            futures, self._futures = self._futures, []
+            # A client that was closed has let go of them.
+            with suppress(Exception):
+                self._client.cancel(futures, force=True)
+            with suppress(Exception):
+                self._on_end()
+
+    def _key(self, rank: int) -> str:
+        return f"{self._name}-{rank}"
+
+    def _heard_of(self, rank: int, event: tuple[float, Any]) -> None:
+        what = event[1]
+        if what == {"action": BEGUN, "key": self._key(rank)}:
+            self._has_begun(rank)
+        elif what == {"action": HUNG_UP, "key": self._key(rank)}:
+            self.failed(rank, f"its task on {self.places[rank]} has lost the connection to its launcher")
+        elif isinstance(what, dict) and what.get("action") == "remove-worker":
+            by_itself = "its process ended, or its nanny has ended it"
+            why = "closed or retired on purpose" if what["expected"] else by_itself
+            self.failed(rank, f"the worker {self.places[rank]} has left the cluster ({why})")
+            self._left(rank)
+
+    def _ended(self, rank: int, future: Future) -> None:
+        if future.status == "error":
+            error = future.exception()
+            self.failed(rank, f"its task has failed on {self.places[rank]}: {type(error).__name__}: {error}")
+        elif self._client.status != "running":
+            self.failed(None, "the scheduler is gone")
+        elif future.status != "finished":
+            self.failed(rank, f"its task is {future.status}, by somebody else")
+        self._left(rank)
+
+    def _has_begun(self, rank: int) -> None:
+        with self._change:
+            self._waiting.discard(rank)
+            self._change.notify_all()
+
+    def _left(self, rank: int) -> None:
+        with self._change:
+            self._staying.discard(rank)
+            # A job of which one rank has left need not wait for others to begin.
+            self._waiting.clear()
+            self._change.notify_all()
+
+
+class Ear:
+    """Hears what the scheduler knows of a worker, and what the worker's tasks say: both go under its address.
+
+    A client tells one listener of each address; here are all that this process has.
+    """
+
+    _open: ClassVar[dict[tuple[str, str], list[Ear]]] = {}
+    _lock = threading.Lock()
+
+    def __init__(self, client: Client, worker: str, hear: Callable[[tuple[float, Any]], None]) -> None:
+        self._client = client
+        self._worker = worker
+        self._hear = hear
+        with self._lock:
+            ears = self._open.setdefault((client.id, worker), [])
+            ears.append(self)
+            if len(ears) == 1:
+                client.subscribe_topic(worker, partial(_tell_all, ears))
+
+    def close(self) -> None:
+        """Hear no more."""
+        with self._lock:
+            ears = self._open[self._client.id, self._worker]
+            ears.remove(self)
+            if ears:
+                return
+            del self._open[self._client.id, self._worker]
+            # A client that was closed tells nobody.
+            with suppress(Exception):
+                self._client.unsubscribe_topic(self._worker)
+
+    def __call__(self, event: tuple[float, Any]) -> None:
+        self._hear(event)
+
+
+def _tell_all(ears: list[Ear], event: tuple[float, Any]) -> None:
+    for ear in list(ears):
+        ear(event)
+
+
+def _rank(invitation: Invitation, rank: int) -> None:
+    """The task: a rank, on a thread of its own."""
+    worker = get_worker()
+    key = worker.get_current_task()
+    worker.log_event(worker.address, {"action": BEGUN, "key": key})
+    stay = _Stay(rank, has_nanny=worker.nanny is not None)
+    secede()
+    try:
+        serve(invitation, rank, local={"rank": rank}, hung_up=stay.end)
+    except EngineError:
+        # The caller knows why; the worker's log would have a traceback of each rank.
+        worker.log_event(worker.address, {"action": HUNG_UP, "key": key})
+    finally:
+        stay.is_over()
+
+
+class _Overdue(BaseException):
+    """Raised in the thread of a rank that computes although its launcher has gone."""
+
+
+class _Stay:
+    """A rank's time on this worker's thread, where nothing else ends it."""
+
+    def __init__(self, rank: int, *, has_nanny: bool) -> None:
+        self._rank = rank
+        self._has_nanny = has_nanny
+        self._thread = threading.get_ident()
+        self._left = threading.Event()
+        self._lock = threading.Lock()
+
+    def is_over(self) -> None:
+        """The rank has left."""
+        with self._lock:
+            self._left.set()
+
+    def end(self) -> None:
+        """Called in another thread when the launcher has gone: wait, interrupt, and end the process in the end."""
+        if self._left.wait(LEAVE_S):
+            return
+        with self._lock:
+            if not self._left.is_set():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(_Overdue))
+        if self._left.wait(LEAVE_S) or not self._has_nanny:
+            return
+        logger.warning("rank %d has not left its thread: its nanny starts this worker again", self._rank)
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,181 @@
+"""Ray: one actor per rank, in a placement group, so that all ranks are there at once or none is.
+
+Ray brings the invitation, says which actor has died and takes everything back at the end; ranks meet by way of the hub.
+Needs ``pip install 'ripieno[ray]'``, and the same ripieno where Ray's workers run.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
+
+import ray
+from ray._private.state import available_resources_per_node
+from ray.util.placement_group import placement_group, remove_placement_group
+
+from ripieno._checks import check_count
+from ripieno.errors import InputError, TooFewSlots
+from ripieno.launch.engine.contract import Engine, EngineJob, Handover
+from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engines.ray.objects import handed_out
+from ripieno.launch.engines.ray.run import RayRun
+from ripieno.launch.engines.ray.session import Session, one_line
+
+STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+
+_session = Session()
+
+
+class RayEngine(Engine):
+    """Ranks as Ray actors.
+
+    Parameters
+    ----------
+    address : str, optional
+        Of the cluster, as `ray.init` takes it: "auto", "10.0.0.1:6379". A Ray that this process has joined already is
+        used as it is; else `ray.init` joins or starts one, which is left or stopped with the last job of this process.
+    strategy : {"PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"}
+        Of the placement group: on few nodes, on many, on one, on one node each.
+    cpus_per_worker : int
+        CPUs that Ray sets aside for each rank, which computes with as many threads.
+    resources : dict, optional
+        What else each rank needs: ``{"GPU": 1, "memory": 2 * 1024**3}``.
+    runtime_env : dict, optional
+        Ray's runtime environment of the ranks: ``{"env_vars": …}``, ``{"pip": …}``, ``{"working_dir": …}``.
+    placement_timeout_s : float
+        How long to wait until Ray has room for all ranks.
+
+    Raises
+    ------
+    InputError
+        If an option is wrong.
+    EngineError
+        If there is no Ray at `address`.
+    """
+
+    NAME: ClassVar[str] = "ray"
+    OPTIONS: ClassVar[frozenset[str]] = frozenset(
+        {"address", "strategy", "cpus_per_worker", "resources", "runtime_env", "placement_timeout_s"}
+    )
+
+    def __init__(
+        self,
+        *,
+        address: str | None = None,
+        strategy: str = "PACK",
+        cpus_per_worker: int = 1,
+        resources: Mapping[str, float] | None = None,
+        runtime_env: Mapping[str, Any] | None = None,
+        placement_timeout_s: float = 5.0,
+    ) -> None:
+        check_count("cpus_per_worker", cpus_per_worker)
+        if strategy not in STRATEGIES:
+            raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+        if "CPU" in (resources or {}):
+            raise InputError("resources has CPU: say cpus_per_worker")
+        self.threads = cpus_per_worker
+        self._address = address
+        self._strategy = strategy
+        self._bundle = {"CPU": float(cpus_per_worker), **(resources or {})}
+        self._runtime_env = dict(runtime_env or {})
+        self._placement_timeout_s = placement_timeout_s
+        self._leave: weakref.finalize | None = None
+        self._hold()
+
+    def slots(self) -> int:
+        """How many ranks fit if nothing else runs."""
+        self._hold()
+        return self._room(node["Resources"] for node in ray.nodes() if node["Alive"])
+
+    def host(self) -> str:
+        """The address by which Ray's nodes know this one."""
+        self._hold()
+        return ray.util.get_node_ip_address()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether `ray.init` has found no Ray, and started one for this process."""
+        return _session.is_own
+
+    def handover(self) -> Handover:
+        """By Ray's own connections."""
+        variables = {"RAY_AUTH_MODE": "token", "RAY_USE_TLS": "1"}
+        is_authentic, is_encrypted = (os.environ.get(name) == value for name, value in variables.items())
+        advice = "set RAY_AUTH_MODE=token, and RAY_USE_TLS=1 with certificates, for every process of Ray"
+        return Handover("with the calls of Ray's actors", is_authentic or is_encrypted, is_encrypted, advice)
+
+    def start(self, workers: int, invitation: Invitation) -> RayRun:
+        """An actor per rank, each in its bundle of a placement group.
+
+        Raises
+        ------
+        TooFewSlots
+            If Ray has no room for all of them within `placement_timeout_s`.
+        InputError
+            If Ray does not take the resources or the runtime environment.
+        """
+        self._hold()
+        # From here on the job leaves.
+        self._leave.detach()
+        self._leave = None
+        try:
+            group = placement_group([self._bundle] * workers, strategy=self._strategy)
+            try:
+                if not group.wait(self._placement_timeout_s):
+                    raise self._too_few_slots(workers)
+                return RayRun(group, self._needs(), invitation, _session.leave)
+            except BaseException:
+                remove_placement_group(group)
+                raise
+        except ValueError as error:
+            _session.leave()
+            raise InputError(f"Ray does not take that: {one_line(error)}") from error
+        except BaseException:
+            _session.leave()
+            raise
+
+    def job(self, workers: int, **options: Any) -> RayJob:
+        """The job of so many ranks here; objects of Ray among the arguments of its programs stay in Ray's store."""
+        return RayJob(self, workers, **options)
+
+    def _hold(self) -> None:
+        """Be connected, until a job takes that over or nobody holds this engine."""
+        if self._leave is None:
+            self._actors_env = _session.join(self._address, self._runtime_env)
+            self._leave = weakref.finalize(self, _session.leave)
+
+    def _needs(self) -> dict[str, Any]:
+        native = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+        needs: dict[str, Any] = {native[name]: count for name, count in self._bundle.items() if name in native}
+        needs["resources"] = {name: count for name, count in self._bundle.items() if name not in native}
+        return needs | ({"runtime_env": self._actors_env} if self._actors_env else {})
+
+    def _room(self, nodes: Iterable[Mapping[str, float]]) -> int:
+        """For how many ranks nodes with these resources have room."""
+        rooms = [min(int(node.get(name, 0) // count) for name, count in self._bundle.items()) for node in nodes]
+        if self._strategy == "STRICT_PACK":
+            return max(rooms, default=0)
+        return sum(map(bool, rooms)) if self._strategy == "STRICT_SPREAD" else sum(rooms)
+
+    def _too_few_slots(self, workers: int) -> TooFewSlots:
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        each = ", ".join(f"{count:g} {name}" for name, count in self._bundle.items())
+        return TooFewSlots(
+            self.NAME,
+            workers,
+            self._room(available_resources_per_node().values()),
+            self._room(nodes),
+            f"a rank takes {each}, and {len(nodes)} nodes are to be shared by {self._strategy}; wait until others have "
+            "ended, launch fewer workers or give Ray more (ray start --num-cpus=…, ray.init(num_cpus=…)); "
+            f"placement_timeout_s waits longer than {self._placement_timeout_s:g} s",
+        )
+
+
+class RayJob(EngineJob):
+    """Ranks that are Ray actors."""
+
+    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        with handed_out(self._hold.run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
+            return super()._ask(program, args, kwargs)

@@ -1,0 +1,136 @@
+"""Objects of Ray among a program's arguments: each rank takes its own out of Ray's store, and the caller touches none.
+
+An ``ObjectRef`` is the same value on every rank. A list or tuple of them, one per rank, is one value for each rank. A
+``ray.data.Dataset`` is `ripieno.spark.Batches` for each rank, of whole blocks, in order. Arrays and batches are
+read-only and lie in the store.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.exceptions import RayActorError
+from ray.util import placement_group_table
+
+from ripieno.errors import EngineError, InputError
+from ripieno.launch.engine.contract import LOOK_S
+from ripieno.launch.job.stand_ins import Here
+
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class _Handout:
+    """What the ranks get for one argument: of each rank, the objects, and whether they are blocks of a table."""
+
+    name: str
+    shares: list[list[ray.ObjectRef]]
+    blocks: bool = False
+
+
+@contextmanager
+def handed_out(
+    actors: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None]
+) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The arguments with stand-ins for objects of Ray; meanwhile each actor has under their names what they stand for.
+
+    While objects are waited for, `check` is called again and again.
+
+    Raises
+    ------
+    InputError
+        If there are not as many objects, or fewer blocks, than ranks.
+    EngineError
+        If objects are not there yet, and all CPUs belong to gangs, so that none is left to make them.
+    Exception
+        Of the task that should have made an object.
+    """
+    handouts: list[_Handout] = []
+
+    def stand_in(value: Any) -> Any:
+        handout = _handout(value, len(actors))
+        if handout is None:
+            return value
+        handouts.append(handout)
+        return Here(handout.name)
+
+    args, kwargs = tuple(map(stand_in, args)), {name: stand_in(value) for name, value in kwargs.items()}
+    try:
+        _await({ref for handout in handouts for share in handout.shares for ref in share}, check)
+        # Of an actor that has died the job learns better by its own ways.
+        with suppress(RayActorError):
+            ray.get(
+                [
+                    actor.take.remote(handout.name, handout.blocks, *share)
+                    for handout in handouts
+                    for actor, share in zip(actors, handout.shares, strict=True)
+                ]
+            )
+        yield args, kwargs
+    finally:
+        # Without it, Ray would start anew with whatever is asked of it.
+        if ray.is_initialized():
+            for handout, actor in itertools.product(handouts, actors):
+                actor.drop.remote(handout.name)
+
+
+def _handout(value: Any, workers: int) -> _Handout | None:
+    name = f"ray {next(_numbers)}"
+    if isinstance(value, ray.ObjectRef):
+        return _Handout(name, [[value]] * workers)
+    if isinstance(value, (list, tuple)) and value and all(isinstance(each, ray.ObjectRef) for each in value):
+        if len(value) != workers:
+            raise InputError(f"{len(value)} objects of Ray for {workers} workers: expected one for each")
+        return _Handout(name, [[ref] for ref in value])
+    data = sys.modules.get("ray.data")
+    if data is not None and isinstance(value, data.Dataset):
+        return _Handout(name, _blocks(value, workers), blocks=True)
+    return None
+
+
+def _blocks(dataset: Any, workers: int) -> list[list[ray.ObjectRef]]:
+    from ray.data.dataset import MaterializedDataset
+
+    there = isinstance(dataset, MaterializedDataset) and isinstance(dataset.schema().base_schema, pa.Schema)
+    if not there and not _cpus_outside_of_gangs():
+        raise EngineError(
+            "this Dataset does not lie in Ray's store as Arrow blocks yet, and all CPUs belong to gangs, so that none "
+            "is left to compute it: before launching, call its materialize() (if it was made of pandas frames: "
+            "ray.data.from_arrow_refs(dataset.to_arrow_refs())), or launch fewer workers"
+        )
+    refs = dataset.to_arrow_refs()
+    if len(refs) < workers:
+        raise InputError(f"a Dataset of {len(refs)} blocks for {workers} workers: repartition({workers}) makes enough")
+    return [refs[rank * len(refs) // workers : (rank + 1) * len(refs) // workers] for rank in range(workers)]
+
+
+def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
+    if not refs:
+        return
+    _, missing = ray.wait(list(refs), num_returns=len(refs), timeout=0, fetch_local=False)
+    if not missing:
+        return
+    if not _cpus_outside_of_gangs():
+        raise EngineError(
+            f"{len(missing)} of {len(refs)} objects of Ray are not there yet, and all CPUs belong to gangs, so that "
+            "none is left to make them: wait for them before launching (ray.wait), or launch fewer workers"
+        )
+    while missing:
+        _, missing = ray.wait(missing, num_returns=len(missing), timeout=LOOK_S, fetch_local=False)
+        check()
+
+
+def _cpus_outside_of_gangs() -> int:
+    """Whole CPUs on which tasks of no placement group can run, now or later."""
+    groups = placement_group_table().values()
+    taken = sum(
+        bundle.get("CPU", 0) for group in groups if group["state"] == "CREATED" for bundle in group["bundles"].values()
+    )
+    return int(ray.cluster_resources().get("CPU", 0) - taken)

@@ -1,0 +1,217 @@
+"""Spark: ranks as the tasks of a barrier stage, inside a SparkSession that is there already.
+
+Spark starts all tasks at once, brings them the invitation in their closures, and lets them meet by one ``allGather``.
+The stage runs in a thread for the life of the job. Needs ``pip install 'ripieno[spark]'``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import BooleanType, StructField, StructType
+from pyspark.sql.utils import is_remote
+
+from ripieno.errors import EngineError, InputError
+from ripieno.launch.engine.contract import Engine, EngineJob, Handover, Run
+from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engines.spark import frames, task
+from ripieno.launch.engines.spark.archive import shipped
+from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, slots
+from ripieno.launch.engines.spark.stage import SLOTS_S, StageRun, await_slots, is_local
+from ripieno.launch.job.stand_ins import Here
+
+# Ranks with rows join once Spark has computed these, from whatever they come.
+ROWS_S = 7 * 24 * 3600.0
+# Of a stage whose tasks return nothing to Spark.
+_NOTHING = StructType([StructField("nothing", BooleanType())])
+
+
+class SparkEngine(Engine):
+    """Ranks as tasks of a Spark application.
+
+    Parameters
+    ----------
+    spark : pyspark.sql.SparkSession, optional
+        The session; by default the active one.
+    slots_timeout_s : float
+        How long to wait until enough slots are free, or executors with enough of them have registered.
+
+    Raises
+    ------
+    EngineError
+        If there is no session, or one in which ranks cannot run: too old, of Spark Connect, with dynamic
+        allocation.
+    """
+
+    NAME: ClassVar[str] = "spark"
+    OPTIONS: ClassVar[frozenset[str]] = frozenset({"spark", "slots_timeout_s"})
+
+    def __init__(self, *, spark: SparkSession | None = None, slots_timeout_s: float = SLOTS_S) -> None:
+        self.session = _checked(_active() if spark is None else spark)
+        self.slots_timeout_s = slots_timeout_s
+        self.threads = int(self._context.getConf().get("spark.task.cpus", "1"))
+
+    @property
+    def _context(self) -> Any:
+        return self.session.sparkContext
+
+    def slots(self) -> int:
+        """How many tasks its executors can run at once."""
+        return slots(self._context)[1]
+
+    def host(self) -> str:
+        """The address by which executors reach the driver."""
+        return self._context.getConf().get("spark.driver.host").strip("[]")
+
+    def handover(self) -> Handover:
+        """In the closures of tasks, by Spark's connections between driver and executors."""
+        if is_local(self._context.master):
+            return Handover("to the Python processes of this machine's Spark", True, True)
+        conf = self._context.getConf()
+        knows, tls, aes, sasl = (
+            conf.get(f"spark.{name}", "false") == "true"
+            for name in (
+                "authenticate",
+                "ssl.rpc.enabled",
+                "network.crypto.enabled",
+                "authenticate.enableSaslEncryption",
+            )
+        )
+        advice = (
+            "set spark.authenticate=true with spark.network.crypto.enabled=true or spark.ssl.rpc.enabled=true, and "
+            "spark.io.encryption.enabled=true for what Spark spills to disks"
+        )
+        return Handover("in the closures of Spark's tasks", knows, tls or (knows and (aes or sasl)), advice)
+
+    def start(self, workers: int, invitation: Invitation) -> StageRun:
+        """Start ranks without data."""
+        await_slots(self._context, workers, self.slots_timeout_s)
+        be_rank = task.plain(invitation, shipped(self._context))
+        tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(be_rank)
+        return self._started(workers, tasks.collect)
+
+    def start_on(
+        self, frame: DataFrame, workers: int, invitation: Invitation, output: StructType | None = None
+    ) -> StageRun:
+        """Start ranks that have the rows of `frame`; its result is a DataFrame if they return rows of `output`."""
+        await_slots(self._context, workers, self.slots_timeout_s)
+        rows = frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
+        if output is None:
+            return self._started(workers, rows.collect)
+        return self._started(workers, lambda: frames.kept(rows, workers))
+
+    def _started(self, workers: int, action: Callable[[], Any]) -> StageRun:
+        run = StageRun(self.session, workers, action)
+        try:
+            run.await_tasks(self.slots_timeout_s)
+        except BaseException:
+            run.close()
+            raise
+        return run
+
+    def job(self, workers: int, **options: Any) -> SparkJob:
+        """The job of so many ranks here, which takes DataFrames, too."""
+        return SparkJob(self, workers, **options)
+
+
+class SparkJob(EngineJob):
+    """Ranks in executors. A DataFrame among the arguments of `run` is on every rank the `Batches` of its own rows.
+
+    The ranks that have its rows keep them: given the same DataFrame again, nothing is read anew. For another one, new
+    ranks are started, whose ``comm.kept`` is empty.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame, optional
+        Start with ranks that have its rows; by default ranks start without any.
+    output : pyspark.sql.types.StructType, optional
+        Of the rows that ranks return to Spark.
+    """
+
+    engine: SparkEngine
+
+    def __init__(
+        self,
+        engine: SparkEngine,
+        workers: int,
+        *,
+        frame: DataFrame | None = None,
+        output: StructType | None = None,
+        **options: Any,
+    ) -> None:
+        self._frame = frame
+        self._output = output
+        super().__init__(engine, workers, **options)
+
+    def _start(self, invitation: Invitation) -> Run:
+        if self._frame is None:
+            return super()._start(invitation)
+        return self.engine.start_on(self._frame, self.workers, invitation, self._output)
+
+    def _patience_s(self) -> float:
+        return super()._patience_s() if self._frame is None else ROWS_S
+
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        frame = _only_frame([*args, *kwargs.values()])
+        if frame is not None and frame is not self._frame:
+            frames.check(frame)
+            self._frame = frame
+            with self._recovering():
+                self._form_again()
+        here = Here(task.ROWS)
+        args = tuple(here if isinstance(each, DataFrame) else each for each in args)
+        kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}
+        return super()._run(program, args, kwargs)
+
+    def returned(self) -> DataFrame:
+        """Close the job, so that the ranks return their rows; the rows of all, once Spark has them."""
+        run = self._hold.run
+        run.keep()
+        self.close()
+        return run.finish()
+
+
+def _only_frame(values: list[Any]) -> DataFrame | None:
+    found = list({id(value): value for value in values if isinstance(value, DataFrame)}.values())
+    if len(found) > 1:
+        raise InputError(f"{len(found)} DataFrames among the arguments: expected one; join or union them first")
+    return found[0] if found else None
+
+
+def _active() -> SparkSession:
+    if is_remote():
+        raise _connect()
+    try:
+        return SparkSession.active()
+    except PySparkRuntimeError:
+        raise EngineError(
+            "engine='spark' runs ranks inside a SparkSession, and there is none: start one by "
+            "SparkSession.builder.getOrCreate(), or pass spark="
+        ) from None
+
+
+def _checked(session: SparkSession) -> SparkSession:
+    if not isinstance(session, SparkSession):
+        raise _connect() if "connect" in type(session).__module__ else InputError(f"spark={session!r}: no SparkSession")
+    context = session.sparkContext
+    if is_stopped(context):
+        raise EngineError("this SparkSession was stopped: start another one")
+    check_version(session.version)
+    if context.getConf().get("spark.dynamicAllocation.enabled") == "true" and not is_local(context.master):
+        raise EngineError(
+            "spark.dynamicAllocation.enabled is true: executors would come and go while ranks wait for each other, so "
+            "Spark refuses barrier stages; start the session with false and a number of executors"
+        )
+    if not has_pinned_threads(context):
+        raise EngineError("PYSPARK_PIN_THREAD is false: ranks could not be told from other jobs; unset it")
+    return session
+
+
+def _connect() -> EngineError:
+    return EngineError(
+        "Spark Connect has no barrier stages, and its executors cannot reach this process: run this in the driver, by "
+        "spark-submit or with a master (local[4], spark://…, yarn, k8s://…) in SparkSession.builder"
+    )

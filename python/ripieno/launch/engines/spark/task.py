@@ -1,0 +1,106 @@
+"""What runs at the executors: functions for the tasks of a barrier stage, each of which becomes a rank.
+
+They are nested in functions, so that cloudpickle takes them by value, and hold bytes only: an executor can unpickle
+them before it knows where its ripieno is.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ripieno.launch.engine.hub import Invitation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ripieno.launch.engine.batches import Batches
+
+# The rows of a rank, and what it returns to Spark, among what its programs find there.
+ROWS, OUTPUT = "spark rows", "spark output"
+
+
+def plain(invitation: Invitation, archive: str | None) -> Callable[[Iterable[Any]], Iterable[Any]]:
+    """The task of a rank without data; `archive` is the one that was shipped."""
+    pickled = pickle.dumps(invitation)
+
+    def be_rank(_: Iterable[Any]) -> Iterable[Any]:
+        find_ripieno()
+        from ripieno.launch.engines.spark import task
+
+        task.serve(pickle.loads(pickled), {})
+        return ()
+
+    find_ripieno = _finder(archive)
+    return be_rank
+
+
+def with_rows(
+    invitation: Invitation, archive: str | None, schema: pa.Schema
+) -> Callable[[Iterable[Any]], Iterator[Any]]:
+    """The task of a rank that has rows of a DataFrame, and may return others.
+
+    `schema` has the names of the columns; Spark may call them as it likes.
+    """
+    pickled, serialized = pickle.dumps(invitation), schema.serialize().to_pybytes()
+
+    def be_rank(rows: Iterable[Any]) -> Iterator[Any]:
+        find_ripieno()
+        import pyarrow
+
+        from ripieno.launch.engines.spark import task
+
+        own = task.named(rows, pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized)))
+        output: list[pyarrow.RecordBatch] = []
+        task.serve(pickle.loads(pickled), {task.ROWS: own, task.OUTPUT: output})
+        yield from output
+
+    find_ripieno = _finder(archive)
+    return be_rank
+
+
+def named(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
+    """What Spark hands over, under the names that `schema` has."""
+    import pyarrow as pa
+
+    from ripieno.launch.engine.batches import Batches
+
+    batches = list(rows)
+    if batches:
+        fields = zip(batches[0].schema, schema.names, strict=True)
+        schema = pa.schema([field.with_name(name) for field, name in fields])
+    return Batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
+
+
+def serve(invitation: Invitation, local: dict[str, Any]) -> None:
+    """Be the rank with the number of this task's partition, until the job is over."""
+    from pyspark import BarrierTaskContext
+
+    from ripieno.launch import member
+
+    context = BarrierTaskContext.get()
+    rank = context.partitionId()
+    address = context.getTaskInfos()[rank].address.rpartition(":")[0].strip("[]")
+    member.serve(invitation, rank, exchange=context.allGather, bind_host=address, local=local)
+
+
+def _finder(archive: str | None) -> Callable[[], None]:
+    def find_ripieno() -> None:
+        """Make ``import ripieno`` possible: it is installed here, or was shipped."""
+        import sys
+        from importlib.util import find_spec
+
+        from pyspark import SparkFiles
+
+        if find_spec("ripieno") is not None:
+            return
+        if archive is None:
+            raise ModuleNotFoundError(
+                f"ripieno is not installed for {sys.executable}, which Spark runs on this executor: install it there, "
+                "name another Python by PYSPARK_PYTHON, start Spark with an archive of the environment, or give it to "
+                "all executors by rp.spark.ship(spark)"
+            )
+        sys.path.insert(0, SparkFiles.get(archive))
+
+    return find_ripieno

@@ -1,0 +1,274 @@
+"""`launch` and `Job`: worker ranks that stand ready to run programs."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, NoReturn
+from weakref import WeakSet
+
+from ripieno.errors import CommunicatorClosed, InputError, SerializationError
+from ripieno.flight.trace import Trace
+from ripieno.launch.job.broadcast import Broadcast
+
+# A thread that runs a program which was made to fail has this long to end the workers.
+CLOSING_S = 20.0
+
+EventListener = Callable[[dict[str, Any]], None]
+
+
+class Job(ABC):
+    """Worker ranks that have met. Use it in a ``with`` statement, so that they end with it.
+
+    Attributes
+    ----------
+    workers : int
+        How many ranks there are.
+    threads : int
+        Threads that each should compute with.
+    replicas : int
+        How many copies there are of each logical rank.
+    lost : dict of int to str
+        Ranks that have died of which a copy lives, and why; none once new ones have been started.
+    kept : set of Broadcast
+        The values that the ranks keep.
+    dropped : deque of str
+        Names of those that they are to forget before the next program.
+    epoch : int
+        Grows whenever the ranks lose their communicators; what these kept (`Communicator.kept`) is gone then.
+    """
+
+    def __init__(
+        self, workers: int, threads: int, trace: Trace | None, on_event: EventListener | None, replicas: int = 1
+    ) -> None:
+        self.workers = workers
+        self.threads = threads
+        self.replicas = replicas
+        self.lost: dict[int, str] = {}
+        self.kept: WeakSet[Broadcast] = WeakSet()
+        self.epoch = 0
+        self._trace = trace
+        self._listeners = [] if on_event is None else [on_event]
+        # What no handle stands for any more, and ranks still keep.
+        self.dropped: deque[str] = deque()
+        self._over: str | None = None
+        # Who holds it runs a program, or several, while others wait.
+        self._turn = threading.RLock()
+        self._running = False
+        self._has_failed = False
+        self._was_closed = False
+        self._idle = threading.Event()
+        self._lock = threading.Lock()
+
+    def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call ``program(comm, *args, **kwargs)`` on every rank.
+
+        Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
+        ``__main__`` and of notebooks travel by value; in local workers `pickle` finds them by their names, too.
+        Programs get arguments of their own, and the caller results of its own.
+
+        Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
+        large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The
+        caller may go on to write to its own arrays once the program has ended. Other objects are copies. A single
+        worker, which is the calling process, differs in two ways: the program itself is no copy, so what it has closed
+        over is the caller's own; and the result is the very object that it returned, which need not be able to travel.
+
+        Parameters
+        ----------
+        program : callable
+            The same for every rank; its first argument is the rank's `Communicator`.
+
+        Returns
+        -------
+        list
+            What each rank returned, in order of rank; where ranks have copies, what the first copy of each logical rank
+            returned that lived.
+
+        Raises
+        ------
+        Exception
+            What the program raised on the rank that failed first, from a `RankFailed` that says which and where.
+        RankFailed
+            If a rank ended without a word, even if others went on without it, or its exception cannot travel.
+        CollectiveMismatch
+            If ranks made different calls and no program has met that; or as an exception of the program.
+        SerializationError
+            If the program, an argument or a result cannot travel.
+        CommunicatorClosed
+            If the job is over.
+
+        Notes
+        -----
+        If all ranks return, their results are returned, also those of programs that have caught a `CollectiveMismatch`
+        or `RankFailed`, or closed the communicator. If a rank fails, others that return within a second, having caught
+        `RankFailed` say, lose nothing: `RankFailed.results` of what is raised, or of its cause, has what they returned.
+
+        After a failure the job goes on. Ranks that wait for the next program keep their process, with all modules and
+        broadcast values, and meet anew before it; if one has died, still computes, or has a copy that died, all are
+        ended, and the next program gets new ones, to which broadcast values are sent again. Either way it gets a new
+        communicator, whose ``kept`` is empty.
+        """
+        if not callable(program):
+            raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
+        with self._turn:
+            if self._running:
+                raise InputError("this job is already running a program, which calls it, or whose events do")
+            if self._over is not None:
+                raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
+            self._forget_dropped()
+            self._running = True
+            self._idle.clear()
+            try:
+                return self._run(program, args, kwargs)
+            except Exception as error:
+                if self._was_closed:
+                    raise CommunicatorClosed("the job was closed while it ran a program") from error
+                raise
+            finally:
+                with self._lock:
+                    self._running = False
+                    ends_here = self._was_closed
+                if ends_here:
+                    self._close()
+                    self._finish_trace(failed=False)
+                self._idle.set()
+
+    def __repr__(self) -> str:
+        workers = "worker" if self.workers == 1 else "workers"
+        lost = f", {len(self.lost)} lost" if self.lost else ""
+        state = f"over: {self._over}" if self._over is not None else "running a program" if self._running else "ready"
+        return f"<{type(self).__name__} of {self.workers} {workers} in {self._place}{lost}, {state}>"
+
+    @property
+    def _place(self) -> str:
+        """Where its ranks are, for people."""
+        return "this process"
+
+    def broadcast(self, value: Any) -> Broadcast:
+        """Give all ranks `value`, to keep until it is released, or nobody holds what is returned here.
+
+        Parameters
+        ----------
+        value : object
+            As an argument of `run`. It is sent once: to all workers of this machine by memory that they share; in an
+            engine to rank 0, and from there along the ranks.
+
+        Returns
+        -------
+        Broadcast
+            To pass to programs, which find the value in its ``value``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import ripieno as rp
+        >>> def program(comm, table, row):
+        ...     return int(table.value[row + comm.rank])
+        >>> with rp.launch(workers=2) as job, job.broadcast(np.arange(100) ** 2) as table:
+        ...     job.run(program, table, 3)
+        [9, 16]
+        """
+        return Broadcast(self, value)
+
+    @contextmanager
+    def telling(self, listener: EventListener | None) -> Iterator[None]:
+        """Within the ``with`` statement `listener` gets what ranks emit, too; with None nothing changes."""
+        listeners = [] if listener is None else [listener]
+        # What ranks emit for other threads is not for this listener.
+        with self._turn:
+            self._listeners.extend(listeners)
+            try:
+                yield
+            finally:
+                for each in listeners:
+                    self._listeners.remove(each)
+
+    @property
+    def over(self) -> bool:
+        """Whether it was closed, or never stood."""
+        return self._over is not None
+
+    def close(self) -> None:
+        """End the workers. May be called again."""
+        self._close_once(failed=False)
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close_once(failed=error is not None)
+
+    def forget_now(self) -> None:
+        """Let the ranks forget what was dropped, if they wait for a program; otherwise before the next one."""
+        if self._turn.acquire(blocking=False):
+            try:
+                if not self._running and self._over is None:
+                    self._forget_dropped()
+            finally:
+                self._turn.release()
+
+    def _forget_dropped(self) -> None:
+        names = []
+        while self.dropped:
+            names.append(self.dropped.popleft())
+        if names:
+            self._forget(names)
+
+    def _close_once(self, *, failed: bool) -> None:
+        with self._lock:
+            if self._over is not None:
+                return
+            self._over = "it was closed"
+            self._was_closed = True
+            is_running = self._running
+        # Another thread that waits for a program is made to fail, and ends the workers.
+        if is_running and self._hang_up() and self._idle.wait(CLOSING_S):
+            return
+        self._close()
+        self._finish_trace(failed=failed)
+
+    def _finish_trace(self, *, failed: bool) -> None:
+        """Once no rank will leave a file any more."""
+        if self._trace is not None:
+            (self._trace.rescue if failed or self._has_failed or self.lost else self._trace.finish)()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Job:
+        # There is one gang: estimators that are cloned share it.
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise SerializationError(
+            "a running job cannot be pickled, nor can what holds it: of an estimator, set_params(engine='local') first"
+        )
+
+    @abstractmethod
+    def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
+
+    @abstractmethod
+    def _forget(self, names: list[str]) -> None:
+        """Let the ranks, which wait for a program, forget broadcast values."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def _hang_up(self) -> bool:
+        """Let the program that another thread waits for fail, if there is such a thread, and a way."""
+        return False
+
+
+def unsendable(program: Callable[..., Any], error: SerializationError) -> SerializationError:
+    """What to raise if a program does not reach its ranks."""
+    name = getattr(program, "__qualname__", repr(program))
+    return SerializationError(f"{name} or its arguments cannot be sent to workers: {error}")
+
+
+def tell_all(listeners: list[EventListener], event: dict[str, Any]) -> None:
+    """Pass on what a rank has emitted."""
+    for listener in listeners:
+        listener(event)

@@ -1,0 +1,174 @@
+"""The local engine: worker processes on this machine, each a fresh Python, heard and ended by this one.
+
+Every worker holds one end of a socket pair: nothing is found by polling, or named in the file system.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ripieno.flight.trace import Trace
+from ripieno.launch.job.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
+from ripieno.launch.job.job import EventListener
+from ripieno.launch.job.replicas import copies_environment
+from ripieno.launch.process import main_module
+from ripieno.launch.process import processes as process
+from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
+from ripieno.launch.process.output import LinePump
+from ripieno.launch.process.parcel import Parcel
+from ripieno.launch.script.meeting import MEETING_S
+
+# How long workers take to begin, on a busy machine; then they have `MEETING_S` to meet.
+START_S = 60.0
+
+
+@dataclass(eq=False)
+class _Worker(Member):
+    process: subprocess.Popen[bytes]
+    pid_fd: int | None
+
+    @property
+    def sources(self) -> list[Any]:
+        return [self.channel] if self.pid_fd is None else [self.channel, self.pid_fd]
+
+    def ending(self) -> str:
+        try:
+            return process.ending(self.process.wait(CULPRIT_S))
+        except subprocess.TimeoutExpired:
+            return super().ending()
+
+
+class LocalJob(Gang):
+    """Two or more worker processes."""
+
+    members: list[_Worker]
+
+    def __init__(
+        self,
+        workers: int,
+        *,
+        threads: int,
+        replicas: int = 1,
+        on_event: EventListener | None,
+        trace: Trace | None,
+        prefix_output: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(workers, threads, replicas=replicas, on_event=on_event, trace=trace)
+        options |= {} if trace is None else {"flight_folder": trace.folder}
+        self._host = socket.gethostname()
+        self._prefix_output = prefix_output
+        self._options = options
+        # Of the members that were started last.
+        self._pumps: list[LinePump] = []
+        self._owner_pid = os.getpid()
+        weakref.finalize(self, _end_workers, self.members, self._pumps, self._owner_pid)
+        self._form_first()
+
+    @property
+    def pids(self) -> list[int]:
+        """The process of every rank; after a failure, of those that have ended until others take their place."""
+        return [worker.process.pid for worker in self.members]
+
+    @property
+    def _place(self) -> str:
+        return f"processes of {self._host}"
+
+    def _form(self) -> None:
+        self.members.clear()
+        self._pumps[:] = [LinePump()] if self._prefix_output else []
+        setup = {
+            "world_size": self.workers,
+            "replicas": self.replicas,
+            "threads": self.threads,
+            "token": secrets.token_bytes(32),
+            "bind_host": "127.0.0.1",
+            **self._options,
+        }
+        for rank in range(self.workers):
+            self.members.append(self._start(rank, setup))
+        for pump in self._pumps:
+            pump.start()
+        self._replies("ready", self._meeting_s() + START_S)
+
+    def _meeting_s(self) -> float:
+        return self._options.get("rendezvous_timeout_s", MEETING_S)
+
+    def _start(self, rank: int, setup: dict[str, Any]) -> _Worker:
+        channel, theirs = pair(MESSAGE_S)
+        pipes = {} if not self._pumps else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with theirs:
+            child = process.start(
+                "ripieno.launch.job.worker",
+                [str(theirs.fileno())],
+                environment=process.thread_environment(self.threads) | copies_environment(self.replicas),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                **pipes,
+            )
+        worker = _Worker(rank, self._host, channel, child, _open_pid(child.pid))
+        for pump in self._pumps:
+            pump.add(f"rank {rank}", child)
+        message = {
+            "die_with": os.getpid() if process.on_main_thread() else None,
+            "sys_path": sys.path,
+            "main": main_module.of_this_process(),
+            "communicator": {"rank": rank, **setup},
+        }
+        tell(worker, "setup", message)
+        return worker
+
+    def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with Parcel((program, args, kwargs)) as parcel:
+            for worker in self._living():
+                # If it has ended, that is noticed later, with the cause.
+                with suppress(HungUp):
+                    worker.channel.send_parcel("run", parcel)
+
+    def _say_goodbye(self) -> None:
+        for worker in self.members:
+            tell(worker, "close")
+        deadline = time.monotonic() + GOODBYE_S
+        for worker in self.members:
+            try:
+                worker.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                break
+
+    def _end(self) -> None:
+        _end_workers(self.members, self._pumps, self._owner_pid)
+
+
+def _open_pid(pid: int) -> int | None:
+    """A descriptor that tells of the process's end even if a grandchild holds its channel; from Linux 5.3 on."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def _end_workers(workers: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
+    """Leave no process, descriptor or thread behind. May be called again."""
+    if os.getpid() != owner_pid:
+        return  # a fork of the launcher, whose workers these are not
+    for worker in workers:
+        worker.channel.close()
+    try:
+        process.end([worker.process for worker in workers])
+    finally:
+        for worker in workers:
+            pid_fd, worker.pid_fd = worker.pid_fd, None
+            if pid_fd is not None:
+                os.close(pid_fd)
+        for pump in pumps:
+            pump.close()

@@ -1,0 +1,199 @@
+"""What a rank does for its launcher, wherever it runs: it meets its peers, then runs the programs that come."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ripieno import flight
+from ripieno.comm.communicator import Communicator
+from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
+from ripieno.launch.job.stand_ins import forget
+from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.report import Report
+from ripieno.launch.process.running import running
+from ripieno.launch.racks import rack_of_this_host
+
+# What ranks do together after a program. No program does the same, so those that still wait for one another are told.
+_END = np.zeros(11, np.uint8)
+_END_IS_CALLED = re.compile(r"called allreduce\(uint8 × 11, xor\b[^)]*\)(?: as its collective \d+)?")
+
+Exchange = Callable[[str], list[str]]
+
+
+class Source(Protocol):
+    """Where programs come from and what they say goes to: a channel."""
+
+    def send(self, kind: str, value: Any = None) -> None: ...
+
+    def receive(self) -> tuple[str, Any]: ...
+
+
+def through(channel: Channel) -> Exchange:
+    """The exchange that the launcher at the other end of `channel` answers."""
+
+    def exchange(text: str) -> list[str]:
+        channel.send("exchange", text)
+        kind, texts = channel.receive()
+        assert kind == "exchange", "the launcher answers an exchange before anything else"
+        return texts
+
+    return exchange
+
+
+def meet(
+    rank: int,
+    world_size: int,
+    exchange: Exchange,
+    *,
+    threads: int,
+    on_event: Callable[[dict[str, Any]], None],
+    **options: Any,
+) -> Communicator:
+    """The communicator of this rank, once it has met the others; `options` are those of the native module."""
+    from ripieno import _native
+
+    options["rack"] = rack_of_this_host(options.pop("racks", None))
+    native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
+    return Communicator(native, threads=threads, on_event=on_event)
+
+
+@dataclass(frozen=True)
+class Returned:
+    """What a rank has returned from a program after which it could not end together with the others.
+
+    Attributes
+    ----------
+    value
+        What it has returned.
+    failure
+        Why its communicator cannot be used any more.
+    was_known
+        Whether the program met that failure, or closed the communicator itself, and went on.
+    """
+
+    value: Any
+    failure: Report
+    was_known: bool
+
+
+class Seat:
+    """A rank's place among the others, where it stays while programs come and go.
+
+    Parameters
+    ----------
+    comm : Communicator
+        By which it has met them.
+    meet : callable
+        Meets them again.
+    replicas : int
+        How many copies there are of each rank.
+
+    Attributes
+    ----------
+    comm : Communicator
+        By which programs talk now.
+    """
+
+    def __init__(self, comm: Communicator, meet: Callable[[], Communicator], replicas: int = 1) -> None:
+        self._meet = meet
+        self._replicas = replicas
+        self._take(comm)
+
+    def meet_again(self) -> None:
+        """Leave the others, whatever has become of them, and meet them anew; nothing is kept."""
+        self.comm.close()
+        self._take(self._meet())
+
+    def end_program(self) -> None:
+        """Return when all ranks have returned from the program; one that still waits for this rank is told here."""
+        self._together.allreduce(_END, op="xor")
+
+    def knew_of_failure(self) -> bool:
+        """After `end_program` has failed: whether the program had seen that, or had closed the communicator."""
+        if self.comm.closed:
+            return True
+        records = self.comm.flight(2)
+        return len(records) == 2 and records[0]["outcome"] == "failed"
+
+    def _take(self, comm: Communicator) -> None:
+        self.comm = comm
+        # Of all ranks, whoever has died, where ranks have copies.
+        self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
+
+
+def serve(channel: Source, seat: Seat) -> None:
+    """Do what comes over `channel` until it says that this is all; `HungUp` if it ends before."""
+    _ready(channel, seat)
+    while _serve_one(channel, seat):
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def _ready(channel: Source, seat: Seat) -> None:
+    channel.send("ready", seat.comm.hosts[seat.comm.rank])
+
+
+def _serve_one(channel: Source, seat: Seat) -> bool:
+    """Do what comes next; False if that is the end. What came, and what became of it, is let go of then."""
+    try:
+        kind, value = channel.receive()
+        if kind == "close":
+            return False
+        if kind == "meet":
+            seat.meet_again()
+            _ready(channel, seat)
+        elif kind == "forget":
+            forget(value)
+        else:
+            _run(channel, seat, *value)
+    except HungUp:
+        raise
+    except BaseException as error:
+        _fail(channel, seat.comm, _in_terms_of_programs(error))
+    return True
+
+
+def _run(
+    channel: Source, seat: Seat, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    rank = seat.comm.rank
+    with running(seat.comm):
+        result = program(seat.comm, *args, **kwargs)
+    try:
+        seat.end_program()
+    except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
+        report = Report.of(_in_terms_of_programs(error), rank, seat.comm.hosts[rank])
+        _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
+    else:
+        _send_result(channel, rank, "result", result, result)
+
+
+def _send_result(channel: Source, rank: int, kind: str, result: Any, message: Any) -> None:
+    try:
+        channel.send(kind, message)
+    except SerializationError as error:
+        sentence = f"the result of rank {rank}, a {type(result).__name__}, cannot be sent: {error}"
+        raise SerializationError(sentence) from None
+
+
+def _in_terms_of_programs(error: BaseException) -> BaseException:
+    """An error that names what ranks do together after a program says instead that they have returned from it."""
+    if isinstance(error, CollectiveMismatch):
+        error.args = tuple(_END_IS_CALLED.sub("has returned from its program", str(each)) for each in error.args)
+    return error
+
+
+def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
+    inner = error.__traceback__
+    while inner is not None and inner.tb_frame.f_globals is globals():
+        inner = inner.tb_next
+    # A program's traceback begins in the program.
+    report = Report.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
+    sys.stdout.flush()
+    channel.send("error", report)

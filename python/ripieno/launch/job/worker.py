@@ -1,0 +1,73 @@
+"""A worker process of the local engine: ``python -m ripieno.launch.job.worker <descriptor>``.
+
+It meets its peers with the launcher's help, then runs programs until the launcher says that it is over, or is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import threading
+from typing import Any
+
+from ripieno.comm.communicator import Communicator
+from ripieno.launch.job import programs
+from ripieno.launch.job.stand_ins import standing_for
+from ripieno.launch.process import main_module, processes
+from ripieno.launch.process.channel import Channel, HungUp, inherited
+from ripieno.launch.process.report import Report
+
+
+def main(fd: int) -> None:
+    """Serve the launcher at the other end of descriptor `fd`."""
+    processes.ignore_interrupts()
+    channel = inherited(fd)
+    try:
+        kind, setup = channel.receive()
+        assert kind == "setup", "the launcher speaks first and says who this worker is"
+        if setup["die_with"] is not None:
+            processes.die_with(setup["die_with"])
+        threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
+        sys.path[:] = setup["sys_path"]
+        main_module.stand_in(setup["main"])
+        _serve(channel, **setup["communicator"])
+    except HungUp:
+        os._exit(1)
+
+
+def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **options: Any) -> None:
+    def meet() -> Communicator:
+        return programs.meet(
+            rank,
+            world_size,
+            programs.through(channel),
+            on_event=lambda event: channel.send("event", event),
+            replicas=replicas,
+            **options,
+        )
+
+    try:
+        comm = meet()
+    except Exception as error:
+        channel.send("error", Report.of(error, rank, socket.gethostname()))
+        # The launcher ends this process: an end of its own could be taken for the cause.
+        threading.Event().wait()
+        return
+    seat = programs.Seat(comm, meet, replicas)
+    with standing_for({}):
+        programs.serve(channel, seat)
+    seat.comm.close()
+
+
+def _end_with_launcher(channel: Channel) -> None:
+    """End this process when the launcher hangs up, whatever the program is doing."""
+    watch = select.poll()
+    watch.register(channel.fileno(), select.POLLRDHUP)
+    watch.poll()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Ranks in the pods of a Kubernetes Job: the manifest."""

@@ -1,0 +1,1 @@
+"""Processes of this machine: start them, talk with them, end them."""

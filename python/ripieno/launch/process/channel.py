@@ -1,0 +1,123 @@
+"""Messages between a launcher and a worker, over the socket pair that the worker inherits.
+
+A message is a kind and a value. Cost: one copy through the socket for small ones; large values pass as a descriptor.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import Any
+
+from ripieno.launch.process.parcel import Parcel, open_inline, open_shared
+
+# Who has begun a message, or whom the launching process sends one, may stand still for this long.
+MESSAGE_S = 60.0
+
+# Kind, bytes of the parcel, whether it lies in shared memory, whether its arrays may be written to.
+_HEADER = struct.Struct("<16sQ??")
+
+
+class HungUp(Exception):
+    """The process at the other end has ended, or has closed the channel."""
+
+
+class Channel:
+    """One end. Sending is safe from any thread, receiving is for one thread.
+
+    Parameters
+    ----------
+    end : socket.socket
+        A connected Unix stream socket; its timeout bounds every step.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._sending = threading.Lock()
+
+    def fileno(self) -> int:
+        """The descriptor, for selectors."""
+        return self._socket.fileno()
+
+    def send(self, kind: str, value: Any = None) -> None:
+        """Pack and send `value`."""
+        with Parcel(value, writable=True) as parcel:
+            self.send_parcel(kind, parcel)
+
+    def send_parcel(self, kind: str, parcel: Parcel) -> None:
+        """Send a parcel that may go to others too."""
+        header = _HEADER.pack(kind.encode(), parcel.size_bytes, parcel.fd is not None, parcel.writable)
+        with self._sending:
+            try:
+                self._send(header, parcel)
+            except OSError as error:
+                raise HungUp(f"the other process no longer listens: {error}") from error
+
+    def receive(self) -> tuple[str, Any]:
+        """The next message, or `HungUp`; whatever unpickling it raises passes through."""
+        try:
+            start, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1, socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            raise HungUp(str(error)) from error
+        if not start:
+            raise HungUp("the other process is gone")
+        header = bytearray(start) + self._exactly(_HEADER.size - len(start))
+        kind, size_bytes, shared, writable = _HEADER.unpack(header)
+        name = kind.rstrip(b"\0").decode()
+        if shared:
+            return name, open_shared(fds[0], size_bytes)
+        return name, open_inline(self._exactly(size_bytes), writable=writable)
+
+    def has_message(self) -> bool:
+        """Whether something has come that was not received yet."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:
+            return False
+
+    def hang_up(self) -> None:
+        """Let both ends notice the end, even if a forked process still holds this one."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hang up, and give up the descriptor."""
+        self.hang_up()
+        self._socket.close()
+
+    def _send(self, header: bytes, parcel: Parcel) -> None:
+        if parcel.inline is not None:
+            self._socket.sendall(header + parcel.inline)
+            return
+        assert parcel.fd is not None, "a parcel is sent before it is closed"
+        sent = socket.send_fds(self._socket, [header], [parcel.fd])
+        self._socket.sendall(header[sent:])
+
+    def _exactly(self, size_bytes: int) -> bytearray:
+        data = bytearray(size_bytes)
+        view = memoryview(data)
+        while view:
+            try:
+                received = self._socket.recv_into(view)
+            except OSError as error:
+                raise HungUp(str(error)) from error
+            if not received:
+                raise HungUp("the other process is gone")
+            view = view[received:]
+        return data
+
+
+def pair(timeout_s: float) -> tuple[Channel, socket.socket]:
+    """This process's channel, bounded by `timeout_s` once a message has begun, and the socket that a child inherits."""
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    mine.settimeout(timeout_s)
+    return Channel(mine), theirs
+
+
+def inherited(fd: int) -> Channel:
+    """The channel on an inherited descriptor, which is not passed on to this process's own children."""
+    os.set_inheritable(fd, False)
+    return Channel(socket.socket(fileno=fd))

@@ -1,0 +1,220 @@
+"""Parcels: values on their way between the processes of one machine, large ones in memory that both sides see.
+
+A parcel is made once and may be sent to many. From `SHARED_FROM_BYTES` on it lies in a memfd, one copy for all
+receivers, that vanishes with the last process which holds it. An array that is a view of a file goes as the file's name
+and offset.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import mmap
+import os
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from ripieno.errors import SerializationError
+from ripieno.launch.process import main_module
+from ripieno.wire import packing
+
+SHARED_FROM_BYTES = 64 * 1024
+_READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+
+
+class Parcel:
+    """A packed value: `inline` bytes, or `size_bytes` in the memory behind `fd`.
+
+    Parameters
+    ----------
+    value : object
+        Anything that cloudpickle takes, functions of ``__main__`` among it.
+    writable : bool
+        Whether a receiver may write to the arrays inside, which is only sensible if there is just one.
+    """
+
+    def __init__(self, value: Any, *, writable: bool = False) -> None:
+        packed = pack(value, read_only=not writable)
+        self.writable = writable
+        self.fd: int | None = None
+        self.inline: bytes | None = None
+        self.size_bytes = packing.blob_bytes(packed)
+        if self.size_bytes < SHARED_FROM_BYTES:
+            blob = np.zeros(self.size_bytes, np.uint8)
+            packing.write_blob(packed, blob)
+            self.inline = blob.tobytes()
+        else:
+            self.fd = _in_memory(packed, self.size_bytes, writable)
+
+    def close(self) -> None:
+        """Give up this process's hold on the shared memory; receivers keep theirs."""
+        fd, self.fd = self.fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __enter__(self) -> Parcel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_inline(blob: bytearray, *, writable: bool) -> Any:
+    """The value of a parcel that came inline."""
+    array = np.frombuffer(blob, np.uint8)
+    array.flags.writeable = writable
+    return packing.read_blob(array)
+
+
+def open_shared(fd: int, size_bytes: int) -> Any:
+    """The value of a parcel in shared memory; takes over `fd`. Its arrays are views that keep the memory alive."""
+    try:
+        sealed = fcntl.fcntl(fd, fcntl.F_GET_SEALS) & fcntl.F_SEAL_WRITE
+        access = mmap.ACCESS_READ if sealed else mmap.ACCESS_WRITE
+        # Where Python can do without a descriptor per mapping, results that are kept do not use up the limit.
+        options = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+        memory = mmap.mmap(fd, size_bytes, access=access, **options)
+    finally:
+        os.close(fd)
+    return packing.read_blob(np.frombuffer(memory, np.uint8))
+
+
+def pack(
+    value: Any,
+    persistent_id: Callable[[Any], Any] | None = None,
+    *,
+    files_by_name: bool = True,
+    read_only: bool = False,
+) -> packing.Packed:
+    """Pickle `value` for another process, leaving the memory of its arrays where it is.
+
+    `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in. A process of
+    another machine may not find files by their names, and gets what is in them. With `read_only` no array can be
+    written to if the buffers cannot, whatever its kind.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    main_module.by_value()
+    try:
+        pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
+        pickler.files_by_name, pickler.read_only = files_by_name, read_only
+        if persistent_id is not None:
+            pickler.persistent_id = persistent_id
+        pickler.dump(value)
+    except Exception as error:
+        raise SerializationError(f"{type(error).__name__}: {error}") from error
+    return packing.Packed(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
+
+
+def handed_over(value: Any) -> Any:
+    """`value` as another process would get it, in this one: a copy of all but arrays, of which it has read-only views.
+
+    Raises
+    ------
+    SerializationError
+        If it could not travel.
+    """
+    arrays: list[np.ndarray] = []
+
+    def in_place(obj: Any) -> int | None:
+        if not isinstance(obj, np.ndarray) or obj.dtype.hasobject:
+            return None
+        view = obj.view()
+        view.flags.writeable = False
+        arrays.append(view)
+        return len(arrays) - 1
+
+    packed = pack(value, in_place, read_only=True)
+    for buffer in packed.buffers:
+        buffer.flags.writeable = False
+    opener = pickle.Unpickler(io.BytesIO(packed.pickled), buffers=packed.buffers)
+    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]
+    return opener.load()
+
+
+def _in_memory(packed: packing.Packed, size_bytes: int, writable: bool) -> int:
+    fd = os.memfd_create("ripieno-parcel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fd, size_bytes)
+        for offset, piece in packing.blob_pieces(packed):
+            view = memoryview(piece)
+            while view:
+                written = os.pwrite(fd, view, offset)
+                view, offset = view[written:], offset + written
+        if not writable:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _READ_ONLY)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+class _Pickler(cloudpickle.Pickler):
+    files_by_name = True
+    read_only = False
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, np.ndarray):
+            reduced = self._array(obj)
+            if reduced is not None:
+                return reduced
+        return main_module.named(obj, super().reducer_override(obj))
+
+    def _array(self, array: np.ndarray) -> tuple[Any, ...] | None:
+        """How `array` is made again; None to leave it to NumPy."""
+        if type(array) in (np.ndarray, np.memmap) and not array.dtype.hasobject:
+            in_file = _file_view(array) if self.files_by_name else None
+            if in_file is not None:
+                return _open_file_view, in_file
+            array = np.asarray(array if array.flags.forc else np.ascontiguousarray(array))
+            if array.dtype.kind in "mM":
+                # NumPy lends no buffer of times.
+                return _viewed, (array.view(np.int64), array.dtype)
+        reduced = array.__reduce_ex__(5)
+        if self.read_only and not any(isinstance(each, pickle.PickleBuffer) for each in reduced[1]):
+            return _locked, reduced[:3]
+        return reduced if type(array) is np.ndarray else None
+
+
+def _viewed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    return numbers.view(dtype)
+
+
+def _locked(make: Callable[..., np.ndarray], args: tuple[Any, ...], state: Any = None) -> np.ndarray:
+    array = make(*args)
+    if state is not None:
+        array.__setstate__(state)
+    array.flags.writeable = False
+    return array
+
+
+def _file_view(array: np.ndarray) -> tuple[Any, ...] | None:
+    """File name, first byte, length, and the array's place in that window, if it is a view of a mapped file."""
+    mapped = array
+    while isinstance(mapped, np.ndarray) and not isinstance(mapped.base, mmap.mmap):
+        mapped = mapped.base
+    # A copy-on-write mapping may differ from its file.
+    if not isinstance(mapped, np.memmap) or mapped.mode == "c" or not mapped.filename or array.size == 0:
+        return None
+    name = os.fspath(mapped.filename)
+    low, high = np.lib.array_utils.byte_bounds(array) if hasattr(np.lib, "array_utils") else np.byte_bounds(array)
+    base = mapped.__array_interface__["data"][0]
+    start, length = mapped.offset + low - base, high - low
+    if not os.path.isfile(name) or os.path.getsize(name) < start + length:
+        return None
+    if mapped.mode != "r":
+        mapped.flush()
+    inner = array.__array_interface__["data"][0] - low
+    return name, start, length, inner, array.shape, array.strides, array.dtype
+
+
+def _open_file_view(
+    name: str, start: int, length: int, inner: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
+) -> np.ndarray:
+    window = np.memmap(name, np.uint8, mode="r", offset=start, shape=(length,))
+    return np.ndarray(shape, dtype, buffer=window, offset=inner, strides=strides)

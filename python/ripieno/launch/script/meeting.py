@@ -1,0 +1,161 @@
+"""Where the ranks of a launcher meet, and which token they share.
+
+| what is known | they meet | the token |
+|---|---|---|
+| RIPIENO_DIRECTORY | in that directory | RIPIENO_TOKEN, or by a file in it |
+| RIPIENO_TOKEN, and the host of rank 0 | at rank 0's port | RIPIENO_TOKEN |
+| all ranks are on one host | in a directory of their own under TMPDIR | by a file in it, always |
+| an identity of the job | in a directory of their own in the user's home, which hosts share | by a file in it, always |
+
+The host of rank 0 is MASTER_ADDR, or what the launcher says; its port is MASTER_PORT, or made of the job's identity.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ripieno.errors import RendezvousError
+from ripieno.launch.process import processes
+from ripieno.launch.script import launchers, token_file
+from ripieno.launch.script.launchers import Place
+
+# How long ranks wait for each other, unless told otherwise.
+MEETING_S = 60
+
+# Below the ports that systems give to outgoing connections, above those of most services.
+_FIRST_PORT = 20_000
+_PORT_COUNT = 10_000
+
+_MAKE_TOKEN = "export RIPIENO_TOKEN=$(openssl rand -hex 32) before the launcher starts, and see that it is passed on"
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where ranks meet: at a store (host and port of rank 0), or else in a directory, which may be the job's own."""
+
+    directory: Path = Path()
+    own: bool = False
+    store: tuple[str, int] | None = None
+
+
+def choose(place: Place, variables: Mapping[str, str], job: str | None) -> Meeting:
+    """Where the ranks of `job` meet, the same on all of them.
+
+    Raises
+    ------
+    RendezvousError
+        If the variables do not tell; says what to set.
+    """
+    has_token = bool(variables.get("RIPIENO_TOKEN"))
+    if variables.get("RIPIENO_DIRECTORY"):
+        return Meeting(Path(variables["RIPIENO_DIRECTORY"]))
+    host = variables.get("MASTER_ADDR") or place.root
+    if has_token and host:
+        return Meeting(store=(host, _port(place, variables, job)))
+    if job is None:
+        raise RendezvousError(_what_is_missing(place, variables))
+    name = f"{_prefix(place)}{_digest(place, job).hex()[:16]}"
+    return Meeting(Path(tempfile.gettempdir() if place.on_one_host else Path.home()) / name, own=True)
+
+
+@contextmanager
+def arranged(place: Place, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
+    """What `Communicator.connect` is to be told of the meeting; to be left when the ranks have met."""
+    job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
+    meeting = choose(place, variables, job)
+    token = variables.get("RIPIENO_TOKEN", "")
+    with ExitStack() as stack:
+        if meeting.store is not None:
+            try:
+                yield {"tcp_store": meeting.store, "token": token.encode()}
+            except RendezvousError as error:
+                if os.strerror(errno.EADDRINUSE) in str(error):
+                    raise RendezvousError(f"{error}; set MASTER_PORT to another one, for all ranks") from None
+                raise
+            return
+        try:
+            stack.enter_context(_leaving_on_sigterm())
+            if meeting.own and place.rank == 0:
+                token_file.sweep(meeting.directory.parent, _prefix(place))
+                stack.enter_context(token_file.directory_of_job(meeting.directory))
+            elif place.rank == 0:
+                token_file.sweep_shared(meeting.directory)
+            if meeting.own or not token:
+                path = meeting.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
+                token = stack.enter_context(token_file.token_through(path, place.rank, timeout_s))
+        except OSError as error:
+            raise RendezvousError(f"rank {place.rank}: the ranks cannot meet in {meeting.directory}: {error}") from None
+        yield {"directory": str(meeting.directory), "token": token.encode()}
+
+
+def _port(place: Place, variables: Mapping[str, str], job: str | None) -> int:
+    if variables.get("MASTER_PORT") and not place.has_store:
+        return launchers.number(variables, "MASTER_PORT")
+    if job is None:
+        raise RendezvousError(_what_is_missing(place, variables))
+    return _FIRST_PORT + int.from_bytes(_digest(place, job)[:4]) % _PORT_COUNT
+
+
+@contextmanager
+def _leaving_on_sigterm() -> Iterator[None]:
+    """Let a launcher's SIGTERM end this process as an exception does, so that no file of the meeting is left."""
+    if not processes.on_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _prefix(place: Place) -> str:
+    """What the names of directories of one job alone begin with."""
+    return f"{'' if place.on_one_host else '.'}ripieno-{os.geteuid()}-"
+
+
+def _digest(place: Place, job: str) -> bytes:
+    return hashlib.sha256(f"{place.launcher} {job}".encode()).digest()
+
+
+def _what_is_missing(place: Place, variables: Mapping[str, str]) -> str:
+    known = [name for name in ("RIPIENO_TOKEN", "MASTER_ADDR", "MASTER_PORT") if variables.get(name)]
+    missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
+    who = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "
+    said = f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
+    token = "" if "RIPIENO_TOKEN" in known else f" ({_MAKE_TOKEN})"
+    return f"{who}{said}{token}; or set RIPIENO_DIRECTORY to a new directory that all hosts share"
+
+
+def _ancestor() -> str | None:
+    """A launcher without an identity of jobs: its process, the nearest ancestor that is no rank itself, if it shows."""
+    pid = os.getppid()
+    try:
+        while _is_rank(pid):
+            pid = _fields(pid)[1]
+        return f"{pid} since {_fields(pid)[19]}"
+    except FileNotFoundError:
+        return None
+
+
+def _is_rank(pid: int) -> bool:
+    try:
+        return b"PMI_RANK=" in Path(f"/proc/{pid}/environ").read_bytes()
+    except PermissionError:
+        return False
+
+
+def _fields(pid: int) -> list[Any]:
+    """What /proc says of a process, from its state on: the second is its parent, the twentieth when it began."""
+    state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [state, *map(int, rest)]

@@ -1,0 +1,257 @@
+"""``ripieno run``: a script as several ranks of this machine, which live and die together."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ripieno.host import usable_cores
+from ripieno.launch.job.replicas import copies_environment, copies_of
+from ripieno.launch.process import processes as process
+from ripieno.launch.process.channel import Channel, HungUp, pair
+from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.output import LinePump
+from ripieno.launch.process.report import Report
+from ripieno.launch.script import launchers
+
+# After the first failure the other ranks have this long to report, tidy up and end by themselves.
+LAST_WORDS_S = 1.5
+# A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
+REPORT_S = 10.0
+# How often to start anew because somebody else took the port that rank 0 was to listen on.
+PORT_ATTEMPT_COUNT = 3
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Script:
+    """What to run, and how.
+
+    Attributes
+    ----------
+    target, arguments
+        A file, or with `module` the name of a module, and its arguments.
+    flags
+        Options of the interpreter.
+    prefix
+        Whether to mark lines of output with their rank.
+    threads
+        For the libraries under NumPy, and `Communicator.threads`; None is an even share of the cores.
+    racks
+        A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
+    replicas
+        How many copies there are of each logical rank, see `ripieno.launch.job.replicas`.
+    """
+
+    target: str
+    arguments: Sequence[str] = ()
+    module: bool = False
+    flags: Sequence[str] = ()
+    prefix: bool = True
+    threads: int | None = None
+    racks: str | None = None
+    replicas: int = 1
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its ranks find in the environment, whoever starts them."""
+        # Without a name in RACK, which would be stronger than the file.
+        racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
+        replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
+        threads = {} if self.threads is None else threads_environment(self.threads)
+        return {**racks, **replicas, **copies_environment(self.replicas), **threads}
+
+
+@dataclass
+class _Rank:
+    rank: int
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    report: Report | None = None
+    status: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.status) or self.report is not None
+
+    @property
+    def victim(self) -> bool:
+        return self.report is not None and self.report.victim is not None
+
+
+def under_launcher(asks_for_workers: bool = False) -> bool:
+    """Whether a launcher has started this process as a rank.
+
+    The only task of a launcher, such as an interactive shell of srun, is no rank to one who asks for workers.
+    """
+    place = launchers.detect(os.environ)
+    return place is not None and not (asks_for_workers and place.is_alone)
+
+
+def run_here(script: Script) -> None:
+    """Become the script: this process is a rank already."""
+    sys.stdout.flush()
+    target = ["-m", script.target] if script.module else [script.target]
+    place = launchers.detect(os.environ)
+    share = usable_cores() if place is None else place.threads(usable_cores())
+    # What a launcher or user has said of threads is left as it is.
+    environment = {**process.thread_environment(share), **os.environ, **script.environment}
+    os.execve(sys.executable, [sys.executable, *script.flags, *target, *script.arguments], environment)
+
+
+def run(script: Script, world_size: int) -> int:
+    """Run `script` as `world_size` ranks; returns the exit code.
+
+    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With copies
+    a rank may die without a word as long as one of its copies does not. No rank outlives the call, whatever ends it.
+    """
+    for _ in range(PORT_ATTEMPT_COUNT):
+        ranks: list[_Rank] = []
+        failed = _run_once(script, world_size, ranks)
+        if failed is None or not _port_was_taken(failed):
+            break
+    return 0 if failed is None else _explain(failed, ranks, script)
+
+
+def threads_environment(threads: int) -> dict[str, str]:
+    """Variables for a rank that computes with so many threads."""
+    return {**process.thread_environment(threads), "RIPIENO_THREADS": str(threads)}
+
+
+def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | None:
+    """Run all ranks, which are added to `ranks`, to their end; the one that failed first, if any."""
+    pump = LinePump() if script.prefix else None
+    # Bound but not listening, this socket keeps the port from everyone but rank 0.
+    with socket.socket() as reservation:
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind(("127.0.0.1", 0))
+        common = {
+            "WORLD_SIZE": str(world_size),
+            "LOCAL_WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(reservation.getsockname()[1]),
+            "RIPIENO_TOKEN": secrets.token_hex(32),
+            **threads_environment(max(1, usable_cores() // world_size)),
+            **script.environment,
+        }
+        try:
+            for rank in range(world_size):
+                ranks.append(_start(script, rank, common, pump))
+            if pump is not None:
+                pump.start()
+            return _wait(ranks, script)
+        finally:
+            process.end([each.process for each in ranks], patience_s=0.0)
+            for each in ranks:
+                each.channel.close()
+            if pump is not None:
+                pump.close()
+
+
+def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | None) -> _Rank:
+    channel, theirs = pair(REPORT_S)
+    pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    unbuffered = {} if pump is None else {"PYTHONUNBUFFERED": "1"}
+    kind = "module" if script.module else "file"
+    with theirs:
+        child = process.start(
+            "ripieno.launch.script.script",
+            [str(theirs.fileno()), str(os.getpid()), kind, script.target, *script.arguments],
+            environment={**common, **unbuffered, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            flags=script.flags,
+            pass_fds=[theirs.fileno()],
+            # As under mpirun, what is typed goes to rank 0.
+            stdin=None if rank == 0 else subprocess.DEVNULL,
+            **pipes,
+        )
+    if pump is not None:
+        pump.add(f"rank {rank}", child)
+    return _Rank(rank, child, channel)
+
+
+def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
+    """Until all have ended, or some time after the first has failed; that one, unless a copy goes on in its place."""
+    lost: set[int] = set()
+    first: _Rank | None = None
+    deadline: float | None = None
+    with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+        for each in ranks:
+            selector.register(each.channel, selectors.EVENT_READ, each)
+        while selector.get_map():
+            left_s = None if deadline is None else deadline - time.monotonic()
+            if left_s is not None and left_s <= 0:
+                break
+            for key, _ in ready(left_s):
+                if _hear(key.data):
+                    selector.unregister(key.fileobj)
+                if not key.data.failed or key.data.rank in lost:
+                    continue
+                if deadline is None and _goes_on_without(key.data, ranks, script):
+                    lost.add(key.data.rank)
+                    continue
+                if deadline is None:
+                    deadline = time.monotonic() + LAST_WORDS_S
+                # A victim gives way to whoever failed on its own account.
+                if first is None or (first.victim and not key.data.victim):
+                    first = key.data
+    if first is not None and first.report is not None and first.report.victim is not None:
+        # Its copies could go on without it, but somebody could not.
+        culprit = first.report.victim.rank
+        return ranks[culprit] if culprit in lost else first
+    return first
+
+
+def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
+    """Whether `rank` has ended without a word while a copy of it has not failed; says so."""
+    spares = [copy for copy in copies_of(rank.rank, len(ranks), script.replicas) if not ranks[copy].failed]
+    if not rank.status or rank.report is not None or not spares:
+        return False
+    who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"
+    print(f"{who}: {process.ending(rank.status)}; its copy, rank {spares[0]}, goes on", file=sys.stderr, flush=True)
+    return True
+
+
+def _hear(rank: _Rank) -> bool:
+    """Take what `rank` says; True if that was its end."""
+    try:
+        _, rank.report = rank.channel.receive()
+        return False
+    except HungUp:
+        # Its descriptor is closed when it ends, so there is next to nothing to wait for.
+        try:
+            rank.status = rank.process.wait(REPORT_S)
+        except subprocess.TimeoutExpired:
+            rank.report = Report(
+                rank.rank, socket.gethostname(), "its process closed the connection to its launcher", ""
+            )
+        return True
+
+
+def _port_was_taken(failed: _Rank) -> bool:
+    return failed.rank == 0 and failed.report is not None and os.strerror(errno.EADDRINUSE) in failed.report.cause
+
+
+def _explain(failed: _Rank, ranks: list[_Rank], script: Script) -> int:
+    """Say once what went wrong, and what the ranks were at; returns the exit code."""
+    report, status = failed.report, failed.status
+    flight = [line for each in ranks if each.report is not None for line in each.report.flight]
+    who = f"ripieno: rank {failed.rank} of {script.target} on {socket.gethostname()} failed"
+    if report is not None:
+        text = str(report.victim) if report.victim is not None else report.traceback.rstrip()
+        print(
+            "\n".join([text, *(line for line in flight if line not in text), f"{who}: {report.cause}"]).lstrip(),
+            file=sys.stderr,
+        )
+        return status if status is not None and status > 0 else 1
+    assert status, "a rank that failed without a report has ended with a status"
+    print("\n".join([*flight, f"{who}: {process.ending(status)}"]), file=sys.stderr)
+    return status if status > 0 else 128 - status

@@ -1,0 +1,76 @@
+"""One rank of ``ripieno run``.
+
+Its command line: ``python -m ripieno.launch.script.script <descriptor> <launcher> file|module <target> [args]``.
+
+Runs the target as ``__main__``. An exception that leaves it is told to the other ranks and to the launcher, which
+prints the first rank's own; printing it here would bury it among those of all who heard of it.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import socket
+import sys
+from types import TracebackType
+from typing import Any
+
+from ripieno.launch.process import processes
+from ripieno.launch.process.channel import Channel, HungUp, inherited
+from ripieno.launch.process.report import Report
+from ripieno.launch.script import environment
+
+# Whose frames come before those of the script.
+_STARTING = ("runpy", "importlib", "importlib._bootstrap", "importlib._bootstrap_external", "pkgutil")
+
+
+def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
+    """Run `target`, reporting a failure over `channel`."""
+    processes.ignore_interrupts()
+    processes.die_with(launcher_pid)
+    sys.argv = [target, *arguments]
+    try:
+        if kind == "module":
+            sys.path.insert(0, os.getcwd())
+            runpy.run_module(target, run_name="__main__", alter_sys=True)
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(target)))
+            runpy.run_path(target, run_name="__main__")
+    except SystemExit as error:
+        if error.code:
+            Report.of(error, *_whoami()).told_to_all(environment.current())
+        raise
+    except BaseException as error:
+        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
+        _tell(channel, report.told_to_all(environment.current()))
+        sys.exit(1)
+
+
+def _whoami() -> tuple[int, str]:
+    return int(os.environ["RANK"]), socket.gethostname()
+
+
+def _tell(channel: Channel, report: Report) -> None:
+    sys.stdout.flush()
+    try:
+        channel.send("error", report)
+    except HungUp:
+        print(report.traceback, file=sys.stderr)
+
+
+def _from_target(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins in the script; None if it has not begun, as when it is no Python."""
+    while trace is not None and _is_of_the_start(trace.tb_frame.f_globals):
+        trace = trace.tb_next
+    return trace
+
+
+def _is_of_the_start(variables: dict[str, Any]) -> bool:
+    # This module has the name of the script's own, "__main__".
+    return variables is globals() or variables.get("__name__") in _STARTING
+
+
+if __name__ == "__main__":
+    # Its end is this process's end to the launcher, so it stays open while threads of the target run on.
+    channel = inherited(int(sys.argv[1]))
+    main(channel, int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])

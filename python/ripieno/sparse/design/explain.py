@@ -1,0 +1,138 @@
+"""Designs side by side: by packet, the cheapest, direct, binary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ripieno import _native
+from ripieno._native import DensityCurve, PacketCurve
+
+
+@dataclass(frozen=True)
+class Data:
+    """What ranks hold.
+
+    Parameters
+    ----------
+    ranks
+        How many.
+    features
+        How many different indices there may be.
+    out
+        Densities of the unions of ranks' out-indices.
+    row_bytes
+        Of a row's values.
+    wanted
+        Densities of the unions of ranks' in-indices; by default the same.
+    """
+
+    ranks: int
+    features: int
+    out: DensityCurve
+    row_bytes: int
+    wanted: DensityCurve | None = None
+
+    @property
+    def rows(self) -> float:
+        """Rows that a rank contributes."""
+        return self.features * self.out.density(1)
+
+    @property
+    def sets(self) -> tuple[tuple[DensityCurve, float], tuple[DensityCurve, float]]:
+        """Out- and in-indices, as the native module takes them: a curve, and the rows of a rank."""
+        wanted = self.wanted or self.out
+        return (self.out, self.rows), (wanted, self.features * wanted.density(1))
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Designs side by side. Print it.
+
+    Parameters
+    ----------
+    data, packets
+        What they are for.
+    least_packet_bytes
+        The minimum efficient packet.
+    designs
+        By what speaks for them: "by packet", "cheapest", "direct", "binary", and "given" if there is one. Each is a
+        dict: "degrees", "seconds" and "sent_bytes" of a rank in a reduction, "layers", "bottom" and, where ranks are
+        folded, "fold", with "degree", "set_count", "part_count", "holder_count", "packet_count", and for "down" and
+        "up" "density", "rows", "packet_bytes", "seconds".
+    """
+
+    data: Data
+    packets: PacketCurve
+    least_packet_bytes: float
+    designs: dict[str, dict[str, Any]]
+
+    def __str__(self) -> str:
+        from ripieno.sparse.design import text
+
+        return text.of(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines to read."""
+        data = self.data
+        return {
+            "ranks": data.ranks,
+            "features": data.features,
+            "density": data.out.density(1),
+            "alpha": data.out.alpha,
+            "lambda_0": data.out.lambda_0,
+            "row_bytes": data.row_bytes,
+            "least_packet_bytes": self.least_packet_bytes,
+            "designs": self.designs,
+        }
+
+
+def explain(
+    data: Data, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
+) -> Explanation:
+    """Design a network for some data, and price what else could be taken.
+
+    Parameters
+    ----------
+    data
+        What ranks hold.
+    packets
+        What packets cost.
+    least_packet_bytes
+        The minimum efficient packet; by default that of `packets`.
+    degrees
+        A network to price beside the others, such as "8x4x2".
+
+    Raises
+    ------
+    InputError
+        If `degrees` is no network of so many ranks.
+    """
+    least = packets.efficient_bytes if least_packet_bytes is None else least_packet_bytes
+    named = {
+        "by packet": _native.design_by_packet(data.ranks, *data.sets[0], data.row_bytes, least),
+        "direct": "direct",
+        "binary": "binary",
+    }
+    if degrees is not None:
+        named["given"] = degrees
+    priced = {name: price(data, packets, which) for name, which in named.items()}
+    cheapest = _native.design_candidates(data.ranks, *data.sets, data.row_bytes, packets)[0]
+    designs = {"by packet": priced.pop("by packet"), "cheapest": cheapest, **priced}
+    return Explanation(data, packets, least, designs)
+
+
+def price(data: Data, packets: PacketCurve, degrees: str) -> dict[str, Any]:
+    """What these degrees are predicted to cost: a design, see `Explanation`."""
+    return _native.design_estimate(data.ranks, degrees, *data.sets, data.row_bytes, packets)
+
+
+def levels(design: dict[str, Any]) -> list[dict[str, Any]]:
+    """Everything that a rank holds, from the top to the bottom: above the fold, above each layer, below the last."""
+    return [*([design["fold"]] if design["fold"] else []), *design["layers"], design["bottom"]]
+
+
+def volumes(design: dict[str, Any], data: Data) -> Sequence[float]:
+    """Bytes that all ranks together hold above each layer on the way down, and below the last (figure 5)."""
+    return [level["holder_count"] * data.row_bytes * level["down"]["rows"] for level in levels(design)]

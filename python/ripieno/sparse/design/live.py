@@ -1,0 +1,103 @@
+"""A configured reduction explained: what its layers hold beside what the density curve predicts, and what it takes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno import _native
+from ripieno._native import DensityCurve
+from ripieno.sparse.design.explain import Data, Explanation, explain, levels
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.sparse.reduction import SparseReduce
+
+#: Reductions that are timed, after one that is not.
+ROUND_COUNT = 5
+DIRECTIONS = ("down", "up")
+
+
+@dataclass(frozen=True)
+class LiveExplanation:
+    """What a configured reduction carries and takes, predicted and measured. Print it.
+
+    Parameters
+    ----------
+    explanation
+        Its design, as "given", and others, all priced for its data.
+    rows
+        Mean rows of a rank above each layer and below the last: of "down" and "up".
+    deviation
+        How far the densities of "down" and "up" are from the power law that comes nearest, as a part of them; None
+        where there are not two densities between 0 and 1 to lay one through.
+    seconds
+        Of a reduction, measured: the slowest rank's, in the median. None where ranks have copies, which would tell
+        different times.
+    """
+
+    explanation: Explanation
+    rows: dict[str, list[float]]
+    deviation: dict[str, float | None]
+    seconds: float | None
+
+    def __str__(self) -> str:
+        from ripieno.sparse.design import text
+
+        return text.of_live(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines to read."""
+        told = {"rows": self.rows, "deviation": self.deviation, "seconds": self.seconds}
+        return self.explanation.as_json() | {"measured": told}
+
+
+def explain_live(comm: Communicator, reduction: SparseReduce, width: int, dtype: np.dtype[Any]) -> LiveExplanation:
+    """Bring all ranks' volumes together, and time a few reductions of zeros. Collective; the same on every rank."""
+    own = np.array([[each["out_rows"], each["in_rows"]] for each in reduction.volumes], np.int64)
+    totals = comm.allreduce(own)
+    row_bytes = width * dtype.itemsize
+    packets = _native.packet_curve(comm._native)
+    # Which level unites how many ranks' sets is in any price of these degrees.
+    nothing = DensityCurve.through([(1.0, 0.0)])
+    outline = _native.design_estimate(
+        comm.world_size, reduction.degrees, (nothing, 0.0), (nothing, 0.0), row_bytes, packets
+    )
+    means = totals / np.array([level["holder_count"] for level in levels(outline)])[:, None]
+    curves, deviation = {}, {}
+    for direction, rows in zip(DIRECTIONS, means.T, strict=True):
+        curves[direction], deviation[direction] = _curve(reduction.size, outline, rows)
+    data = Data(comm.world_size, reduction.size, curves["down"], row_bytes, curves["up"])
+    explanation = explain(data, packets, degrees=reduction.degrees)
+    rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
+    seconds = _timed(comm, reduction, width, dtype) if comm.replicas == 1 else None
+    return LiveExplanation(explanation, rows, deviation, seconds)
+
+
+def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tuple[DensityCurve, float | None]:
+    """The power law nearest to the densities of all levels; as counted where there is none."""
+    points = {
+        level["set_count"]: float(held * level["part_count"] / max(size, 1))
+        for level, held in zip(levels(outline), rows, strict=True)
+    }
+    between = [(sets, density) for sets, density in points.items() if 0 < density < 1]
+    if len(between) < 2:
+        return DensityCurve.through(sorted(points.items())), None
+    return DensityCurve.fit(size, between)
+
+
+def _timed(comm: Communicator, reduction: SparseReduce, width: int, dtype: np.dtype[Any]) -> float:
+    values = np.zeros((reduction._configured.out_count, width), dtype)
+    into = reduction.reduce(values)
+    seconds = []
+    for _ in range(ROUND_COUNT):
+        comm.barrier()
+        start = time.perf_counter()
+        reduction.reduce(values, out=into)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(comm.allreduce(np.array(seconds), op="max").tolist())

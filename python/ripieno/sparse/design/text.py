@@ -1,0 +1,143 @@
+"""Explanations for terminals and notebooks: tables as text."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ripieno.sparse.design.explain import Data, Explanation, levels
+from ripieno.sparse.design.live import LiveExplanation
+from ripieno.units import bytes_text, duration_text
+
+WIDTH = 150
+LEFT = ("", "degrees")
+
+
+def of(explanation: Explanation) -> str:
+    """The data, the packets, the designs that were chosen layer by layer, and all beside each other."""
+    target, data = _console(), explanation.data
+    law = "" if data.out.alpha is None else f", alpha {data.out.alpha:g}, lambda {data.out.lambda_0:.4g}"
+    held = bytes_text(data.rows * data.row_bytes)
+    target.print(
+        f"{data.ranks} ranks, {data.features:,} features, density {data.out.density(1):.4g}{law}: "
+        f"{data.rows:,.0f} rows of {data.row_bytes} bytes a rank, {held}"
+    )
+    target.print(_packets(explanation))
+    for name in [name for name in ("by packet", "cheapest", "given") if name in explanation.designs]:
+        target.print(f"{name}: {explanation.designs[name]['degrees']}")
+        target.print(_layers(explanation.designs[name], data))
+    target.print("a rank in a reduction, down and up")
+    target.print(_beside(explanation))
+    return _text(target)
+
+
+def of_live(live: LiveExplanation) -> str:
+    """Measured beside predicted, layer by layer, and what other degrees would take."""
+    target, data, explanation = _console(), live.explanation.data, live.explanation
+    design = explanation.designs["given"]
+    target.print(
+        f"{design['degrees']}: {data.ranks} ranks, {data.features:,} indices, rows of {data.row_bytes} bytes\n"
+        f"{_law('out-indices', data.out, live.deviation['down'])}\n"
+        f"{_law('in-indices', data.wanted or data.out, live.deviation['up'])}"
+    )
+    target.print(_packets(explanation))
+    headings = ("layer", "degree", "out rows a rank", "Eq. 5", "in rows a rank", "Eq. 5", "down in all")
+    table = _table((*headings, "packet", "down and up"))
+    for index, (name, level) in enumerate(_named(design)):
+        down, up = live.rows["down"][index], live.rows["up"][index]
+        table.add_row(
+            name,
+            _degree(level),
+            f"{down:,.0f}",
+            f"{level['down']['rows']:,.0f}",
+            f"{up:,.0f}",
+            f"{level['up']['rows']:,.0f}",
+            bytes_text(down * level["holder_count"] * data.row_bytes),
+            *_cost(level),
+        )
+    target.print(table)
+    predicted = duration_text(design["seconds"])
+    measured = (
+        "not measured where ranks have copies" if live.seconds is None else f"{duration_text(live.seconds)} measured"
+    )
+    target.print(f"a reduction: {measured}, {predicted} predicted; others, predicted:")
+    target.print(_beside(explanation))
+    return _text(target)
+
+
+def _law(name: str, curve: Any, deviation: float | None) -> str:
+    told = f"{name} of density {curve.density(1):.3g}"
+    if curve.alpha is None:
+        return told
+    return f"{told} like a power law of exponent {curve.alpha:.2f} (within {deviation:.1%})"
+
+
+def _packets(explanation: Explanation) -> str:
+    least, best = explanation.least_packet_bytes, explanation.packets.best_throughput
+    return f"packets: efficient from {bytes_text(least)}, at best {bytes_text(best)}/s"
+
+
+def _layers(design: dict[str, Any], data: Data) -> Table:
+    """Layer by layer on the way down; the way up carries the same."""
+    table = _table(("layer", "degree", "density", "rows a rank", "a rank", "in all", "packet", "down and up"))
+    for name, level in _named(design):
+        held = level["down"]["rows"] * data.row_bytes
+        table.add_row(
+            name,
+            _degree(level),
+            f"{level['down']['density']:.3f}",
+            f"{level['down']['rows']:,.0f}",
+            bytes_text(held),
+            bytes_text(held * level["holder_count"]),
+            *_cost(level),
+        )
+    return table
+
+
+def _beside(explanation: Explanation) -> Table:
+    table = _table(("", "degrees", "packets", "sent", "predicted", "of the cheapest"))
+    least_s = explanation.designs["cheapest"]["seconds"]
+    for name, design in explanation.designs.items():
+        table.add_row(
+            name,
+            design["degrees"],
+            str(2 * sum(level["packet_count"] for level in levels(design))),
+            bytes_text(design["sent_bytes"]),
+            duration_text(design["seconds"]),
+            f"{design['seconds'] / least_s:.2f}" if least_s else "",
+        )
+    return table
+
+
+def _named(design: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    names = [*(["fold"] if design["fold"] else []), *(str(n + 1) for n in range(len(design["layers"]))), "bottom"]
+    return list(zip(names, levels(design), strict=True))
+
+
+def _degree(level: dict[str, Any]) -> str:
+    return str(level["degree"]) if level["packet_count"] else ""
+
+
+def _cost(level: dict[str, Any]) -> tuple[str, str]:
+    """Bytes of a packet, and seconds."""
+    if not level["packet_count"]:
+        return "", ""
+    return bytes_text(level["down"]["packet_bytes"]), duration_text(level["down"]["seconds"] + level["up"]["seconds"])
+
+
+def _table(headings: tuple[str, ...]) -> Table:
+    table = Table()
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in LEFT else "right")
+    return table
+
+
+def _console() -> Console:
+    return Console(file=io.StringIO(), width=WIDTH, highlight=False)
+
+
+def _text(target: Console) -> str:
+    return target.file.getvalue().rstrip("\n")  # type: ignore[attr-defined]

@@ -1,0 +1,185 @@
+"""Sparse reductions: every rank contributes rows for some indices and gets the combined rows of others.
+
+Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno import _native
+from ripieno._checks import check_count, number, whole
+from ripieno.errors import InputError
+from ripieno.wire.arrays import (
+    as_array,
+    check_fits,
+    check_op,
+    check_unmasked,
+    empty,
+    fill,
+    in_place,
+    line,
+    reducible,
+    row_size,
+)
+from ripieno.wire.forms import of_rows
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ripieno.comm.communicator import Communicator
+    from ripieno.sparse.design import LiveExplanation
+
+#: Where a union of index sets fills more of its range than this, it takes the whole range.
+DENSE_ABOVE: float = _native.DENSE_ABOVE
+
+Degrees = str | int | Sequence[int] | None
+
+
+class SparseReduce:
+    """A configured sparse reduction, to be run any number of times; `Communicator.sparse` makes one.
+
+    Attributes
+    ----------
+    size : int
+        Indices are smaller than this.
+    degrees : str
+        How many ranks meet at each layer, ``"8x4x2"``.
+    volumes : list of dict
+        What this rank holds before the first layer and after each: "range", how many indices there are in its range,
+        "out_rows", how many rows it has there on the way down, and "in_rows", how many on the way up.
+    """
+
+    def __init__(self, comm: Communicator, native: _native.SparseReduce) -> None:
+        self._comm = comm
+        self._configured = native
+        self.size: int = native.size
+        self.degrees: str = native.degrees
+        self.volumes: list[dict[str, Any]] = native.volumes
+
+    def __repr__(self) -> str:
+        rows = f"{self._configured.out_count} rows out, {self._configured.in_count} in"
+        return f"<SparseReduce {self.degrees}, {rows}, indices below {self.size}>"
+
+    def reduce(self, values: Any, op: str = "sum", *, out: np.ndarray | None = None) -> np.ndarray:
+        """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
+
+        Every rank calls it. The order of the combination is fixed, so results are the same bits in every run and, for
+        one index, on every rank.
+
+        Parameters
+        ----------
+        values : array of shape (len(out_indices),) or (len(out_indices), width)
+            A row for each of the out-indices, in their order. Any dtype that `Communicator.allreduce` takes; dtype and
+            width are the same on every rank, also where a rank has no row. Rows may have more axes.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
+            How two elements are combined.
+        out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
+            Receives the result.
+
+        Returns
+        -------
+        ndarray
+            A row for each of the in-indices, in their order; of the dtype of `values`.
+
+        Raises
+        ------
+        InputError
+            `values` or `out` do not fit; nothing has been sent.
+        CollectiveMismatch
+            Ranks reduce other configurations, widths, dtypes or ops.
+        RankFailed
+            A rank died; nobody gets a result.
+        """
+        rows = rows_of(values, op, self._configured.out_count)
+
+        def reduce(given: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
+            self._configured.reduce(self._comm._native, given, into, width, op, row)
+
+        return reduced(reduce, rows, self._configured.in_count, out)
+
+    def explain(self, width: int = 1, dtype: DTypeLike = np.float32) -> LiveExplanation:
+        """What the layers hold and a reduction takes, measured beside predicted, and what other degrees would take.
+
+        Every rank calls it and gets the same; print it.
+
+        Parameters
+        ----------
+        width : int
+            Elements of a row.
+        dtype : dtype
+            Of an element.
+        """
+        from ripieno.sparse.design import explain_live
+
+        check_count("width", width)
+        return explain_live(self._comm, self, width, np.dtype(dtype))
+
+
+def indices_of(value: Any, what: str) -> np.ndarray:
+    """`value` as a C-contiguous int64 array of one axis."""
+    check_unmasked(value, what)
+    found = as_array(value)
+    array = np.asarray(value) if found is None else found
+    if array.ndim != 1:
+        raise InputError(f"{what}: shape {array.shape}: expected one axis of whole numbers")
+    if array.dtype.kind not in "iu" and array.size:
+        raise InputError(f"{what}: dtype {array.dtype}: expected whole numbers, such as int64")
+    if array.dtype == np.uint64 and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"{what}: {array.max()}: expected indices below 2**63")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def rows_of(values: Any, op: str, count: int) -> np.ndarray:
+    """`values` as a C-contiguous array of `count` rows that `op` is defined on."""
+    check_op(op)
+    rows = reducible(values, op, "sparse reduce")
+    if rows.ndim == 0 or len(rows) != count:
+        raise InputError(f"values: shape {rows.shape}: expected {count} rows, one per out-index")
+    if row_size(rows) == 0:
+        raise InputError(f"values: shape {rows.shape}: expected at least one element in a row")
+    return np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("="))
+
+
+def reduced(
+    reduce: Callable[[np.ndarray, np.ndarray, int, str], None], rows: np.ndarray, count: int, out: np.ndarray | None
+) -> np.ndarray:
+    """The `count` rows that `reduce` makes of `rows`; in `out`, if given.
+
+    It takes two flat arrays, the elements of a row and, in words, how these are arranged.
+    """
+    shape = (count, *rows.shape[1:])
+    if out is not None:
+        check_fits(in_place(out), shape, rows.dtype)
+        if np.may_share_memory(rows, out):
+            # What arrives must not overwrite what has still to leave.
+            rows = rows.copy()
+    result = out if out is not None and out.dtype == rows.dtype else empty(shape, rows.dtype)
+    reduce(line(rows), line(result), row_size(rows), of_rows(rows) or "rows of one number")
+    return result if out is None or out is result else fill(out, result)
+
+
+def options_of(
+    size: int | None, degrees: Degrees, missing: str, dense_above: float
+) -> tuple[int | None, str | None, bool, float]:
+    """The options of a sparse reduction as the native module takes them."""
+    if size is not None:
+        size = whole("size", size, 0, 2**63 - 1, "expected None or a whole number, 0 … 2**63 - 1")
+    if not isinstance(missing, str) or missing not in ("error", "zero"):
+        raise InputError(f"missing={missing!r}: expected 'error' or 'zero'")
+    share = number("dense_above", dense_above, "expected a share of a range, or more than 1 for never")
+    return size, _degrees_of(degrees), missing == "zero", share
+
+
+def _degrees_of(degrees: Degrees) -> str | None:
+    """The degrees as the native module takes them; a number is the only layer."""
+    if degrees is None or isinstance(degrees, str):
+        return degrees
+    layers = [degrees] if isinstance(degrees, Integral) else degrees
+    if not isinstance(layers, Sequence | np.ndarray) or np.ndim(layers) != 1:
+        raise InputError(f"degrees={degrees!r}: expected 'direct', 'binary', such as '8x4x2', or whole numbers")
+    return "x".join(str(whole("degrees", degree, 1, 2**32 - 1)) for degree in layers)

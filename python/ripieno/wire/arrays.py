@@ -1,0 +1,314 @@
+"""What counts as an array, and the flat, contiguous forms of arrays that the native module works on."""
+
+from __future__ import annotations
+
+import array
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ripieno import _native
+from ripieno._checks import text, whole
+from ripieno.errors import InputError
+from ripieno.wire.wholes import check_int64, is_whole
+
+OPS = ("sum", "prod", "min", "max", "and", "or", "xor")
+
+# No array has more rows.
+_ROWS_MAX = 2**63 - 1
+
+# From here on a rank of the same host reads an array where it is, if it can.
+_LENT_BYTES = 1 << 16
+
+_NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
+
+
+def is_native(dtype: np.dtype) -> bool:
+    """Whether the native module combines elements of this type."""
+    return dtype in _NATIVE_DTYPES or dtype.name == "bfloat16"
+
+
+def as_array(value: Any) -> np.ndarray | None:
+    """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
+    if type(value) in (np.ndarray, np.memmap):
+        return np.asarray(value)
+    if isinstance(value, array.array | memoryview):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        return np.from_dlpack(value)
+    return None
+
+
+def check_unmasked(value: Any, what: str) -> None:
+    """`InputError` if `value` is a masked array in which something is hidden, which would count as if it were there."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        hidden = np.ma.getmaskarray(value)
+        first = ", ".join(map(str, np.argwhere(hidden)[0]))
+        where = f", the first at [{first}]" if first else ""
+        raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
+
+
+def reducible(value: Any, op: str, what: str) -> np.ndarray:
+    """`value`, a number or an array, as an array of a type that `op` is defined on."""
+    check_unmasked(value, what)
+    found = as_array(value)
+    if found is None and type(value) is int:
+        check_int64(value, op, what)
+        found = np.asarray(value, np.int64)
+    if found is None and isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray):
+        found = np.asarray(value)
+    if found is None:
+        raise InputError(
+            f"{what} of a {type(value).__name__}: expected numbers, arrays, or tuples, lists, dicts of these"
+        )
+    if found.dtype == bool and op in ("sum", "prod"):
+        if found.ndim:
+            raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
+        return found.astype(np.int64)
+    if found.dtype != bool and not is_native(found.dtype) and not is_native(found.dtype.newbyteorder("=")):
+        raise InputError(
+            f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
+        )
+    if op in ("and", "or", "xor") and found.dtype.kind not in "biu":
+        raise InputError(f"{what}: op={op!r} of dtype {found.dtype}: expected integers or booleans")
+    return found
+
+
+def in_place(out: Any, what: str = "out") -> np.ndarray:
+    """`out` itself, checked to be an array that data can be received into."""
+    if not isinstance(out, np.ndarray):
+        raise InputError(f"{what}: expected a NumPy array, got {type(out).__name__}")
+    check_unmasked(out, what)
+    if out.dtype.hasobject:
+        raise InputError(f"{what}: dtype {out.dtype} holds Python objects, which cannot be received in place")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise InputError(f"{what}: expected a C-contiguous, writable array (shape {out.shape}, strides {out.strides})")
+    return out
+
+
+def required(value: Any, what: str) -> np.ndarray:
+    """`value` as an array without Python objects."""
+    check_unmasked(value, what)
+    found = np.asarray(value) if isinstance(value, np.ndarray) else as_array(value)
+    if found is None or found.dtype.hasobject:
+        raise InputError(f"{what}: expected an array of numbers, got {type(value).__name__}")
+    return found
+
+
+def in_rows(array: np.ndarray, what: str) -> np.ndarray:
+    """`array`, checked to have rows."""
+    if array.ndim == 0:
+        raise InputError(f"{what}: shape (): expected an array with at least one axis")
+    return array
+
+
+def empty_rows(counts: list[int], rows: np.ndarray) -> np.ndarray:
+    """An array for so many rows of all ranks as `counts` say, each like those of `rows`."""
+    if sum(counts) * row_size(rows) * rows.itemsize > _ROWS_MAX:
+        raise InputError(f"counts={counts}: expected rows that memory can hold")
+    return empty((sum(counts), *rows.shape[1:]), rows.dtype)
+
+
+def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np.ndarray:
+    """An array of any content, as `numpy.empty` makes it, in memory that ranks of the same host can read where it is.
+
+    What a rank sends of such an array to a rank of its host is not copied on the way, if it is 64 KiB or longer.
+    Smaller arrays are NumPy's own. The array may be used like any other; when it is collected, its memory goes to the
+    next one of about its size. A process that was forked shares it: what either writes both see.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        The shape.
+    dtype : data-type, default float64
+        Type of the elements.
+
+    Returns
+    -------
+    ndarray of `shape` and `dtype`
+
+    Raises
+    ------
+    MemoryError
+        The system has no memory for the array.
+    """
+    dtype = np.dtype(dtype)
+    shape = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
+    size_bytes = math.prod(shape) * dtype.itemsize
+    if size_bytes < _LENT_BYTES or dtype.hasobject or min(shape, default=0) < 0:
+        return np.empty(shape, dtype)
+    return np.frombuffer(_native.pooled(size_bytes), np.uint8).view(dtype).reshape(shape)
+
+
+def fill(out: np.ndarray, value: Any) -> np.ndarray:
+    """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
+    check_unmasked(value, "value")
+    found = as_array(value)
+    source = np.asarray(value) if found is None else found
+    check_fits(out, source.shape, source.dtype)
+    np.copyto(out, source)
+    return out
+
+
+def check_fits(out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """`InputError` unless `out` has this shape and takes elements of `dtype`."""
+    if out.shape != shape or not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
+
+
+def check_rows_fit(out: np.ndarray, rows: np.ndarray, what: str) -> None:
+    """`InputError` unless `out` takes rows like these, whatever their number."""
+    if out.ndim != rows.ndim or out.shape[1:] != rows.shape[1:] or not np.can_cast(rows.dtype, out.dtype, "same_kind"):
+        raise InputError(
+            f"{what}: out: shape {out.shape} and dtype {out.dtype}: expected rows of shape {rows.shape[1:]} and dtype "
+            f"{rows.dtype}, as those that this rank gives"
+        )
+
+
+def known(contiguous: np.ndarray) -> tuple[np.ndarray, int]:
+    """All elements in a type that the native module knows, and how many of those make one element."""
+    if is_native(contiguous.dtype) and contiguous.dtype.isnative:
+        return contiguous, 1
+    return contiguous.reshape(-1).view(np.uint8), contiguous.dtype.itemsize
+
+
+def line(contiguous: np.ndarray) -> np.ndarray:
+    """All elements along one axis, in a type that the native module knows."""
+    return known(contiguous)[0].reshape(-1)
+
+
+def row_size(rows: np.ndarray) -> int:
+    """Elements per entry of the first axis."""
+    return int(np.prod(rows.shape[1:], dtype=np.int64))
+
+
+def even_counts(row_count: int, world_size: int) -> list[int]:
+    """`row_count` divided as evenly as possible, the first ranks taking one more, like `numpy.array_split`."""
+    each, more = divmod(row_count, world_size)
+    return [each + (rank < more) for rank in range(world_size)]
+
+
+def checked_counts(counts: Sequence[int] | None, row_count: int, world_size: int, what: str = "counts") -> list[int]:
+    """`counts` as a list of ints that add up to `row_count`, or the even division if None."""
+    if counts is None:
+        return even_counts(row_count, world_size)
+    listed = listed_counts(counts, world_size, what)
+    if sum(listed) != row_count:
+        raise InputError(f"{what}={listed}: expected {world_size} non-negative numbers that add up to {row_count} rows")
+    return listed
+
+
+def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") -> list[int]:
+    """`counts` as a list of ints, one per rank."""
+    expected = f"expected {world_size} non-negative whole numbers, the rows of every rank"
+    if not isinstance(counts, Sequence | np.ndarray) or isinstance(counts, str | bytes) or np.ndim(counts) != 1:
+        raise InputError(f"{what}={counts!r}: {expected}")
+    listed = [whole(f"{what}[{rank}]", count, 0, _ROWS_MAX) for rank, count in enumerate(counts)]
+    if len(listed) != world_size:
+        raise InputError(f"{what}={listed}: {expected}")
+    return listed
+
+
+def split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
+    """Views of `counts` rows each, one after the other."""
+    stops = np.cumsum(counts, dtype=np.int64).tolist()
+    return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
+
+
+def is_tree(value: Any) -> bool:
+    """Whether `value` is made up of others."""
+    return isinstance(value, dict | tuple | list)
+
+
+def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
+    """`value` with every leaf of its tuples, lists and dicts replaced by `visit(leaf)`.
+
+    Keys are visited in the order of their text, so ranks that filled equal dicts in different orders agree.
+    """
+    if isinstance(value, dict):
+        visited = {key: map_leaves(value[key], visit) for key in sorted(value, key=repr)}
+        return {key: visited[key] for key in value}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_leaves(each, visit) for each in value))
+    if isinstance(value, tuple | list):
+        return type(value)([map_leaves(each, visit) for each in value])
+    return visit(value)
+
+
+def in_order(algorithm: str | None, order: str | None) -> str | None:
+    """An algorithm and an order of its ranks, as the native module takes them: ``chain@given``."""
+    algorithm = text("algorithm", algorithm, "expected None or the name of one")
+    order = text("order", order, "expected None, 'racks', 'given', 'random' or 'random:SEED'")
+    return algorithm if order is None else f"{algorithm or ''}@{order}"
+
+
+def elements(rows: np.ndarray, counts: list[int]) -> tuple[np.ndarray, list[int]]:
+    """`rows` as the native module knows them, and how many elements belong to each rank, for `counts` rows each."""
+    array, scale = known(rows)
+    per_row = row_size(rows) * scale
+    return array, [count * per_row for count in counts]
+
+
+def check_op(op: str) -> None:
+    """`InputError` unless `op` is an operation."""
+    if not isinstance(op, str) or op not in OPS:
+        raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
+
+
+def own(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy that may be written to, in this machine's byte order."""
+    copy = empty(array.shape, array.dtype.newbyteorder("="))
+    np.copyto(copy, array)
+    return copy
+
+
+def together(leaves: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Copies of all leaves, those of one dtype in one line: the lines, and each leaf's part of them."""
+    lines: list[np.ndarray] = []
+    parts: dict[int, np.ndarray] = {}
+    by_dtype: dict[np.dtype, list[int]] = {}
+    for index, leaf in enumerate(leaves):
+        by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
+    for dtype, indices in by_dtype.items():
+        sizes = [leaves[index].size for index in indices]
+        all_elements = empty(sum(sizes), dtype)
+        for index, part in zip(indices, split(all_elements, sizes), strict=True):
+            parts[index] = part.reshape(leaves[index].shape)
+            np.copyto(parts[index], leaves[index])
+        lines.append(all_elements)
+    return lines, [parts[index] for index in range(len(leaves))]
+
+
+def identity_like(leaf: Any, op: str) -> Any:
+    """What changes nothing when it is combined by `op` with `leaf`, a number or an array."""
+    if is_whole(leaf, op):
+        return int(op == "prod")
+    return like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype)))
+
+
+def identity(op: str, dtype: np.dtype) -> Any:
+    if op in ("sum", "or", "xor"):
+        return dtype.type(0)
+    if op == "prod":
+        return dtype.type(1)
+    if dtype.kind == "b":
+        return op != "max"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return dtype.type(~dtype.type(0)) if op == "and" else dtype.type(limits.max if op == "min" else limits.min)
+    return dtype.type(np.inf if op == "min" else -np.inf)
+
+
+def octets(contiguous: np.ndarray) -> np.ndarray:
+    """The bytes of an array, as a flat view."""
+    return contiguous.reshape(-1).view(np.uint8)
+
+
+def like(leaf: Any, result: np.ndarray) -> Any:
+    """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
+    if isinstance(leaf, np.generic):
+        return result[()]
+    return result.item() if isinstance(leaf, bool | int | float) else result

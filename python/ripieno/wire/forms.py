@@ -1,0 +1,71 @@
+"""The form of what ranks give, in words: what they must give alike beside the number and the type of elements.
+
+The native module compares these words, and the shapes of arrays that it is given without any. An array of one axis, of
+a type that it knows, needs none. The words are shown when ranks differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ripieno.wire.arrays import is_native
+
+#: Of the messages that make up an object.
+OBJECT = "parts of an object"
+
+#: Of a number that is combined exactly.
+WHOLE = "int"
+
+
+def of_array(array: np.ndarray) -> str | None:
+    """None if the native module sees the form in the array itself."""
+    return None if _is_seen(array.dtype) else _of_leaf(array)
+
+
+def of_rows(array: np.ndarray) -> str | None:
+    """Of an array of which every rank may give another number of rows."""
+    seen = _is_seen(array.dtype)
+    if seen and array.ndim == 1:
+        return None
+    of_dtype = "" if seen else f" of {_name(array.dtype)}"
+    return f"one element{of_dtype}" if array.ndim == 0 else f"rows{of_dtype} of shape {array.shape[1:]}"
+
+
+def of_leaf(array: np.ndarray) -> str:
+    """Of an array, or a number, among others."""
+    return _of_leaf(array) if array.ndim else _name(array.dtype)
+
+
+def of_tree(value: Any, leaves: Iterator[str]) -> str:
+    """Of tuples, lists and dicts of `leaves`, in the order of `map_leaves`."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key!r}: {of_tree(value[key], leaves)}" for key in sorted(value, key=repr)) + "}"
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        fields = zip(value._fields, value, strict=True)
+        return f"{type(value).__name__}({', '.join(f'{name}={of_tree(each, leaves)}' for name, each in fields)})"
+    if isinstance(value, tuple | list):
+        parts = ", ".join(of_tree(each, leaves) for each in value)
+        return f"[{parts}]" if isinstance(value, list) else f"({parts},)" if len(value) == 1 else f"({parts})"
+    return next(leaves)
+
+
+def _of_leaf(array: np.ndarray) -> str:
+    return f"{_name(array.dtype)} of shape {array.shape}"
+
+
+def _is_seen(dtype: np.dtype) -> bool:
+    return dtype.isnative and is_native(dtype)
+
+
+_names: dict[np.dtype, str] = {}
+
+
+def _name(dtype: np.dtype) -> str:
+    """What NumPy calls it, which takes longer to ask than a short call takes."""
+    name = _names.get(dtype)
+    if name is None:
+        name = _names[dtype] = str(dtype)
+    return name

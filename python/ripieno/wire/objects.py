@@ -1,0 +1,158 @@
+"""Collectives of arbitrary objects, built from the native collectives of bytes: first the sizes, then the data.
+
+Cost: one small collective ahead of the data; none if the objects are small enough to travel with their sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno.wire import packing
+from ripieno.wire.arrays import as_array, empty, split
+from ripieno.wire.forms import OBJECT
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
+
+# First message about an object: the length of what follows and, if it fits, that itself. An array's head does.
+FRAME_BYTES = 256
+_LENGTH_BYTES = 8
+_INLINE_BYTES = FRAME_BYTES - _LENGTH_BYTES
+
+
+def send(value: Any, give: Callable[[np.ndarray], None]) -> None:
+    """Pass a value on through `give`, which moves an array's bytes: a frame, then each buffer from its place."""
+    packed = packing.pack(movable(value))
+    head = packing.head(packed)
+    frame = np.zeros(FRAME_BYTES, np.uint8)
+    frame[:_LENGTH_BYTES].view(np.int64)[0] = head.nbytes
+    if head.nbytes <= _INLINE_BYTES:
+        frame[_LENGTH_BYTES : _LENGTH_BYTES + head.nbytes] = head
+        give(frame)
+    else:
+        give(frame)
+        give(head)
+    for buffer in packed.buffers:
+        give(buffer)
+
+
+def receive(take: Callable[[np.ndarray], None]) -> Any:
+    """The value that `send` passed on; `take` fills an array with the next bytes."""
+    frame = np.empty(FRAME_BYTES, np.uint8)
+    take(frame)
+    head_bytes = int(frame[:_LENGTH_BYTES].view(np.int64)[0])
+    head = frame[_LENGTH_BYTES : _LENGTH_BYTES + head_bytes]
+    if head_bytes > _INLINE_BYTES:
+        head = np.empty(head_bytes, np.uint8)
+        take(head)
+    pickled, sizes_bytes = packing.read_head(head)
+    buffers = [empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
+    for buffer in buffers:
+        take(buffer)
+    return packing.unpack(pickled, buffers)
+
+
+def allgather(native: NativeCommunicator, value: Any, algorithm: str | None) -> list[Any]:
+    """Every rank's value, on every rank."""
+    packed = packing.pack(movable(value))
+    mine_bytes = packing.blob_bytes(packed)
+    frames = np.zeros((native.world_size, FRAME_BYTES), np.uint8)
+    lengths, inline = frames[:, :_LENGTH_BYTES], frames[:, _LENGTH_BYTES:]
+    lengths[native.rank].view(np.int64)[0] = mine_bytes
+    if mine_bytes <= _INLINE_BYTES:
+        packing.write_blob(packed, inline[native.rank])
+    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, None, OBJECT)
+    sizes = lengths.copy().view(np.int64)[:, 0].tolist()
+    if max(sizes) <= _INLINE_BYTES:
+        return [packing.read_blob(blob.copy()) for blob in inline]
+    blobs, chunks = _chunks(sizes)
+    packing.write_blob(packed, chunks[native.rank])
+    native.allgather(blobs, sizes, algorithm, OBJECT)
+    return [packing.read_blob(chunk) for chunk in chunks]
+
+
+def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
+    """Every rank's value, at the root."""
+    packed = packing.pack(movable(value))
+    sizes_array = np.zeros(native.world_size, np.int64)
+    sizes_array[native.rank] = packing.blob_bytes(packed)
+    native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
+    sizes = sizes_array.tolist()
+    blobs, chunks = _chunks(sizes)
+    packing.write_blob(packed, chunks[native.rank])
+    native.gather(blobs, sizes, root, algorithm, OBJECT)
+    return [packing.read_blob(chunk) for chunk in chunks] if native.rank == root else None
+
+
+def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
+    """The root's i-th value, at rank i."""
+    packed = [packing.pack(movable(value)) for value in values or ()]
+    sizes_array = np.zeros(native.world_size, np.int64)
+    sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
+    native.broadcast(sizes_array, root, None, OBJECT)
+    sizes = sizes_array.tolist()
+    blobs, chunks = _chunks(sizes)
+    for each, chunk in zip(packed, chunks, strict=False):
+        packing.write_blob(each, chunk)
+    native.scatter(blobs, sizes, root, algorithm, OBJECT)
+    # A copy, for a view would keep the memory of all ranks' values.
+    return packing.read_blob(chunks[native.rank].copy())
+
+
+def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str | None) -> list[Any]:
+    """From every rank, the value that it has for this one."""
+    packed = [packing.pack(movable(value)) for value in values]
+    sizes_array = np.array([packing.blob_bytes(each) for each in packed], np.int64)
+    in_sizes_array = np.empty_like(sizes_array)
+    ones = [1] * native.world_size
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
+    blobs, chunks = _chunks(sizes_array.tolist())
+    for each, chunk in zip(packed, chunks, strict=True):
+        packing.write_blob(each, chunk)
+    in_blobs, in_chunks = _chunks(in_sizes_array.tolist())
+    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm, OBJECT)
+    return [packing.read_blob(chunk) for chunk in in_chunks]
+
+
+def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str | None) -> Any:
+    """The value of the rank `distance` before this one."""
+    packed = packing.pack(movable(value))
+    sizes_array, in_sizes_array = np.array([packing.blob_bytes(packed)], np.int64), np.empty(1, np.int64)
+    native.rotate(sizes_array, in_sizes_array, distance, None, OBJECT)
+    blob, in_blob = empty(int(sizes_array[0]), np.uint8), empty(int(in_sizes_array[0]), np.uint8)
+    packing.write_blob(packed, blob)
+    native.rotate(blob, in_blob, distance, algorithm, OBJECT)
+    return packing.read_blob(in_blob)
+
+
+def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algorithm: str | None) -> dict[int, Any]:
+    """From every rank that has a value for this one, that value."""
+    packed = {peer: packing.pack(movable(value)) for peer, value in values.items()}
+    sizes_array, in_sizes_array = np.zeros((2, native.world_size), np.int64)
+    for peer, each in packed.items():
+        sizes_array[peer] = packing.blob_bytes(each)
+    ones = [1] * native.world_size
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
+    peers = [(peer, int(size)) for peer, size in enumerate(sizes_array) if size]
+    in_peers = [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
+    blobs, chunks = _chunks([size for _, size in peers])
+    for (peer, _), chunk in zip(peers, chunks, strict=True):
+        packing.write_blob(packed[peer], chunk)
+    in_blobs, in_chunks = _chunks([size for _, size in in_peers])
+    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm, OBJECT)
+    return {peer: packing.read_blob(chunk) for (peer, _), chunk in zip(in_peers, in_chunks, strict=True)}
+
+
+def movable(value: Any) -> Any:
+    """Arrays of other libraries as NumPy arrays; anything else as it is."""
+    array = as_array(value)
+    return value if array is None else array
+
+
+def _chunks(sizes: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """One array for all ranks' blobs, and each one's part of it. Memory is only taken for what is written."""
+    blobs = empty(sum(sizes), np.uint8)
+    return blobs, split(blobs, sizes)
