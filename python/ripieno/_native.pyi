@@ -311,7 +311,7 @@ def distances(points: NDArray[Any], centroids: NDArray[Any], out: NDArray[Any], 
 def recenter(centroids: NDArray[Any], sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float: ...
 def first_non_finite(points: NDArray[Any], threads: int = 1) -> tuple[int, int] | None: ...
 
-# The design of sparse reductions; see `ripieno.design`.
+# The design of sparse reductions; see `ripieno.sparse.design`.
 
 PACKET_SIZES_BYTES: list[int]
 EFFICIENT_SHARE: float

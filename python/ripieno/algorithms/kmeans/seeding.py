@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.algorithms.kmeans.rows import Rows, lowest, race, take
-from ripieno.algorithms.seeding_cells import by_cells
+from ripieno.algorithms.kmeans.seeding_cells import by_cells
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
