@@ -190,6 +190,13 @@ def test_an_error_is_raised_by_wait_and_by_the_next_call():
     assert run(program, 2) == [0, 1]
 
 
+class Owner:
+    """A communicator of this process."""
+
+    def _check_process(self):
+        pass
+
+
 class Part:
     """A part of a call that ends when it is told to."""
 
@@ -210,7 +217,7 @@ class Part:
 
 def test_after_an_interrupted_wait_another_one_waits_for_the_end():
     part = Part(KeyboardInterrupt())
-    handle = Handle([part], lambda: "all of it", None)
+    handle = Handle([part], lambda: "all of it", Owner())
 
     with pytest.raises(KeyboardInterrupt):
         handle.wait()
@@ -221,7 +228,7 @@ def test_after_an_interrupted_wait_another_one_waits_for_the_end():
 
 def test_two_threads_may_wait_for_one_handle():
     part, results = Part(), []
-    handle = Handle([part], lambda: "all of it", None)
+    handle = Handle([part], lambda: "all of it", Owner())
     threads = [threading.Thread(target=lambda: results.append(handle.wait())) for _ in range(2)]
     for thread in threads:
         thread.start()
