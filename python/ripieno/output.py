@@ -1,5 +1,5 @@
 """Results of programs: files and folders that are there as a whole or not at all, also at URLs."""
 
-from ripieno.files.results import new_file, new_folder
+from ripieno.files.results import new_file, new_folder, save_array
 
-__all__ = ["new_file", "new_folder"]
+__all__ = ["new_file", "new_folder", "save_array"]

@@ -40,7 +40,7 @@ def test_what_cannot_be_examined_is_a_finding_not_a_crash(monkeypatch):
     def broken():
         raise OSError("no such thing")
 
-    monkeypatch.setattr(here.machine, "memory_limit_bytes", broken)
+    monkeypatch.setattr(here.host, "memory_limit_bytes", broken)
     monkeypatch.setattr(here, "LINKS", ())
 
     bad = [finding for finding in here.examine() if finding.outcome == here.BAD]

@@ -16,8 +16,7 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
-from ripieno.input import splits
-from ripieno.input.dividing import divide
+from ripieno.input import divide, splits
 
 COUNTS = range(1, 21)
 CSVS = {

@@ -182,8 +182,8 @@ def test_a_token_is_handed_over_by_a_file_that_is_gone_afterwards(tmp_path):
 def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
     path = tmp_path / "token"
     program = (
-        "import os, sys\nfrom pathlib import Path\nfrom ripieno.launch import handover\n"
-        "with handover.token_through(Path(sys.argv[1]), 0, 1.0):\n    os.kill(os.getpid(), 9)\n"
+        "import os, sys\nfrom pathlib import Path\nfrom ripieno.launch.script import token_file\n"
+        "with token_file.token_through(Path(sys.argv[1]), 0, 1.0):\n    os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", program, path], check=False, timeout=60)
     stale = path.read_text()

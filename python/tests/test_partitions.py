@@ -26,8 +26,7 @@ import ripieno as rp
 from ripieno.cli import main
 from ripieno.comm.agreement import agreement
 from ripieno.files.sources import opened
-from ripieno.input import checksums, open_partitions, splits
-from ripieno.input.dividing import divide
+from ripieno.input import checksums, divide, open_partitions, splits
 from ripieno.input.dividing.replicas import placed
 
 COUNTS = [1, 2, 3, 7, 20]

@@ -11,8 +11,7 @@ import click
 
 from ripieno.cli.options import LocalPath
 from ripieno.errors import InputError
-from ripieno.input import Split, assign, open_partitions
-from ripieno.input.dividing import divide
+from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.launch.racks import rack_of
 from ripieno.launch.racks import read as read_racks
 
