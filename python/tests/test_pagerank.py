@@ -284,7 +284,7 @@ def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
     assert done.stdout.count("r.csv") == 1
     ranks = np.loadtxt(tmp_path / "r.csv", delimiter=",", skiprows=1)
     assert math.fsum(abs(rank - want[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
-    refused = subprocess.run([*run, "--workers", "2"], capture_output=True, text=True, timeout=60)
+    refused = subprocess.run([*run, "--overwrite", "--workers", "2"], capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and refused.stderr.count("--workers and --trace are") == 1
 
 
