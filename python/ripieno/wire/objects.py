@@ -147,9 +147,12 @@ def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algor
 
 
 def movable(value: Any) -> Any:
-    """Arrays of other libraries as NumPy arrays; anything else as it is."""
+    """Arrays of other libraries as NumPy arrays, read-only ones as copies; anything else as it is."""
     array = as_array(value)
-    return value if array is None else array
+    if array is None:
+        return value
+    # What is unpickled from read-only memory is read-only, and results are not.
+    return array if array.flags.writeable else np.array(array)
 
 
 def _chunks(sizes: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
