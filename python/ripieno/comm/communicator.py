@@ -31,7 +31,9 @@ from ripieno.keyed.joint import Joint, alone
 from ripieno.sparse.reduction import DENSE_ABOVE, SparseReduce, indices_of, options_of, reduced, rows_of
 from ripieno.wire import forms, objects, wholes
 from ripieno.wire.arrays import (
+    ARITHMETIC,
     as_array,
+    check_combinable,
     check_fits,
     check_op,
     check_rows_fit,
@@ -40,10 +42,12 @@ from ripieno.wire.arrays import (
     empty,
     empty_rows,
     fill,
+    fitting,
     identity_like,
     in_order,
     in_place,
     in_rows,
+    is_alike,
     is_native,
     is_tree,
     known,
@@ -206,11 +210,10 @@ class Communicator:
         root = self._rank("root", root)
         algorithm = in_order(algorithm, order)
         if out is not None:
+            in_place(out)
             if value is not None and self.rank == root:
                 fill(out, value)
-            return self._do(
-                Work([("broadcast", known(in_place(out))[0], root, algorithm, forms.of_array(out))], lambda: out)
-            )
+            return self._do(Work([("broadcast", known(out)[0], root, algorithm, forms.of_array(out))], lambda: out))
         if self.rank != root:
             return self._do(
                 Talk(
@@ -269,7 +272,7 @@ class Communicator:
             algorithm = in_order(algorithm, order)
         if op is None and not isinstance(value, Joint):
             op = "sum"
-        if out is not None and out is value and type(out) is np.ndarray and is_native(out.dtype):
+        if out is not None and out is value and op in ARITHMETIC and type(out) is np.ndarray and is_native(out.dtype):
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
             return self._allreduce_in_place(out, op, algorithm)
         if isinstance(value, Joint):
@@ -286,12 +289,19 @@ class Communicator:
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
-        """Like `allreduce`, but only the root gets the result; the others get None and need no `out`."""
+        """Like `allreduce`, but only the root gets the result; the others get None and need no `out`.
+
+        Values are combined in their own dtype; an `out` of another takes the result.
+        """
         root = self._rank("root", root)
-        algorithm = in_order(algorithm, order)
-        is_root = self.rank == root
-        calls, finish = self._reduced("reduce", value, op, out if is_root else None, (op, root, algorithm))
-        return self._do(Work(calls, finish if is_root else lambda: None))
+        args = (op, root, in_order(algorithm, order))
+        if self.rank != root:
+            return self._do(Work(self._reduced("reduce", value, op, None, args).calls, lambda: None))
+        if out is None or is_alike(check_combinable(out, op, "reduce"), value):
+            return self._do(self._reduced("reduce", value, op, out, args))
+        fitting(out, value)
+        calls, finish = self._reduced("reduce", value, op, None, args)
+        return self._do(Work(calls, lambda: fill(out, finish())))
 
     def scan(self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None) -> Any:
         """Rank i gets the elementwise combination of the values of ranks 0 … i.
@@ -371,7 +381,8 @@ class Communicator:
         """The root gets every rank's `value`, the others None.
 
         Without `counts` the root gets a list of arrays or objects. With `counts`, rows per rank and the same on every
-        rank, it gets one array of all rows (`out`, if given), and no sizes are exchanged.
+        rank, it gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows travel in their own
+        dtype; an `out` of another takes them.
         """
         root = self._rank("root", root)
         algorithm = in_order(algorithm, None)
@@ -379,9 +390,18 @@ class Communicator:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
             return self._do(Talk(lambda native: objects.gather(native, value, root, algorithm)))
-        out, rows, element_counts = self._all_rows(value, out if self.rank == root else None, counts)
-        result = out if self.rank == root else None
-        return self._do(Work([("gather", rows, element_counts, root, algorithm, forms.of_array(out))], lambda: result))
+        into = out if self.rank == root else None
+        is_direct = into is None or value is None or in_place(into).dtype == required(value, "value").dtype
+        every, rows, element_counts = self._all_rows(value, into if is_direct else None, counts)
+        if not is_direct:
+            check_fits(into, every.shape, every.dtype)
+
+        def finish() -> np.ndarray | None:
+            if self.rank != root:
+                return None
+            return every if is_direct else fill(into, every)
+
+        return self._do(Work([("gather", rows, element_counts, root, algorithm, forms.of_array(every))], finish))
 
     def scatter(
         self,
@@ -510,6 +530,8 @@ class Communicator:
         """
         algorithm = in_order(algorithm, None)
         if out is None:
+            if out_counts is not None:
+                raise InputError(f"alltoall: out_counts={out_counts!r}: out_counts= needs out=, whose rows they divide")
             parts = self._one_per_rank(values, counts, "alltoall")
             return self._do(Talk(lambda native: objects.alltoall(native, parts, algorithm)))
         given = required(values, "alltoall: values")
@@ -1071,11 +1093,7 @@ class Communicator:
         return call.run(self._native)
 
     def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> np.ndarray:
-        try:
-            self._native.allreduce(out, op, algorithm)
-        except TypeError:
-            check_op(op)
-            raise
+        self._native.allreduce(out, op, algorithm)
         return out
 
     def _rank(self, name: str, rank: int) -> int:
@@ -1085,10 +1103,7 @@ class Communicator:
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
         check_op(op)
         if out is not None:
-            reducible(in_place(out), op, what)
-            if not out.dtype.isnative:
-                native = out.dtype.newbyteorder("=")
-                raise InputError(f"{what}: out: dtype {out.dtype.str} is of foreign byte order: expected {native}")
+            check_combinable(out, op, what)
             if value is not out:
                 fill(out, value)
             return Work([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)

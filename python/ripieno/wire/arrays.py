@@ -15,7 +15,9 @@ from ripieno._checks import text, whole
 from ripieno.errors import InputError
 from ripieno.wire.wholes import check_int64, is_whole
 
-OPS = ("sum", "prod", "min", "max", "and", "or", "xor")
+ARITHMETIC = ("sum", "prod", "min", "max")
+BITWISE = ("and", "or", "xor")
+OPS = (*ARITHMETIC, *BITWISE)
 
 # No array has more rows.
 _ROWS_MAX = 2**63 - 1
@@ -72,7 +74,7 @@ def reducible(value: Any, op: str, what: str) -> np.ndarray:
         raise InputError(
             f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
         )
-    if op in ("and", "or", "xor") and found.dtype.kind not in "biu":
+    if op in BITWISE and found.dtype.kind not in "biu":
         raise InputError(f"{what}: op={op!r} of dtype {found.dtype}: expected integers or booleans")
     return found
 
@@ -87,6 +89,21 @@ def in_place(out: Any, what: str = "out") -> np.ndarray:
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise InputError(f"{what}: expected a C-contiguous, writable array (shape {out.shape}, strides {out.strides})")
     return out
+
+
+def check_combinable(out: Any, op: str, what: str) -> np.ndarray:
+    """`out` itself, checked to be an array in which the native module can combine elements by `op`."""
+    reducible(in_place(out), op, what)
+    if not out.dtype.isnative:
+        native = out.dtype.newbyteorder("=")
+        raise InputError(f"{what}: out: dtype {out.dtype.str} is of foreign byte order: expected {native}")
+    return out
+
+
+def is_alike(out: np.ndarray, value: Any) -> bool:
+    """Whether `value` is an array of the dtype of `out`."""
+    found = out if value is out else as_array(value)
+    return found is not None and found.dtype == out.dtype
 
 
 def required(value: Any, what: str) -> np.ndarray:
@@ -145,12 +162,17 @@ def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np
 
 def fill(out: np.ndarray, value: Any) -> np.ndarray:
     """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
+    np.copyto(out, fitting(out, value))
+    return out
+
+
+def fitting(out: np.ndarray, value: Any) -> np.ndarray:
+    """`value` as an array, checked to fit into `out`."""
     check_unmasked(value, "value")
     found = as_array(value)
     source = np.asarray(value) if found is None else found
     check_fits(out, source.shape, source.dtype)
-    np.copyto(out, source)
-    return out
+    return source
 
 
 def check_fits(out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
