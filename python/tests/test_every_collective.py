@@ -1,0 +1,390 @@
+"""Every collective takes every array, blocking and not, and means the same in a world of one as in one of many.
+
+The programs run on every rank and check there; a failed assertion is raised in the test as the culprit's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import ripieno as rp
+from numpy.testing import assert_array_equal
+from operations import OPS
+
+worlds = pytest.mark.parametrize("workers", [1, 2, 3])
+
+INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
+REDUCED = ["?", *INTEGERS, "f2", "f4", "f8", ">i4", ">f8"]
+RECORD = [("id", "i4"), ("x", "f8", 2)]
+MOVED_ONLY = ["c8", "S3", "U3", "M8[s]", RECORD]
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "plain": lambda array: array,
+    "strided": lambda array: array[::2, 1:],
+    "reversed": lambda array: array[::-1],
+    "Fortran": np.asfortranarray,
+    "no axis": lambda array: array[1, 1:2].reshape(()),
+    "one row often": lambda array: np.broadcast_to(array[1], (4, *array.shape[1:])),
+    "no rows": lambda array: array[:0],
+    "no columns": lambda array: array[:, :0],
+}
+
+
+def grid(rank: int, dtype: Any) -> np.ndarray:
+    """Six rows of three elements, exact in every type, which tell ranks apart."""
+    numbers = np.arange(18).reshape(6, 3) % 4 + rank
+    if dtype is RECORD:
+        records = np.zeros(numbers.shape, RECORD)
+        records["id"], records["x"] = numbers, numbers[..., None] / 2
+        return records
+    return (numbers % 2 == 0 if dtype == "?" else numbers).astype(dtype)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def arrays(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
+    """Arrays of every type in every layout, one per rank; ranks have other numbers of rows, and the second has none."""
+    return {
+        f"{dtype} {name}": [read_only(layout(grid(rank, dtype))) for rank in range(ranks)]
+        for dtype in dtypes
+        for name, layout in LAYOUTS.items()
+    }
+
+
+def unequal(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
+    return {f"{dtype}": [grid(rank, dtype)[: (4, 0, 3)[rank]] for rank in range(ranks)] for dtype in dtypes}
+
+
+class Later:
+    """A communicator whose calls are begun and waited for."""
+
+    def __init__(self, comm: rp.Communicator) -> None:
+        self.comm, self.rank, self.world_size = comm, comm.rank, comm.world_size
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        begin = getattr(self.comm, f"{name}_async")
+        return lambda *args, **options: begin(*args, **options).wait()
+
+
+def passed_on(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
+    """What the rank before this one sends; nobody sends to itself."""
+    if comm.world_size == 1:
+        return None
+    if comm.rank % 2 == 0:
+        getattr(comm, send)(value, (comm.rank + 1) % comm.world_size)
+    came = comm.recv((comm.rank - 1) % comm.world_size, **options)
+    if comm.rank % 2:
+        getattr(comm, send)(value, (comm.rank + 1) % comm.world_size)
+    return came
+
+
+def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
+    """What every collective makes of one array per rank, and what it should."""
+    p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
+    mine, before = every[rank], every[rank - 1]
+    return [
+        (comm.broadcast(mine if rank == root else None, root), every[root]),
+        (comm.allgather(mine), every),
+        (comm.gather(mine, root), every if rank == root else None),
+        (comm.scatter(every if rank == root else None, root), mine),
+        (comm.alltoall([mine] * p), every),
+        (comm.rotate(mine), before),
+        (comm.neighbour_exchange(dict.fromkeys(range(p), mine)), dict(enumerate(every))),
+        (passed_on(comm, "send", mine), before if p > 1 else None),
+        (comm.barrier(), None),
+    ]
+
+
+def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
+    """Likewise where the numbers of rows are known."""
+    p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
+    mine, before = every[rank], every[rank - 1]
+    rows, mine_often = (np.concatenate(each, dtype=mine.dtype) for each in (every, [mine] * p))
+    counts = [len(each) for each in every]
+    at_root = rank == root
+
+    def out(wanted: np.ndarray) -> np.ndarray:
+        return np.empty(wanted.shape, wanted.dtype)
+
+    return [
+        (comm.broadcast(mine if at_root else None, root, out=out(every[root])), every[root]),
+        (comm.allgather(mine, counts=counts), rows),
+        (comm.allgather(mine, counts=counts, out=out(rows)), rows),
+        (comm.gather(mine, root, counts=counts), rows if at_root else None),
+        (comm.gather(mine, root, counts=counts, out=out(rows) if at_root else None), rows if at_root else None),
+        (comm.scatter(rows if at_root else None, root, counts=counts), mine),
+        (comm.scatter(rows if at_root else None, root, counts=counts, out=out(mine)), mine),
+        (comm.alltoall(rows, counts=counts), [mine] * p),
+        (
+            comm.alltoall(rows, counts=counts, out=out(mine_often), out_counts=[len(mine)] * p),
+            mine_often,
+        ),
+        (comm.rotate(mine, out=out(before)), before),
+        (
+            comm.neighbour_exchange(
+                dict.fromkeys(range(p), mine), out={peer: out(each) for peer, each in enumerate(every)}
+            ),
+            dict(enumerate(every)),
+        ),
+        (passed_on(comm, "send_into", mine, out=out(before)), before if p > 1 else None),
+    ]
+
+
+def reductions(comm: Any, every: list[np.ndarray], op: str) -> list[tuple[Any, Any]]:
+    """Likewise for reductions, which are in this machine's byte order."""
+    p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
+    mine = every[rank]
+    native = mine.dtype.newbyteorder("=")
+
+    def of(arrays: list[np.ndarray]) -> np.ndarray:
+        return np.asarray(functools.reduce(OPS[op], arrays), native)
+
+    def out() -> np.ndarray:
+        return np.empty(mine.shape, native)
+
+    total = of(every)
+    results = [
+        (comm.allreduce(mine, op), total),
+        (comm.allreduce(mine, op, out=out()), total),
+        (comm.reduce(mine, op, root), total if rank == root else None),
+        (comm.reduce(mine, op, root, out=out() if rank == root else None), total if rank == root else None),
+        (comm.scan(mine, op), of(every[: rank + 1])),
+        (comm.scan(mine, op, out=out()), of(every[: rank + 1])),
+        (comm.exscan(mine, op), of(every[:rank]) if rank else identity(op, total)),
+        (comm.exscan(mine, op, out=out()), of(every[:rank]) if rank else identity(op, total)),
+    ]
+    if mine.ndim:
+        counts = [len(mine)] + [0] * (p - 1)
+        part = np.array_split(total, p)[rank]
+        results += [
+            (comm.reduce_scatter(mine, op), part),
+            (comm.reduce_scatter(mine, op, counts=counts), total if rank == 0 else total[:0]),
+            (comm.reduce_scatter(mine, op, out=np.empty(part.shape, native)), part),
+        ]
+    return results
+
+
+def identity(op: str, like: np.ndarray) -> np.ndarray:
+    least = {"b": False, "f": -np.inf}.get(like.dtype.kind)
+    return np.full_like(like, {"max": np.iinfo(like.dtype).min if least is None else least, "or": 0, "sum": 0}[op])
+
+
+def leaves(value: Any) -> list[np.ndarray]:
+    if isinstance(value, np.ndarray):
+        return [value]
+    return [] if value is None else list(value.values() if isinstance(value, dict) else value)
+
+
+def check(comm: Any, name: str, every: list[np.ndarray], results: list[tuple[Any, Any]]) -> None:
+    """Results are what they should be, in memory that is new: no rank writes to what another one has, or was given."""
+    for index, (got, wanted) in enumerate(results):
+        assert type(got) is type(wanted), (name, index, got)
+        assert not isinstance(got, dict) or list(got) == list(wanted)
+        for each, expected in zip(leaves(got), leaves(wanted), strict=True):
+            assert_array_equal(each, expected, strict=True, err_msg=f"{name}, result {index}")
+            assert each.flags.writeable, (name, index)
+            assert not np.shares_memory(each, every[comm.rank]), (name, index)
+    if comm.rank == 0:
+        for got, _ in results:
+            for each in leaves(got):
+                each[...] = np.zeros((), each.dtype)
+    comm.barrier()
+    for got, wanted in results if comm.rank else []:
+        for each, expected in zip(leaves(got), leaves(wanted), strict=True):
+            assert_array_equal(each, expected, err_msg=name)
+
+
+def face(comm: rp.Communicator, is_later: bool) -> Any:
+    return Later(comm) if is_later else comm
+
+
+def every_move(comm: rp.Communicator, is_later: bool) -> None:
+    comm = face(comm, is_later)
+    dtypes = ["f4", ">i4", "U3", RECORD] if is_later else ["?", "i1", "u8", "f2", "f8", ">f8", *MOVED_ONLY]
+    for name, every in (arrays(comm.world_size, dtypes) | unequal(comm.world_size, dtypes)).items():
+        before = [each.copy() for each in every]
+        check(comm, name, every, moves(comm, every))
+        if every[0].ndim:
+            check(comm, f"rows of {name}", every, moves_of_rows(comm, every))
+        for each, expected in zip(every, before, strict=True):
+            assert_array_equal(each, expected, err_msg=f"the argument, {name}")
+
+
+@worlds
+@pytest.mark.parametrize("is_later", [False, True], ids=["blocking", "later"])
+def test_every_array_moves_as_it_is_to_memory_that_is_new(world, workers, is_later):
+    world(workers).run(every_move, is_later)
+
+
+def every_reduction(comm: rp.Communicator, is_later: bool) -> None:
+    comm = face(comm, is_later)
+    for dtype in REDUCED:
+        for name, every in arrays(comm.world_size, [dtype]).items():
+            before = [each.copy() for each in every]
+            for op in ("max", "or" if dtype == "?" else "sum"):
+                check(comm, f"{op} of {name}", every, reductions(comm, every, op))
+            for each, expected in zip(every, before, strict=True):
+                assert_array_equal(each, expected, err_msg=f"the argument, {name}")
+
+
+@worlds
+@pytest.mark.parametrize("is_later", [False, True], ids=["blocking", "later"])
+def test_every_array_of_numbers_is_reduced_to_memory_that_is_new(world, workers, is_later):
+    world(workers).run(every_reduction, is_later)
+
+
+def objects(comm: rp.Communicator) -> None:
+    every = [np.array([None, rank, "text" * rank], object) for rank in range(comm.world_size)]
+    for got, wanted in moves(comm, every):
+        for each, expected in zip(leaves(got), leaves(wanted), strict=True):
+            assert_array_equal(each, expected, strict=True)
+
+
+@worlds
+def test_arrays_of_objects_move(world, workers):
+    world(workers).run(objects)
+
+
+def refusals(comm: rp.Communicator) -> None:
+    calls = [comm.allreduce, comm.reduce, comm.scan, comm.exscan, comm.reduce_scatter]
+    for given in [*(grid(comm.rank, dtype) for dtype in (*MOVED_ONLY, "?")), np.full((3, 2), None)]:
+        for call in calls:
+            with pytest.raises(rp.InputError, match=r"dtype|booleans"):
+                call(given)
+    for op in ("and", "or", "xor"):
+        for call in calls:
+            with pytest.raises(rp.InputError, match=op):
+                call(np.ones(3), op)
+        given = np.ones(3)
+        for call in (comm.allreduce, comm.allreduce_async, comm.reduce, comm.scan, comm.exscan):
+            with pytest.raises(rp.InputError, match=op):
+                call(given, op, root=comm.rank, out=given) if call == comm.reduce else call(given, op, out=given)
+    with pytest.raises(rp.InputError, match="out_counts= needs out="):
+        comm.alltoall([1] * comm.world_size, out_counts=[1] * comm.world_size)
+
+
+@worlds
+def test_what_cannot_be_reduced_is_refused_in_every_world(world, workers):
+    world(workers).run(refusals)
+
+
+UNFIT: dict[str, Callable[[int], Any]] = {
+    "columns": lambda rows: np.empty((rows, 2), "f4"),
+    "axes": lambda rows: np.empty(rows, "f4"),
+    "no axis": lambda rows: np.empty((), "f4"),
+    "dtype": lambda rows: np.empty((rows, 3), "i8"),
+    "objects": lambda rows: np.empty((rows, 3), object),
+    "order": lambda rows: np.empty((3, rows), "f4").T,
+    "read-only": lambda rows: read_only(np.empty((rows, 3), "f4")),
+    "no array": lambda rows: [[1.0, 2.0, 3.0]] * rows,
+}
+
+
+def misfits(comm: rp.Communicator) -> None:
+    """Each rank is the root of its own call: what is wrong is told before anything is sent."""
+    p, rank = comm.world_size, comm.rank
+    four, rows, counts = np.ones((4, 3), "f4"), np.ones((4 * p, 3), "f4"), [4] * p
+    calls: list[tuple[Callable[..., Any], int]] = [
+        (functools.partial(comm.broadcast, four, rank), 4),
+        (functools.partial(comm.allreduce, four), 4),
+        (functools.partial(comm.reduce, four, root=rank), 4),
+        (functools.partial(comm.scan, four), 4),
+        (functools.partial(comm.exscan, four), 4),
+        (functools.partial(comm.allgather, four, counts=counts), 4 * p),
+        (functools.partial(comm.gather, four, rank, counts=counts), 4 * p),
+        (functools.partial(comm.scatter, rows, rank, counts=counts), 4),
+        (functools.partial(comm.reduce_scatter, rows), 4),
+        (functools.partial(comm.alltoall, rows), 4 * p),
+        (functools.partial(comm.rotate, four), 4),
+    ]
+    for name, make in UNFIT.items():
+        for call, row_count in calls:
+            try:
+                call(out=make(row_count))
+            except rp.InputError as error:
+                assert "out" in str(error) or "array" in str(error), (name, call, error)
+            else:
+                raise AssertionError((name, call))
+    assert comm.allreduce(1) == p
+
+
+@worlds
+def test_an_out_that_does_not_fit_is_refused_in_every_world(world, workers):
+    world(workers).run(misfits)
+
+
+def casts(comm: rp.Communicator) -> None:
+    """Where `out` is of a wider type than the values, also where the root alone has one."""
+    p, rank, root = comm.world_size, comm.rank, comm.world_size - 1
+    mine, at_root = np.full((2, 3), rank + 1, "f4"), rank == root
+    total, rows = np.full((2, 3), p * (p + 1) / 2), np.repeat(np.arange(1.0, p + 1), 2)[:, None].repeat(3, axis=1)
+    counts = [2] * p
+    for make, wanted in [
+        (lambda out: comm.allreduce(mine, out=out), total),
+        (lambda out: comm.reduce(mine, root=root, out=out if at_root else None), total if at_root else None),
+        (lambda out: comm.allgather(mine, out=out), rows),
+        (lambda out: comm.gather(mine, root, counts=counts, out=out if at_root else None), rows if at_root else None),
+        (lambda out: comm.scatter(rows.astype("f4"), root, counts=counts, out=out), rows[2 * rank : 2 * rank + 2]),
+        (lambda out: comm.broadcast(mine, root, out=out), np.full((2, 3), float(p))),
+        (lambda out: comm.rotate(mine, out=out), np.full((2, 3), float((rank - 1) % p + 1))),
+    ]:
+        out = None if wanted is None else np.empty(wanted.shape)
+        got = make(out)
+        assert got is out
+        if wanted is not None:
+            assert_array_equal(got, wanted, strict=True)
+    for value in (1, [1, 2.0]):
+        sums = np.empty(np.shape(value))
+        comm.reduce(value, root=root, out=sums if at_root else None)
+        if at_root:
+            assert_array_equal(sums, np.multiply(value, p))
+    with pytest.raises(rp.InputError, match="booleans"):
+        comm.reduce(np.ones(3, bool), root=root, out=np.empty(3, int) if at_root else None)
+
+
+@worlds
+def test_an_out_of_a_wider_type_takes_the_result_in_every_world(world, workers):
+    world(workers).run(casts)
+
+
+def unions(comm: rp.Communicator) -> list[Any]:
+    """Of rows that only the last rank has."""
+    has_rows = comm.rank == comm.world_size - 1
+    pairs = rp.KeyValues(["a", "b", "a"], np.array([1.0, 2.0, 3.0])) if has_rows else rp.KeyValues([])
+    groups = comm.allgather(comm.regroup(pairs, combine="concat").to_arrow().to_pylist())
+    indices, wanted = (np.array([5, 1, 5]) if has_rows else np.empty(0, int)), np.array([1, 5])
+    table = rp.Table()
+    if has_rows:
+        table[7] = np.array([1.0, 2.0])
+    joined = comm.allgather(comm.regroup(table))
+    return [
+        comm.allgather(comm.regroup(pairs)).sorted().to_arrow().to_pydict(),
+        sorted(tuple(each.values()) for part in groups for each in part),
+        {number: joined[number].tolist() for number in joined},
+        comm.sparse_reduce(indices, np.arange(len(indices)) + 1.0, wanted).tolist(),
+        comm.sparse(indices, wanted).reduce(np.ones(len(indices))).tolist(),
+    ]
+
+
+@worlds
+def test_ranks_without_rows_have_the_union_that_the_one_rank_has(world, workers):
+    assert (
+        world(workers).run(unions)
+        == [
+            [
+                {"key": ["a", "b"], "value": [4.0, 2.0]},
+                [("a", [1.0, 3.0]), ("b", [2.0])],
+                {7: [1.0, 2.0]},
+                [2.0, 4.0],
+                [1.0, 2.0],
+            ]
+        ]
+        * workers
+    )
