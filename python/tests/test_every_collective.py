@@ -5,8 +5,8 @@ The programs run on every rank and check there; a failed assertion is raised in 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -144,7 +144,7 @@ def reductions(comm: Any, every: list[np.ndarray], op: str) -> list[tuple[Any, A
     native = mine.dtype.newbyteorder("=")
 
     def of(arrays: list[np.ndarray]) -> np.ndarray:
-        return np.asarray(functools.reduce(OPS[op], arrays), native)
+        return np.asarray(reduce(OPS[op], arrays), native)
 
     def out() -> np.ndarray:
         return np.empty(mine.shape, native)
@@ -266,12 +266,19 @@ def refusals(comm: rp.Communicator) -> None:
         for call in (comm.allreduce, comm.allreduce_async, comm.reduce, comm.scan, comm.exscan):
             with pytest.raises(rp.InputError, match=op):
                 call(given, op, root=comm.rank, out=given) if call == comm.reduce else call(given, op, out=given)
+    for call, name in [
+        (partial(comm.send, 1), "to"),
+        (partial(comm.send_into, np.ones(1)), "to"),
+        (comm.recv, "source"),
+    ]:
+        with pytest.raises(rp.InputError, match=f"^{name}={comm.rank}: expected another rank than this one"):
+            call(comm.rank)
     with pytest.raises(rp.InputError, match="out_counts= needs out="):
         comm.alltoall([1] * comm.world_size, out_counts=[1] * comm.world_size)
 
 
 @worlds
-def test_what_cannot_be_reduced_is_refused_in_every_world(world, workers):
+def test_what_no_rank_can_do_is_refused_in_every_world(world, workers):
     world(workers).run(refusals)
 
 
@@ -292,17 +299,17 @@ def misfits(comm: rp.Communicator) -> None:
     p, rank = comm.world_size, comm.rank
     four, rows, counts = np.ones((4, 3), "f4"), np.ones((4 * p, 3), "f4"), [4] * p
     calls: list[tuple[Callable[..., Any], int]] = [
-        (functools.partial(comm.broadcast, four, rank), 4),
-        (functools.partial(comm.allreduce, four), 4),
-        (functools.partial(comm.reduce, four, root=rank), 4),
-        (functools.partial(comm.scan, four), 4),
-        (functools.partial(comm.exscan, four), 4),
-        (functools.partial(comm.allgather, four, counts=counts), 4 * p),
-        (functools.partial(comm.gather, four, rank, counts=counts), 4 * p),
-        (functools.partial(comm.scatter, rows, rank, counts=counts), 4),
-        (functools.partial(comm.reduce_scatter, rows), 4),
-        (functools.partial(comm.alltoall, rows), 4 * p),
-        (functools.partial(comm.rotate, four), 4),
+        (partial(comm.broadcast, four, rank), 4),
+        (partial(comm.allreduce, four), 4),
+        (partial(comm.reduce, four, root=rank), 4),
+        (partial(comm.scan, four), 4),
+        (partial(comm.exscan, four), 4),
+        (partial(comm.allgather, four, counts=counts), 4 * p),
+        (partial(comm.gather, four, rank, counts=counts), 4 * p),
+        (partial(comm.scatter, rows, rank, counts=counts), 4),
+        (partial(comm.reduce_scatter, rows), 4),
+        (partial(comm.alltoall, rows), 4 * p),
+        (partial(comm.rotate, four), 4),
     ]
     for name, make in UNFIT.items():
         for call, row_count in calls:

@@ -640,21 +640,21 @@ class Communicator:
         one sending first, or call `alltoall`. Ranks that wait for each other in a circle are told after some seconds.
         For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
         """
-        to = self._rank("to", to)
+        to = self._other("to", to)
         calls: list[tuple[Any, ...]] = []
         objects.send(value, lambda piece: calls.append(("send", piece, to, forms.OBJECT)))
         return self._do(Work(calls, lambda: None))
 
     def send_into(self, array: Any, to: int) -> None:
         """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
-        to = self._rank("to", to)
+        to = self._other("to", to)
         sent = required(array, "send_into")
         sent = np.ascontiguousarray(sent).reshape(sent.shape)
         return self._do(Work([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
 
     def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
         """The value that rank `source` sends; with `out`, the array of this shape and dtype that `send_into` sends."""
-        source = self._rank("source", source)
+        source = self._other("source", source)
         if out is None:
             return self._do(
                 Talk(lambda native: objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT)))
@@ -1098,6 +1098,12 @@ class Communicator:
 
     def _rank(self, name: str, rank: int) -> int:
         return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
+
+    def _other(self, name: str, rank: int) -> int:
+        rank = self._rank(name, rank)
+        if rank == self.rank:
+            raise InputError(f"{name}={rank}: expected another rank than this one")
+        return rank
 
     def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> Work:
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
