@@ -29,7 +29,7 @@ SCRIPT = """
 import os, signal, sys, time
 import numpy as np
 import ripieno as rp
-from ripieno.launch import launchers
+from ripieno.launch.script import launchers
 
 mode, when = (*sys.argv[1:], "say", "late")[:2]
 
