@@ -8,16 +8,17 @@ use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Error, Failure, Op};
 
 /// Agrees to whatever the other ranks wish, as one of sets of nothing.
-fn agree(comm: &Communicator) {
-    comm.allreduce(&mut [0; 32], Element::U64, Op::Max, None).unwrap();
+fn agree(comm: &Communicator) -> Result<(), Error> {
+    comm.allreduce(&mut [0; 32], Element::U64, Op::Max, None)
 }
 
 /// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told afterwards.
-fn told(p: usize, options: &Options, liar: fn(&Communicator)) -> Vec<(Option<Error>, Option<Error>)> {
+/// The others may see through the lie, and end the job, before the liar has heard that all of it is sent.
+fn told(p: usize, options: &Options, liar: fn(&Communicator) -> Result<(), Error>) -> Vec<(Option<Error>, Option<Error>)> {
     world(p, |comm| {
         let configured = match comm.rank() == p - 1 {
             true => {
-                liar(comm);
+                _ = liar(comm);
                 None
             }
             false => comm.sparse(&[0, 1], &[1], options).err(),
@@ -40,26 +41,26 @@ fn direct() -> Options {
 }
 
 /// Announces so many bytes of keys and of values to rank 0; how many that one announces.
-fn announce(comm: &Communicator, lengths: [i64; 2]) -> usize {
-    agree(comm);
+fn announce(comm: &Communicator, lengths: [i64; 2]) -> Result<usize, Error> {
+    agree(comm)?;
     let mut theirs = [0; 16];
-    comm.neighbour_exchange(&bytes(&lengths), &[(0, 2)], &mut theirs, &[(0, 2)], Element::U64, None).unwrap();
-    values(&theirs).iter().sum::<i64>() as usize
+    comm.neighbour_exchange(&bytes(&lengths), &[(0, 2)], &mut theirs, &[(0, 2)], Element::U64, None)?;
+    Ok(values(&theirs).iter().sum::<i64>() as usize)
 }
 
 /// Gives rank 0 `parcel` for its own, which has `count` bytes.
-fn give(comm: &Communicator, parcel: &[u8], count: usize) {
+fn give(comm: &Communicator, parcel: &[u8], count: usize) -> Result<(), Error> {
     let (peers, mut theirs) = ([(0, parcel.len())], vec![0; count]);
-    comm.neighbour_exchange(parcel, &peers, &mut theirs, &[(0, count)], Element::U8, None).unwrap();
+    comm.neighbour_exchange(parcel, &peers, &mut theirs, &[(0, count)], Element::U8, None)
 }
 
 #[test]
 fn lengths_that_cannot_be_end_the_job() {
-    let lie = told(2, &direct(), |comm| _ = announce(comm, [-1, 5]));
+    let lie = told(2, &direct(), |comm| announce(comm, [-1, 5]).map(drop));
     let expected = "rank 1 announced 18446744073709551615 bytes of keys and 5 of values";
     assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), expected);
 
-    let lie = told(2, &direct(), |comm| _ = announce(comm, [-1, 0]));
+    let lie = told(2, &direct(), |comm| announce(comm, [-1, 0]).map(drop));
     let expected = "no memory for 18446744073709551615 bytes";
     assert_all_fail(&lie, |error| matches!(error, Error::Memory { .. }), expected);
 }
@@ -67,8 +68,8 @@ fn lengths_that_cannot_be_end_the_job() {
 #[test]
 fn keys_that_cannot_be_read_end_the_job() {
     let lie = told(2, &direct(), |comm| {
-        let count = announce(comm, [3, 0]);
-        give(comm, &[9, 9, 9], count);
+        let count = announce(comm, [3, 0])?;
+        give(comm, &[9, 9, 9], count)
     });
     assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
 }
@@ -76,10 +77,10 @@ fn keys_that_cannot_be_read_end_the_job() {
 #[test]
 fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
     let lie = told(4, &Options::default(), |comm| {
-        agree(comm);
+        agree(comm)?;
         // Two counts, and room for two keys of each kind.
         let mut all = bytes(&[3; 4 * 6]);
-        comm.allgather(&mut all, Element::U64, &[6; 4], None).unwrap();
+        comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });
     let expected = "rank 3 told a sample of 3 and 3 keys, of at most 2";
     assert_all_fail(&lie, |error| matches!(error, Error::Malformed { .. }), expected);
@@ -92,8 +93,7 @@ fn values_of_another_length_than_their_keys_end_the_job() {
         let reduced = match comm.rank() {
             1 => {
                 // Two sets of all keys of a range of one, and five values.
-                let count = announce(comm, [2, 5]);
-                give(comm, &[0; 7], count);
+                _ = announce(comm, [2, 5]).and_then(|count| give(comm, &[0; 7], count));
                 None
             }
             _ => comm.sparse_reduce(&[0, 1], &[1, 2], &[1], &mut [0], form, &direct()).err(),
