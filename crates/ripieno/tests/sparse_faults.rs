@@ -14,7 +14,11 @@ fn agree(comm: &Communicator) -> Result<(), Error> {
 
 /// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told afterwards.
 /// The others may see through the lie, and end the job, before the liar has heard that all of it is sent.
-fn told(p: usize, options: &Options, liar: fn(&Communicator) -> Result<(), Error>) -> Vec<(Option<Error>, Option<Error>)> {
+fn told(
+    p: usize,
+    options: &Options,
+    liar: fn(&Communicator) -> Result<(), Error>,
+) -> Vec<(Option<Error>, Option<Error>)> {
     world(p, |comm| {
         let configured = match comm.rank() == p - 1 {
             true => {
