@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines mini-hadoop test test-engines check format bench lock clean
+.PHONY: help setup demo engines mini-hadoop test test-engines check format bench docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -68,20 +68,24 @@ test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slu
 	@mkdir -p target
 	$(PYTHON) -m pytest python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
-check: setup ## Formatting and lints, Rust and Python
+check: setup docs ## Formatting and lints, Rust and Python; the site without warnings
 	cargo fmt --all --check
 	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	$(PYTHON) -m ruff format --check python examples benches
-	$(PYTHON) -m ruff check python examples benches
+	$(PYTHON) -m ruff format --check python examples benches tools
+	$(PYTHON) -m ruff check python examples benches tools
 
 format: setup ## Format all sources
 	cargo fmt --all
 	$(FORMAT_ALGORITHMS)
-	$(PYTHON) -m ruff format python examples benches
+	$(PYTHON) -m ruff format python examples benches tools
 
 bench: $(VENV)/.bench ## Measure everything, each figure beside its peer and its limit
 	$(PYTHON) benches/run.py
+
+docs: $(VENV)/.docs ## Build the site of README.md, docs/ and the docstrings into target/site
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
+	@echo target/site/index.html
 
 lock: setup ## Resolve requirements*.lock anew
 	$(PYTHON) -m pip install --quiet 'uv>=0.5'
@@ -93,6 +97,9 @@ lock: setup ## Resolve requirements*.lock anew
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra engines --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	    --constraint requirements-bench.lock --upgrade --output-file requirements-engines.lock
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra docs --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --constraint requirements-engines.lock --upgrade --output-file requirements-docs.lock
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) target dist result python/ripieno/*.so
@@ -120,6 +127,10 @@ $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.built
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
+
+$(VENV)/.docs: requirements-docs.lock $(VENV)/.built
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
 	@touch $@
 
 $(VENV)/.engines: requirements-engines.lock $(VENV)/.built

@@ -1,4 +1,7 @@
-"""Every Python example in the README, the docs and the docstrings of launching runs as it is printed."""
+"""Every Python example in the README, the docs and the docstrings of launching runs as it is printed.
+
+Those of the pages on engines run where the engines do, python/tests/engines.
+"""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
 
     A fit needs a free slot for every rank at once. It gives the bits that :class:`ripieno.KMeans` gives for the same
     rows in the same order, if a rank has as many of them as a worker has there; otherwise sums are rounded differently.
+    Parameters may have the names of Spark, too (``maxIter=20``), and so may accessors (``setMaxIter``, ``getMaxIter``).
 
     Parameters
     ----------
@@ -67,8 +68,6 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
     slots_timeout_s : float, default=10
         How long a fit waits until enough slots are free, or executors with enough of them have registered. Fits beside
         each other, as of a `CrossValidator` with ``parallelism=2``, wait for each other's.
-
-    Spark's names of them, ``maxIter=20``, are taken, too; so are its calls ``setMaxIter`` and ``getMaxIter``.
 
     Examples
     --------

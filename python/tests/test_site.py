@@ -1,0 +1,171 @@
+"""The pages: links lead somewhere, every page is in the navigation, the reference has every public name, once."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+import pytest
+import ripieno
+import yaml
+from ripieno.cli import COMMANDS, cli
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+ELSEWHERE: dict[str, str] = SITE["extra"]["from_repository"]
+MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benches/README.md"])
+
+CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]+`", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
+
+# Rooms whose `__all__` is for users.
+PUBLIC = ["", "features", "graph", "input", "keyed", "lab", "launch", "launch.engine", "mapreduce", "output", "report"]
+PUBLIC += ["text"]
+# Names that rooms of the package share among themselves.
+SHARED = {"graph": {"LocalGraph", "Vertices", "load"}, "keyed": {"Form", "regrouping"}}
+
+
+def _pages_tool() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_pages", ROOT / "tools/site/pages.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _anchors(page: Path) -> set[str]:
+    """The ids of a page's headings, where browsers of repositories and the site agree on them."""
+    headings = [re.sub(r"[`*]", "", each) for each in HEADING.findall(_without_fences(page))]
+    lower = [re.sub(r"[^\w\s-]", "", each).strip().lower() for each in headings]
+    return {each.replace(" ", "-") for each in lower} & {re.sub(r"[-\s]+", "-", each) for each in lower} | set(
+        DIRECTIVE.findall(page.read_text())
+    )
+
+
+def _without_fences(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_of_a_page_leads_somewhere(page: Path):
+    for link in LINK.findall(CODE.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}: no such file"
+        assert target.is_relative_to(ROOT / "docs") or str(target.relative_to(ROOT)) in ELSEWHERE.values(), (
+            f"{page.name} links to {link}, which is no page of the site: name it in mkdocs.yml"
+        )
+        assert not anchor or anchor in _anchors(target), f"{page.name} links to {link}: no such heading"
+
+
+def _named(nav: Any) -> list[str]:
+    if isinstance(nav, str):
+        return [nav]
+    return [page for each in (nav.values() if isinstance(nav, dict) else nav) for page in _named(each)]
+
+
+def test_the_navigation_has_every_page_once():
+    pages = [str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")]
+
+    assert sorted(_named(SITE["nav"])) == sorted([*pages, *ELSEWHERE])
+
+
+def test_pages_of_the_repository_are_there():
+    assert [source for source in ELSEWHERE.values() if not (ROOT / source).exists()] == []
+
+
+def _documented() -> list[str]:
+    return [
+        name for page in sorted((ROOT / "docs/reference").glob("*.md")) for name in DIRECTIVE.findall(page.read_text())
+    ]
+
+
+def _resolved(path: str) -> Any:
+    """The object of a dotted name, whose longest part that is a module is imported."""
+    words = path.split(".")
+    for length in range(len(words) - 1, 0, -1):
+        try:
+            found = import_module(".".join(words[:length]))
+        except ModuleNotFoundError:
+            continue
+        for word in words[length:]:
+            found = getattr(found, word)
+        return found
+    raise AssertionError(f"{path} is nothing that can be imported")
+
+
+def test_the_reference_has_every_public_name_once():
+    documented = [_resolved(name) for name in _documented() if not name.startswith("ripieno.spark.")]
+    public = {
+        id(getattr(room, name)): f"{room.__name__}.{name}"
+        for part in PUBLIC
+        for room in [import_module(f"ripieno.{part}".removesuffix("."))]
+        for name in {*room.__all__} - SHARED.get(part, set())
+    }
+
+    assert [public[key] for key in public if key not in map(id, documented)] == []
+    assert len(set(map(id, documented))) == len(documented)
+
+
+def test_the_reference_has_every_name_for_spark_once():
+    documented = [name for name in _documented() if name.startswith("ripieno.spark.")]
+
+    assert sorted(documented) == sorted(f"ripieno.spark.{name}" for name in ripieno.spark.__all__)
+
+
+def test_the_page_of_commands_has_what_help_prints():
+    tool = _pages_tool()
+    told = dict(tool.helps(cli, "ripieno"))
+
+    assert {f"ripieno {name}" for name in COMMANDS} < set(told)
+    assert "ripieno lab up" in told
+    assert told["ripieno run"].startswith("Usage: ripieno run ")
+    assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in told.items())
+
+
+def test_links_of_pages_from_elsewhere_are_those_of_the_site():
+    pages = {"README.md": "index.md", "benches/README.md": "benches.md"}
+    linked = _pages_tool().linked
+
+    assert linked("[a](docs/keyed.md#b) `c`", "README.md", "index.md", pages) == "[a](keyed.md#b) `c`"
+    assert linked("[a](../README.md)", "docs/engines/x.md", "engines/x.md", pages | {"docs/README.md": "home.md"}) == (
+        "[a](../home.md)"
+    )
+    assert linked("[a](../docs/x.md)", "benches/README.md", "benches.md", pages) == "[a](x.md)"
+    assert linked("```\n[a](b.md)\n```\n[c](#d)", "README.md", "index.md", pages) == "```\n[a](b.md)\n```\n[c](#d)"
+    with pytest.raises(ValueError, match=r"README\.md links to crates, which is no page of the site"):
+        linked("[a](crates)", "README.md", "index.md", pages)
+
+
+def test_a_hidden_command_has_no_section():
+    group = click.Group("all", commands=[click.Command("shown"), click.Command("secret", hidden=True)])
+
+    assert [name for name, _ in _pages_tool().helps(group, "all")] == ["all", "all shown"]
+
+
+@pytest.mark.timeout(300)
+def test_the_site_is_built_without_warnings_and_fetches_nothing(tmp_path: Path):
+    pytest.importorskip("mkdocs", reason="needs the tools of the site: make docs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(_named(SITE["nav"]))
+    fetched = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*""")
+    assert [found for page in pages for found in fetched.findall(page.read_text())] == []

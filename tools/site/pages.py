@@ -1,0 +1,89 @@
+"""Pages of the site that lie elsewhere in the repository than in docs/, and links that fit both places.
+
+A hook of mkdocs. Files link to each other by their places in the repository, so that links work where the repository is
+browsed. `from_repository` in mkdocs.yml says which files besides docs/ are pages.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
+
+COMMANDS = "python/ripieno/cli"
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(?=[)#])")
+FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
+HELP_COLUMNS = 100
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that lie outside docs/."""
+    from mkdocs.structure.files import File
+
+    for page, source in config.extra["from_repository"].items():
+        content = commands_page() if source == COMMANDS else content_of(Path(config.config_file_path).parent / source)
+        files.append(File.generated(config, page, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links lead to pages of the site."""
+    pages: dict[str, str] = config.extra["from_repository"]
+    here = page.file.src_uri
+    return linked(markdown, pages.get(here, f"docs/{here}"), here, {source: page for page, source in pages.items()})
+
+
+def content_of(source: Path) -> str:
+    """A file as Markdown: pages as they are, a folder of programs as one page, other text as it is printed."""
+    if source.is_dir():
+        programs = (
+            f"## {path.name}\n\n```python\n{path.read_text('utf-8')}```" for path in sorted(source.glob("*.py"))
+        )
+        return "\n\n".join(["# Examples", *programs]) + "\n"
+    text = source.read_text("utf-8")
+    return text if source.suffix == ".md" else f"# {source.name.capitalize()}\n\n```text\n{text}\n```\n"
+
+
+def commands_page() -> str:
+    """What ``--help`` prints of every command, a section each."""
+    from ripieno.cli import cli
+
+    sections = (f"## {name}\n\n```text\n{text}\n```" for name, text in helps(cli, "ripieno"))
+    return "\n\n".join(["# Command line", "What `--help` prints, of every command.", *sections]) + "\n"
+
+
+def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """Names and help texts of a command and of all below it."""
+    context = command.context_class(
+        command, info_name=name, parent=parent, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS
+    )
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            below = command.get_command(context, each)
+            if below is not None and not below.hidden:
+                yield from helps(below, each, context)
+
+
+def linked(markdown: str, source: str, page: str, pages: Mapping[str, str]) -> str:
+    """`markdown` of the file `source` of the repository, with the links of the page that it becomes."""
+
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
+        found = pages.get(target, target.removeprefix("docs/") if target.startswith("docs/") else None)
+        if found is None:
+            raise ValueError(f"{source} links to {match[1]}, which is no page of the site: name it in mkdocs.yml")
+        return posixpath.relpath(found, posixpath.dirname(page) or ".")
+
+    parts = FENCED.split(markdown)
+    parts[::2] = [LINK.sub(link, text) for text in parts[::2]]
+    return "".join(parts)
