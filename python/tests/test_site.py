@@ -131,6 +131,7 @@ def test_the_page_of_commands_has_what_help_prints():
     assert {f"ripieno {name}" for name in COMMANDS} < set(told)
     assert "ripieno lab up" in told
     assert told["ripieno run"].startswith("Usage: ripieno run ")
+    assert re.search(r"-h, --help +Show this message and exit", told["ripieno lab up"])
     assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in told.items())
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = "python/ripieno/cli"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(?=[)#])")
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
-HELP_COLUMNS = 100
+HELP_COLUMNS = 80
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -63,9 +63,8 @@ def commands_page() -> str:
 
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
     """Names and help texts of a command and of all below it."""
-    context = command.context_class(
-        command, info_name=name, parent=parent, terminal_width=HELP_COLUMNS, max_content_width=HELP_COLUMNS
-    )
+    settings = {**command.context_settings, "terminal_width": HELP_COLUMNS}
+    context = command.context_class(command, info_name=name, parent=parent, **settings)
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
