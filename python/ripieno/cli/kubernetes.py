@@ -42,7 +42,7 @@ class Pair(click.ParamType):
 @click.option("-m", "module", is_flag=True, help="SCRIPT names a module of the image, as in python -m.")
 @click.option("--script-in-image", is_flag=True, help="SCRIPT is a path in the image, and does not come along.")
 @click.option("--name", help="Of the Job; by default the script's.")
-@click.option("--namespace", help="By default that of whoever creates it.")
+@click.option("--namespace", help="By default that of its creator.")
 @click.option("--cpu", metavar="AMOUNT", help="Cores of each pod, requested and at most: 2, 500m.")
 @click.option("--memory", metavar="AMOUNT", help="Of each pod, requested and at most: 4Gi.")
 @click.option(

@@ -60,7 +60,7 @@ class Manifest:
     script
         Instead of a file of the image: the text of a file `target`, which comes with the manifest.
     namespace
-        By default that of whoever creates it.
+        By default that of its creator.
     cpu, memory
         Of a pod, requested and at most, as Kubernetes writes them: ``"2"``, ``"500m"``; ``"4Gi"``.
     threads
