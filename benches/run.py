@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|pagerank|regroup|seeding|shuffle|spark|wordcount|all]
+benches/run.py [host|cluster|memory|replicas|kmeans|linear|pagerank|regroup|seeding|shuffle|spark|wordcount|all]
                [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -19,6 +19,7 @@ import cluster  # noqa: E402
 import command  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
+import linear  # noqa: E402
 import memory  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
@@ -38,6 +39,7 @@ NAMES = (
     "memory",
     "replicas",
     "kmeans",
+    "linear",
     "pagerank",
     "regroup",
     "seeding",
@@ -95,6 +97,7 @@ def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Me
     """What can be measured alone, and the names of what is the whole."""
     undivided: dict[str, Measured] = {
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
+        "linear": linear.measured,
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,

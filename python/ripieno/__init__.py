@@ -38,10 +38,13 @@ from ripieno.wire.arrays import empty
 if TYPE_CHECKING:
     from ripieno.algorithms import (
         BFS,
+        PCA,
         ConnectedComponents,
         EffectiveDiameter,
         KMeans,
+        LinearRegression,
         PageRank,
+        Ridge,
         SparseSGD,
         SpectralEmbedding,
     )
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BFS",
+    "PCA",
     "CheckpointError",
     "CollectiveMismatch",
     "Communicator",
@@ -64,11 +68,13 @@ __all__ = [
     "Job",
     "KMeans",
     "KeyValues",
+    "LinearRegression",
     "MapReduce",
     "MissingIndicesError",
     "PageRank",
     "RankFailed",
     "RendezvousError",
+    "Ridge",
     "RipienoError",
     "SerializationError",
     "SparseSGD",
@@ -90,7 +96,18 @@ _LATE = {
     "count_words": "ripieno.text",
     "grep": "ripieno.text",
 } | dict.fromkeys(
-    ("BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"),
+    (
+        "BFS",
+        "ConnectedComponents",
+        "EffectiveDiameter",
+        "KMeans",
+        "LinearRegression",
+        "PCA",
+        "PageRank",
+        "Ridge",
+        "SparseSGD",
+        "SpectralEmbedding",
+    ),
     "ripieno.algorithms",
 )
 

@@ -191,3 +191,10 @@ def test_python_does_not_run_more_for_more_rows(tmp_path):
     assert len(found) == 6
     for case, (few_rows, many_rows) in found.items():
         assert few_rows == many_rows and min(map(min, few_rows)) > 100, case
+
+
+def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_same(tmp_path):
+    figures = reports_of("linear", tmp_path)["figures"]
+
+    assert [figure["case"] for figure in figures] == ["600 × 24, 3 components, float32", "600 × 24, ridge, float64"]
+    assert all(list(figure["peers"]) == ["scikit-learn"] for figure in figures)

@@ -23,6 +23,8 @@ RESULTS = {
     "features --out": ["features", "none.png", "--out", "result.npy"],
     "features index": ["features", "none.png", "--out", "other.npy"],
     "kmeans --trace": ["kmeans", "none.npy", "--clusters", "2", "--trace", "result.json"],
+    "pca --trace": ["pca", "none.npy", "--trace", "result.json"],
+    "ridge --trace": ["ridge", "none.csv", "--target", "y", "--trace", "result.json"],
     "packets --json": ["packets", "--json", "result.json"],
     "packets --plot": ["packets", "--plot", "result.svg"],
     "pagerank --out": ["pagerank", "none.txt", "--out", "result.csv"],
@@ -36,6 +38,8 @@ RESULTS = {
 FOLDERS = {
     "demo": ["demo", "--out", "result"],
     "kmeans": ["kmeans", "none.npy", "--clusters", "2", "--out", "result"],
+    "pca": ["pca", "none.npy", "--out", "result"],
+    "ridge": ["ridge", "none.csv", "--target", "y", "--out", "result"],
     "split": ["split", "none.txt", "--partitions", "2", "--out", "result"],
 }
 
@@ -119,12 +123,15 @@ READING = {
     "kmeans": ["kmeans", "INPUT", "--clusters", "2"],
     "kubernetes": ["kubernetes", "INPUT", "--workers", "2", "--image", "image"],
     "pagerank": ["pagerank", "INPUT"],
+    "pca": ["pca", "INPUT"],
+    "ridge": ["ridge", "INPUT", "--target", "y"],
     "run": ["run", "INPUT"],
     "split": ["split", "INPUT", "--partitions", "2", "--out", "parts"],
     "split --plan": ["split", "--plan", "INPUT"],
     "trace": ["trace", "INPUT"],
     "wordcount": ["wordcount", "INPUT"],
 }
+NUMBERED = ("bfs", "components", "diameter", "grep", "kmeans", "pagerank", "pca", "ridge", "run", "wordcount")
 WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
 
 
@@ -154,7 +161,9 @@ def test_a_command_without_words_says_what_is_missing(name, capfd):
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
-@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "grep", "kmeans", "pagerank", "run", "wordcount"])
+@pytest.mark.parametrize(
+    "name", ["bfs", "components", "diameter", "grep", "kmeans", "pagerank", "pca", "ridge", "run", "wordcount"]
+)
 def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")
     words = ["a.txt" if word == "INPUT" else word for word in READING[name]]

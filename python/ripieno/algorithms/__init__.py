@@ -7,14 +7,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ripieno.algorithms.kmeans.estimator import KMeans
+    from ripieno.algorithms.linear.regression import LinearRegression, Ridge
     from ripieno.algorithms.pagerank.estimator import PageRank
+    from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
     from ripieno.algorithms.vertices.bfs import BFS
     from ripieno.algorithms.vertices.components import ConnectedComponents
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
     from ripieno.algorithms.vertices.spectral import SpectralEmbedding
 
-__all__ = ["BFS", "ConnectedComponents", "EffectiveDiameter", "KMeans", "PageRank", "SparseSGD", "SpectralEmbedding"]
+__all__ = [
+    "BFS",
+    "PCA",
+    "ConnectedComponents",
+    "EffectiveDiameter",
+    "KMeans",
+    "LinearRegression",
+    "PageRank",
+    "Ridge",
+    "SparseSGD",
+    "SpectralEmbedding",
+]
 
 # Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
 _MODULES = {
@@ -22,7 +35,10 @@ _MODULES = {
     "ConnectedComponents": "vertices.components",
     "EffectiveDiameter": "vertices.diameter",
     "KMeans": "kmeans.estimator",
+    "LinearRegression": "linear.regression",
+    "PCA": "pca.estimator",
     "PageRank": "pagerank.estimator",
+    "Ridge": "linear.regression",
     "SparseSGD": "sgd.estimator",
     "SpectralEmbedding": "vertices.spectral",
 }

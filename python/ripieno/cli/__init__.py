@@ -42,6 +42,8 @@ COMMANDS = {
     "lab": "ripieno.cli.lab:lab_command",
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
     "packets": "ripieno.cli.packets:packets_command",
+    "pca": "ripieno.cli.pca:pca_command",
+    "ridge": "ripieno.cli.ridge:ridge_command",
     "run": "ripieno.cli.run:run_command",
     "split": "ripieno.cli.split:split_command",
     "trace": "ripieno.cli.trace:trace_command",
@@ -59,10 +61,14 @@ GRAPH_OPTIONS = {
     "weighted=False": "--unweighted",
     "weighted=True": "--weighted",
 }
+PCA_OPTIONS = {"n_components": "--components", "svd_solver": "--solver"}
+TARGET_OPTIONS = {"y": "--target"}
 RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
 OPTIONS = {
     **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
     "kmeans": RECORD_OPTIONS,
+    "pca": PCA_OPTIONS,
+    "ridge": TARGET_OPTIONS,
     "split": RECORD_OPTIONS,
 }
 
@@ -85,7 +91,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ripieno", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Iterative analytics by many workers: cluster vectors, rank vertices, describe pictures, run your own programs."""
+    """Iterative analytics by many workers: cluster vectors, fit models, rank vertices, run your own programs."""
 
 
 def main(args: Sequence[str] | None = None) -> int:

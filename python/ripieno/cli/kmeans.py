@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from ripieno._version import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans.estimator import INITS
-from ripieno.cli.options import LocalPath, PathOrUrl
+from ripieno.cli.options import LocalPath, PathOrUrl, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
@@ -161,7 +159,7 @@ def kmeans_command(
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(source, sample_weight=None if weights is None else _read_weights(weights))
+        model.fit(source, sample_weight=None if weights is None else read_numbers(weights, "weights"))
     with new_folder(out, replaceable) as folder:
         _write(folder, model, dataset.names, found)
     report = model.report_
@@ -214,14 +212,3 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
             for each in report.iterations
         ],
     }
-
-
-def _read_weights(path: Path) -> NDArray[np.float64]:
-    try:
-        if not path.stat().st_size:
-            raise ValueError("it is empty")
-        return np.load(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, ndmin=1)
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} does not hold weights: {error}") from error

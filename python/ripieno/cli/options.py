@@ -130,6 +130,24 @@ class Size(click.ParamType):
         return size
 
 
+def read_numbers(path: Path, what: str) -> NDArray[Any]:
+    """The array of a .npy file, or the numbers of text with one per line.
+
+    Raises
+    ------
+    InputError
+        It is not there, empty, or damaged; says of `what`.
+    """
+    try:
+        if not path.stat().st_size:
+            raise ValueError("it is empty")
+        return np.load(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, ndmin=1)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} does not hold {what}: {error}") from error
+
+
 def check_files(
     inputs: Collection[str],
     out: Place | None,

@@ -102,6 +102,20 @@ class KMeansProgress(IterationProgress):
             self.now(f"{text}: {event['chosen']:,} of {event['n_clusters']:,}")
 
 
+class MeasureProgress(IterationProgress):
+    """Of fits whose events have measures by name; `columns` are those to show, after the number of the iteration."""
+
+    def __init__(self, console: Console, columns: tuple[str, ...], *, quiet: bool = False) -> None:
+        super().__init__(console, quiet=quiet)
+        self.columns = ("iteration", *columns)
+
+    def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
+        """Of an iteration."""
+        self.now("iterating")
+        values = (event[name] for name in self.columns)
+        return tuple(f"{value:.8g}" if isinstance(value, float) else str(value) for value in values)
+
+
 class PageRankProgress(IterationProgress):
     """Of `PageRank`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 import matplotlib
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ripieno.algorithms.clock import Iteration
+from ripieno.algorithms.clock import Iteration, Lap
 
 #: Colours that stand in for the page's while matplotlib draws; each becomes a CSS variable.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -78,7 +78,28 @@ def inertia_chart(iterations: Sequence[Iteration]) -> str:
         return svg_of(figure, "inertia", f"Inertia falls from {first:.6g} to {last:.6g} in {len(inertia)} iterations.")
 
 
-def time_chart(iterations: Sequence[Iteration]) -> str:
+def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = False, x: str = "iteration") -> str:
+    """Each series, from 1 on, in a panel of its own; on logarithmic scales if wanted."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
+        panels = figure.subplots(1, len(series), squeeze=False)[0]
+        for axes, (title, values) in zip(panels, series.items(), strict=True):
+            numbers = np.arange(1, len(values) + 1)
+            marker = "o" if len(numbers) <= BAR_LIMIT else ""
+            # Zero has no logarithm.
+            shown = [value or np.nan for value in values] if log else list(values)
+            axes.plot(numbers, shown, color=FIRST, linewidth=2, marker=marker, markersize=3.5)
+            axes.set_title(title)
+            if log:
+                axes.set_yscale("log")
+            axes.margins(y=0.12)
+            axes.set_xlim(0.5, len(numbers) + 0.5)
+            _label(axes, x, "")
+        told = (f"{title} goes from {values[0]:.6g} to {values[-1]:.6g}" for title, values in series.items())
+        return svg_of(figure, name, "; ".join(told) + ".")
+
+
+def time_chart(iterations: Sequence[Lap]) -> str:
     """Compute and communication seconds of each iteration, stacked, one panel per rank."""
     compute = np.array([each.compute_s for each in iterations])
     communication = np.array([each.communication_s for each in iterations])

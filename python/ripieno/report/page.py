@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ripieno.algorithms.clock import FitReport
+from ripieno.algorithms.clock import FitReport, Lap
+from ripieno.algorithms.journal import RunReport
 from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
 from ripieno.report import charts, montage
@@ -47,28 +49,113 @@ def write_report(
     patches
         Where the rows come from, if they are patches of pictures; then the page shows those nearest to the centroids.
     """
-    page = Environment(
-        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page.filters.update(count=_count, figure=_figure, seconds=_seconds)
-    html = page.get_template("page.html").render(
-        fit=fit,
-        inertia=inertia,
-        now=datetime.datetime.now().astimezone(),
-        iterate_s=sum(each.seconds for each in fit.iterations),
-        compute_s=_per_rank(fit, "compute_s"),
-        communication_s=_per_rank(fit, "communication_s"),
-        inertia_chart=charts.inertia_chart(fit.iterations),
-        time_chart=charts.time_chart(fit.iterations),
-        size_chart=charts.size_chart(fit.cluster_sizes),
-        panel_limit=charts.PANEL_LIMIT,
-        clusters=[] if patches is None else _clusters(fit, patches),
-        median_size=int(np.median(fit.cluster_sizes)),
-        parameters={name: _brief(value) for name, value in parameters.items()},
-        inputs=inputs,
-        surroundings=_surroundings(fit),
+    html = (
+        _pages()
+        .get_template("page.html")
+        .render(
+            fit=fit,
+            inertia=inertia,
+            now=datetime.datetime.now().astimezone(),
+            iterate_s=sum(each.seconds for each in fit.iterations),
+            compute_s=_per_rank(fit.iterations, "compute_s"),
+            communication_s=_per_rank(fit.iterations, "communication_s"),
+            inertia_chart=charts.inertia_chart(fit.iterations),
+            time_chart=charts.time_chart(fit.iterations),
+            size_chart=charts.size_chart(fit.cluster_sizes),
+            panel_limit=charts.PANEL_LIMIT,
+            clusters=[] if patches is None else _clusters(fit, patches),
+            median_size=int(np.median(fit.cluster_sizes)),
+            parameters={name: _brief(value) for name, value in parameters.items()},
+            inputs=inputs,
+            surroundings=_surroundings(fit.hosts, fit.threads),
+        )
     )
     path.write_text(html, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Charted:
+    """A chart of the page of a fit.
+
+    Parameters
+    ----------
+    title, explanation
+        What stands above it.
+    svg
+        From :mod:`ripieno.report.charts`.
+    """
+
+    title: str
+    explanation: str
+    svg: str
+
+
+def write_fit_report(
+    path: Path,
+    fit: RunReport,
+    *,
+    title: str,
+    what: str,
+    tiles: Mapping[str, str],
+    charted: Sequence[Charted],
+    parameters: Mapping[str, Any],
+    inputs: Sequence[str],
+    words: tuple[str, str] = ("rows", "columns"),
+) -> None:
+    """Write the page of a fit that is told by a `RunReport`.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    fit
+        What happened.
+    title
+        Of the page.
+    what
+        What the fit consists of, "iteration" or "stage".
+    tiles
+        Figures at the top, by name.
+    charted
+        Charts, in order.
+    parameters
+        Parameters of the estimator, to be listed.
+    inputs
+        Names of the files.
+    words
+        What rows and columns of the data are called.
+    """
+    html = (
+        _pages()
+        .get_template("fit.html")
+        .render(
+            fit=fit,
+            title=title,
+            what=what,
+            tiles=tiles,
+            charts=charted,
+            names=list(fit.iterations[0].measures),
+            now=datetime.datetime.now().astimezone(),
+            compute_s=_per_rank(fit.iterations, "compute_s"),
+            communication_s=_per_rank(fit.iterations, "communication_s"),
+            time_chart=charts.time_chart(fit.iterations),
+            panel_limit=charts.PANEL_LIMIT,
+            parameters={name: _brief(value) for name, value in parameters.items()},
+            inputs=list(inputs),
+            row_word=words[0],
+            column_word=words[1],
+            surroundings=_surroundings(fit.hosts, fit.threads),
+        )
+    )
+    path.write_text(html, encoding="utf-8")
+
+
+def _pages() -> Environment:
+    pages = Environment(
+        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    pages.filters.update(count=_count, figure=_figure, seconds=_seconds, measure=_measure)
+    return pages
 
 
 def _clusters(fit: FitReport, patches: Patches) -> list[dict[str, Any]]:
@@ -88,16 +175,15 @@ def patch_side(column_count: int) -> int:
     return CELL_PIXELS * math.isqrt(column_count // ORIENTATIONS)
 
 
-def _per_rank(fit: FitReport, name: str) -> list[float]:
-    return np.sum([getattr(each, name) for each in fit.iterations], axis=0).tolist()
+def _per_rank(laps: Sequence[Lap], name: str) -> list[float]:
+    return np.sum([getattr(each, name) for each in laps], axis=0).tolist()
 
 
-def _surroundings(fit: FitReport) -> dict[str, str]:
-    hosts = sorted(set(fit.hosts))
+def _surroundings(hosts: Sequence[str], threads: Sequence[int]) -> dict[str, str]:
     return {
         "Machine": f"{_processor()}, {platform.machine()}, {platform.system()} {platform.release()}",
-        "Hosts": ", ".join(hosts),
-        "Workers and threads": f"{len(fit.threads)} × {max(fit.threads)}",
+        "Hosts": ", ".join(sorted(set(hosts))),
+        "Workers and threads": f"{len(threads)} × {max(threads)}",
         "Ripieno": _version("ripieno"),
         "Python": platform.python_version(),
         "Libraries": ", ".join(f"{name} {_version(name)}" for name in LIBRARIES),
@@ -132,6 +218,10 @@ def _seconds(seconds: float) -> str:
 def _figure(number: float) -> str:
     """A number with six digits that count, or all digits before the point."""
     return _count(number) if 1e5 <= abs(number) < 1e12 else f"{number:.6g}"
+
+
+def _measure(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.8g}"
 
 
 def _brief(value: Any) -> str:

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils.validation import _check_feature_names, _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.inputs import Input, open_rows, payload
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import FitOptions, FitPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike
-from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, is_path_like, open_source
+from ripieno.input.matrix import Dataset, InMemory
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -32,10 +31,7 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 INITS = ("k-means||", "k-means++", "random")
-POINT_DTYPES = [np.float64, np.float32, np.uint8]
 RANDOM_RUN_COUNT = 10
-
-Input = ArrayLike | PathLike | Sequence[PathLike] | BinaryFiles
 
 
 class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, WorkerEstimator):
@@ -177,7 +173,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         """
         begin = time.perf_counter()
         self._check_parameters()
-        source = self._open(X, reset=True)
+        source = open_rows(self, X, reset=True)
         if source.row_count is not None:
             program.check_cluster_count(self.n_clusters, source.row_count)
         options = FitOptions(
@@ -190,7 +186,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         weights = checked_weights(sample_weight, source)
         # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
         emit = None if comm is None else self._on_event
-        parts = self._run(program.fit, _payload(source), weights, options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run(program.fit, payload(source), weights, options, emit, comm=comm, on_event=self._on_event)
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -237,25 +233,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     def _apply(self, run: Callable[..., Any], X: Input) -> list[Any]:
         """Run a program over the rows of X and the centroids: files by all workers, an array in this process."""
         check_is_fitted(self)
-        source = self._open(X, reset=False)
+        source = open_rows(self, X, reset=False)
         alone = isinstance(source, InMemory)
-        return self._run(run, _payload(source), self.cluster_centers_, comm=None, alone=alone)
-
-    def _open(self, X: Input, *, reset: bool) -> Dataset | InMemory:
-        if not is_path_like(X) and not isinstance(X, BinaryFiles):
-            check_unmasked(X, "X")
-            # Whether values are finite is found out where they are computed on, by row and column.
-            array = validate_data(self, X, reset=reset, dtype=POINT_DTYPES, order="C", ensure_all_finite=False)
-            return InMemory(array)
-        source = open_source(X)
-        if reset:
-            self.n_features_in_ = source.column_count
-        elif source.column_count != self.n_features_in_:
-            raise InputError(
-                f"{source.names[0]} has {source.column_count} columns, but KMeans was fitted on {self.n_features_in_}"
-            )
-        _check_feature_names(self, _header(source), reset=reset)
-        return source
+        return self._run(run, payload(source), self.cluster_centers_, comm=None, alone=alone)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:
@@ -319,14 +299,3 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-
-def _header(source: Dataset) -> pa.Table | None:
-    """A frame without rows whose columns are called as those of files, of which scikit-learn takes the names."""
-    names = source.column_names
-    return None if names is None else pa.table([pa.array([], pa.float64())] * len(names), names=names)
-
-
-def _payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
-    # An array among the arguments is shared with local workers rather than sent.
-    return source if isinstance(source, Dataset) else source.array

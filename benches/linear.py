@@ -1,0 +1,113 @@
+"""Principal components and linear regression of tall rows: Ripieno's workers beside scikit-learn on all cores.
+
+A figure stands only if both find the same: variances along the axes, predictions. Of ours the stages count, on the
+slowest rank; starting the workers and handing rows over do not. The limit is half of a product of the rows with
+themselves, which is symmetric.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gemm
+import numpy as np
+from effort import Effort
+from kmeans import hog_like
+from numpy.typing import DTypeLike, NDArray
+from ripieno.bench.figures import Figure, Report, Samples
+
+SHAPE, COMPONENT_COUNT = (60_000, 512), 50
+QUICK_SHAPE, QUICK_COMPONENT_COUNT = (600, 24), 3
+RUN_COUNT = 5
+WORKER_COUNT = 2
+# At least 1.5 times as fast.
+TARGETS = {"peer": 1 / 1.5}
+SAME_F32, SAME_F64 = 2e-3, 1e-8
+
+Found = tuple[float, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What ours and the peer find in some rows, each with the seconds it took; and how near the two have to be."""
+
+    name: str
+    ours: Callable[[], Found]
+    peer: Callable[[], Found]
+    tolerance: float
+    dtype: DTypeLike
+
+
+def measured(report: Report, effort: Effort) -> None:
+    """All cases, in turns."""
+    import ripieno as rp
+
+    shape, count = (QUICK_SHAPE, QUICK_COMPONENT_COUNT) if effort.quick else (SHAPE, COMPONENT_COUNT)
+    rows = hog_like(*shape)
+    targets = rows[:, :4].sum(axis=1, dtype=np.float64) + np.random.default_rng(1).normal(size=len(rows))
+    with rp.launch(workers=WORKER_COUNT) as job:
+        cases = [*_components(rows, count, job), *_regression(rows.astype(np.float64), targets, job)]
+        for case in cases:
+            report.figures.append(_figure(case, shape, effort.runs(RUN_COUNT), quick=effort.quick))
+
+
+def _figure(case: Case, shape: tuple[int, int], run_count: int, *, quick: bool) -> Figure:
+    operation_count = float(shape[0] * shape[1] ** 2)
+    ours, peers = [], []
+    for _ in range(run_count):
+        our_s, found = case.ours()
+        peer_s, expected = case.peer()
+        if not np.allclose(found, expected, rtol=case.tolerance):
+            raise RuntimeError(f"{case.name}: results differ by more than {case.tolerance}, so no figure stands")
+        ours.append(our_s)
+        peers.append(peer_s)
+    return Figure(
+        case=f"{shape[0]} × {shape[1]}, {case.name}",
+        row=f"{WORKER_COUNT} workers",
+        ours=Samples(tuple(ours)),
+        peers={"scikit-learn": Samples(tuple(peers))},
+        limit_s=gemm.square_s(case.dtype, quick=quick) * operation_count,
+        limit="gemm of NumPy, all cores, at n·d² operations",
+        work=operation_count / 1e9,
+        rate_unit="GFLOP/s",
+        targets=TARGETS,
+    )
+
+
+def _components(rows: NDArray[np.float32], count: int, job: Any) -> list[Case]:
+    import ripieno as rp
+    from sklearn.decomposition import PCA
+
+    def ours() -> Found:
+        model = rp.PCA(count, svd_solver="covariance", engine=job).fit(rows)
+        return model.report_.iterate_s, model.explained_variance_
+
+    def peer() -> Found:
+        model = PCA(count, svd_solver="covariance_eigh")
+        return _timed(lambda: model.fit(rows)), model.explained_variance_
+
+    return [Case(f"{count} components, float32", ours, peer, SAME_F32, np.float32)]
+
+
+def _regression(rows: NDArray[np.float64], targets: NDArray[np.float64], job: Any) -> list[Case]:
+    import ripieno as rp
+    from sklearn.linear_model import Ridge
+
+    def ours() -> Found:
+        model = rp.Ridge(engine=job).fit(rows, targets)
+        return model.report_.iterate_s, model.predict(rows[:1000])
+
+    def peer() -> Found:
+        model = Ridge()
+        return _timed(lambda: model.fit(rows, targets)), model.predict(rows[:1000])
+
+    return [Case("ridge, float64", ours, peer, SAME_F64, np.float64)]
+
+
+def _timed(work: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin

@@ -1,0 +1,83 @@
+"""Rows that users pass, opened: arrays checked as scikit-learn does, files by their headers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_feature_names, validate_data
+
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike
+from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, is_path_like, open_source
+from ripieno.wire.arrays import check_unmasked
+
+POINT_DTYPES = [np.float64, np.float32, np.uint8]
+
+Files = PathLike | Sequence[PathLike] | BinaryFiles
+Input = ArrayLike | Files
+
+
+def in_files(X: Input) -> TypeGuard[Files]:
+    """Whether rows are in files."""
+    return is_path_like(X) or isinstance(X, BinaryFiles)
+
+
+def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | InMemory:
+    """The rows of X, which an estimator is fitted on (`reset`) or applied to; `least` of them, where they are counted.
+
+    Raises
+    ------
+    InputError
+        A file is not what it should be, or has other columns than those the estimator was fitted on.
+    """
+    if in_files(X):
+        source = open_source(X)
+        check_columns(estimator, source, reset=reset)
+        return source
+    check_unmasked(X, "X")
+    # Whether values are finite is found out where they are computed on, by row and column.
+    array = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype=POINT_DTYPES,
+        order="C",
+        ensure_all_finite=False,
+        ensure_min_samples=least if reset else 1,
+    )
+    return InMemory(array)
+
+
+def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, target: int | None = None) -> None:
+    """Let an estimator know the columns of files, or find that it knows them; the one that is a target is none.
+
+    Raises
+    ------
+    InputError
+        They are not those that it was fitted on.
+    """
+    count = source.column_count - (target is not None)
+    if reset:
+        estimator.n_features_in_ = count
+    elif count != estimator.n_features_in_:
+        name = type(estimator).__name__
+        raise InputError(f"{source.names[0]} has {count} columns, but {name} was fitted on {estimator.n_features_in_}")
+    _check_feature_names(estimator, _header(source, target), reset=reset)
+
+
+def payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
+    """What workers are sent: an array among the arguments is shared with local ones."""
+    return source if isinstance(source, Dataset) else source.array
+
+
+def _header(source: Dataset, target: int | None) -> pa.Table | None:
+    """A frame without rows whose columns are called as those of files, of which scikit-learn takes the names."""
+    if source.column_names is None:
+        return None
+    names = [name for at, name in enumerate(source.column_names) if at != target]
+    return pa.table([pa.array([], pa.float64())] * len(names), names=names)

@@ -1,0 +1,138 @@
+"""What a worker tells of its iterations while it runs, and the report that is made of what all have told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ripieno.algorithms.clock import Clock, Lap
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+Measures = Mapping[str, float | str]
+Emit = Callable[[dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one worker has to tell of a fit; the measures are the same on all."""
+
+    laps: tuple[tuple[float, float], ...]
+    measures: tuple[Measures, ...]
+    load_s: float
+    host: str
+    threads: int
+    traffic: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Step(Lap):
+    """One iteration, or one stage of a fit that does not iterate, and how long it took.
+
+    Parameters
+    ----------
+    measures
+        What was measured, by name.
+    """
+
+    measures: Measures
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What happened in a fit.
+
+    Parameters
+    ----------
+    iterations
+        Iterations, or stages, in order.
+    row_count, column_count, dtype
+        The data as it was computed with.
+    hosts, threads
+        Of each rank.
+    load_s
+        Seconds of reading, on the slowest rank.
+    total_s
+        Seconds from the call of fit to its end, starting workers included.
+    traffic
+        Of each rank, what its communicator counted.
+    """
+
+    iterations: tuple[Step, ...]
+    row_count: int
+    column_count: int
+    dtype: str
+    hosts: tuple[str, ...]
+    threads: tuple[int, ...]
+    load_s: float
+    total_s: float
+    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+    @classmethod
+    def of(
+        cls, records: Sequence[Record], *, row_count: int, column_count: int, dtype: str, total_s: float
+    ) -> RunReport:
+        """Put the workers' records together."""
+        laps = zip(*(record.laps for record in records), strict=True)
+        steps = (
+            Step(tuple(compute for compute, _ in lap), tuple(communication for _, communication in lap), measures)
+            for measures, lap in zip(records[0].measures, laps, strict=True)
+        )
+        return cls(
+            iterations=tuple(steps),
+            row_count=row_count,
+            column_count=column_count,
+            dtype=dtype,
+            hosts=tuple(record.host for record in records),
+            threads=tuple(record.threads for record in records),
+            load_s=max(record.load_s for record in records),
+            total_s=total_s,
+            traffic=tuple(record.traffic for record in records),
+        )
+
+    @property
+    def iterate_s(self) -> float:
+        """Seconds of all iterations."""
+        return sum(each.seconds for each in self.iterations)
+
+
+class Journal:
+    """Keeps the time and the measures of each iteration, and hands those of rank 0 on as events.
+
+    Parameters
+    ----------
+    comm
+        The workers.
+    emit
+        Gets the events; by default `comm.emit`.
+    """
+
+    def __init__(self, comm: Communicator, emit: Emit | None) -> None:
+        self.clock = Clock()
+        self._comm = comm
+        self._emit = emit or comm.emit
+        self._laps: list[tuple[float, float]] = []
+        self._measures: list[Measures] = []
+
+    def tell(self, **measures: float | str) -> None:
+        """An iteration is over; every rank tells the same measures."""
+        compute_s, communication_s = lap = self.clock.lap()
+        self._laps.append(lap)
+        self._measures.append(measures)
+        if self._comm.rank == 0:
+            event = {"event": "iteration", "iteration": len(self._laps), **measures}
+            self._emit(event | {"compute_s": compute_s, "communication_s": communication_s})
+
+    def record(self, load_s: float) -> Record:
+        """All that was told."""
+        comm = self._comm
+        return Record(
+            laps=tuple(self._laps),
+            measures=tuple(self._measures),
+            load_s=load_s,
+            host=comm.hosts[comm.rank],
+            threads=comm.threads,
+            traffic=comm.stats(),
+        )

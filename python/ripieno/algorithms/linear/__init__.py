@@ -1,0 +1,1 @@
+"""Linear regression and what it shares with PCA: moments of columns, QR factors of rows that lie with many workers."""

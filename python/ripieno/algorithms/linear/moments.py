@@ -1,0 +1,88 @@
+"""Means and scatter matrices of the columns of rows that lie with many workers: a pass over the rows and an allreduce.
+
+Rows are moved to the mean before they are multiplied, so that columns far from zero lose no digits.
+Cost: 2·n·d² shared by the workers, and an allreduce of d² float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Values of a block of rows: as many as a cache holds.
+BLOCK_VALUES = 1 << 18
+LEAST_BLOCK_ROWS = 256
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of this worker's rows: those of the points, then those of the targets.
+
+    Parameters
+    ----------
+    points : (n, d)
+    targets : (n, t) float64, or None without any
+    weights : (n,) float64, or None for ones
+    dtype
+        What is computed in, float32 or float64.
+    """
+
+    points: NDArray[Any]
+    targets: NDArray[np.float64] | None
+    weights: NDArray[np.float64] | None
+    dtype: np.dtype[Any]
+
+    @property
+    def count(self) -> int:
+        """Columns of both."""
+        return int(self.points.shape[1]) + (0 if self.targets is None else int(self.targets.shape[1]))
+
+    def blocks(self, least: int = LEAST_BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Blocks of rows, which may be the points themselves, and their weights."""
+        step = max(least, BLOCK_VALUES // self.count)
+        for begin in range(0, len(self.points), step):
+            rows = slice(begin, begin + step)
+            block = self.points[rows]
+            if self.targets is not None:
+                block = np.hstack([block, self.targets[rows]])
+            weights = np.ones(len(block)) if self.weights is None else self.weights[rows]
+            yield block.astype(self.dtype, copy=False), weights.astype(self.dtype, copy=False)
+
+    def moved_blocks(self, center: NDArray[np.float64], least: int = LEAST_BLOCK_ROWS) -> Iterator[NDArray[Any]]:
+        """Blocks of rows less the center, times the roots of their weights."""
+        moved_by = center.astype(self.dtype)
+        for block, weights in self.blocks(least):
+            moved = block - moved_by
+            if self.weights is not None:
+                moved *= np.sqrt(weights)[:, None]
+            yield moved
+
+
+def weight_and_sums(columns: Columns) -> tuple[float, NDArray[np.float64]]:
+    """The weight of this worker's rows, and the weighted sums of their columns."""
+    total, sums = 0.0, np.zeros(columns.count)
+    for block, weights in columns.blocks():
+        total += float(weights.sum(dtype=np.float64))
+        sums += weights @ block
+    return total, sums
+
+
+def scatter_matrix(columns: Columns, center: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of the products of this worker's rows, less the center, with themselves: (d, d)."""
+    scatter = np.zeros((columns.count, columns.count))
+    for block in columns.moved_blocks(center):
+        scatter += block.T @ block
+    return scatter
+
+
+def means(comm: Communicator, weight: float, sums: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    """The weight of all rows and the means of their columns."""
+    weight, sums = comm.allreduce((weight, sums))
+    return weight, sums / weight

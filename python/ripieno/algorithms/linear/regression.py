@@ -1,0 +1,364 @@
+"""Linear regression as scikit-learn estimators, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.inputs import POINT_DTYPES, Input, check_columns, in_files, open_rows, payload
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.linear import regression_program as program
+from ripieno.algorithms.linear.regression_program import Options
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory, open_source
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+SOLVERS = ("auto", "normal", "tsqr")
+
+
+class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
+    """What linear regressions share: they differ in the penalty."""
+
+    fit_intercept: bool
+    solver: str
+    workers: int
+    threads: int | None
+    engine: str | Engine | Job
+    on_iteration: Callable[[dict[str, Any]], None] | None
+
+    coef_: NDArray[np.float64]
+    intercept_: float | NDArray[np.float64]
+    n_features_in_: int
+    report_: RunReport
+
+    def fit(
+        self,
+        X: Input,
+        y: ArrayLike | str | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> LeastSquares:
+        """Find the weights of the columns of X by which they are nearest to y.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+            Of files, each worker reads its own share: .npy, .npz, .csv, .parquet.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
+            The targets; of files with names of columns, the name of the one that holds them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in their order; none may be negative.
+        comm : Communicator, optional
+            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            started for it; all get the result.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        options = self._options()
+        if y is None:
+            raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
+        source, targets = self._open(X, y)
+        emit = None if comm is None else self._on_event
+        weights = checked_weights(sample_weight, source)
+        flat = isinstance(targets, int) or targets.ndim == 1
+        told = targets if isinstance(targets, int) else targets.reshape(len(targets), -1)
+        parts = self._run(
+            program.fit, payload(source), told, weights, options, emit, comm=comm, on_event=self._on_event
+        )
+        solution = parts[0].solution
+        self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
+        self.intercept_ = (float(solution.intercept[0]) if flat else solution.intercept) if self.fit_intercept else 0.0
+        self._keep(solution)
+        self.report_ = RunReport.of(
+            [part.record for part in parts],
+            row_count=parts[0].row_count,
+            column_count=self.n_features_in_,
+            dtype="float64",
+            total_s=time.perf_counter() - begin,
+        )
+        return self
+
+    def predict(self, X: Input) -> NDArray[np.float64]:
+        """Predicted targets of the rows, (n_samples,) or (n_samples, n_targets)."""
+        check_is_fitted(self)
+        coef = self.coef_.reshape(-1, self.n_features_in_).T
+        intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
+        source, target = self._open_again(X)
+        parts = self._run(
+            program.predict, payload(source), coef, intercept, target, comm=None, alone=isinstance(source, InMemory)
+        )
+        found = np.concatenate(parts)
+        return found if self.coef_.ndim == 2 else found[:, 0]
+
+    def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """The coefficient of determination, R²; y may be the name of a column of files."""
+        if isinstance(y, str):
+            if not in_files(X):
+                raise InputError(f"y={y!r}: only files have columns with names")
+            source = open_source(X)
+            y = np.concatenate(self._run(program.column, source, target_column(source, y), comm=None))
+        return float(r2_score(y, self.predict(X), sample_weight=sample_weight))
+
+    def _keep(self, solution: program.Solution) -> None:
+        """Attributes of this regression alone."""
+
+    def _options(self) -> Options:
+        self._check_workers()
+        if self.solver not in SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
+        return Options(self._penalty(), bool(self.fit_intercept), self.solver)
+
+    def _penalty(self) -> float:
+        return 0.0
+
+    def _open(self, X: Input, y: ArrayLike | str) -> tuple[Dataset | InMemory, NDArray[np.float64] | int]:
+        self._target_name = y if isinstance(y, str) else None
+        if isinstance(y, str) and in_files(X):
+            source = open_source(X)
+            target = target_column(source, y)
+            check_columns(self, source, reset=True, target=target)
+            return source, target
+        check_unmasked(y, "y")
+        if in_files(X):
+            return open_rows(self, X, reset=True), checked_targets(y)
+        check_unmasked(X, "X")
+        array, targets = validate_data(
+            self, X, y, dtype=POINT_DTYPES, order="C", multi_output=True, y_numeric=True, ensure_all_finite=False
+        )
+        return InMemory(array), checked_targets(targets)
+
+    def _open_again(self, X: Input) -> tuple[Dataset | InMemory, int | None]:
+        """Rows to predict for; the column of the target may be among those of files."""
+        if in_files(X) and self._target_name is not None:
+            source = open_source(X)
+            if self._target_name in (source.column_names or ()):
+                target = target_column(source, self._target_name)
+                check_columns(self, source, reset=False, target=target)
+                return source, target
+        return open_rows(self, X, reset=False), None
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)
+
+
+class LinearRegression(LeastSquares):
+    """Least squares without a penalty, on rows divided among workers.
+
+    Parameters
+    ----------
+    fit_intercept : bool, default=True
+        Whether predictions have a constant.
+    solver : {"auto", "normal", "tsqr"}, default="auto"
+        "normal" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree, and takes columns that
+        depend on each other. "auto" takes the first, and then the second where too many digits would be lost.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
+        "stage", and rank 0's "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features), float64
+        Weights of the columns.
+    intercept_ : float or ndarray of shape (n_targets,)
+        Constants of the predictions.
+    rank_ : int
+        Rank of the columns, moved to their means.
+    singular_ : ndarray of shape (min(n_samples, n_features),)
+        Singular values of the columns, moved to their means.
+    solver_ : str
+        The one that found the solution.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+    report_ : RunReport
+        Seconds per stage and rank.
+
+    References
+    ----------
+    Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", SIAM J. Sci. Comput. 34(1),
+    2012, section 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import LinearRegression
+    >>> X = np.array([[1.0, 1], [1, 2], [2, 2], [2, 3]])
+    >>> LinearRegression().fit(X, X @ [1, 2] + 3).predict([[3, 5]]).round(6)
+    array([16.])
+    """
+
+    rank_: int
+    singular_: NDArray[np.float64]
+    solver_: str
+
+    def __init__(
+        self,
+        *,
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.on_iteration = on_iteration
+
+    def _keep(self, solution: program.Solution) -> None:
+        self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
+
+
+class Ridge(LeastSquares):
+    """Least squares with a penalty of the squared weights, on rows divided among workers.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Factor of the squared weights, which are added to the squared errors; the intercept is free.
+    fit_intercept : bool, default=True
+        Whether predictions have a constant.
+    solver : {"auto", "normal", "tsqr"}, default="auto"
+        "normal" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree. "auto" takes the
+        first, and then the second where too many digits would be lost.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
+        "stage", and rank 0's "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features), float64
+        Weights of the columns.
+    intercept_ : float or ndarray of shape (n_targets,)
+        Constants of the predictions.
+    solver_ : str
+        The one that found the solution.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+    report_ : RunReport
+        Seconds per stage and rank.
+
+    References
+    ----------
+    Hoerl and Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics 12(1), 1970.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import Ridge
+    >>> Ridge(alpha=1.0).fit(np.array([[0.0], [1], [2]]), [0, 1, 2]).coef_.round(6)
+    array([0.666667])
+    """
+
+    solver_: str
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.on_iteration = on_iteration
+
+    def _keep(self, solution: program.Solution) -> None:
+        self.solver_ = solution.solver
+
+    def _penalty(self) -> float:
+        if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
+            raise InputError(f"alpha={self.alpha!r}: expected a number >= 0")
+        return float(self.alpha)
+
+
+def target_column(source: Dataset, name: str) -> int:
+    """The number of the column of files that has a name.
+
+    Raises
+    ------
+    InputError
+        There is none, or nothing else.
+    """
+    names = source.column_names or ()
+    if name not in names:
+        known = f"expected one of {', '.join(names)}" if names else "its columns have no names"
+        raise InputError(f"y={name!r}: {source.names[0]} has no such column: {known}")
+    if len(names) == 1:
+        raise InputError(f"y={name!r}: {source.names[0]} has no other column")
+    return names.index(name)
+
+
+def checked_targets(y: ArrayLike) -> NDArray[np.float64]:
+    """Targets as (n,) or (n, t) float64.
+
+    Raises
+    ------
+    InputError
+        They are no finite numbers, or have more dimensions.
+    """
+    try:
+        targets = np.ascontiguousarray(y, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"y: expected numbers: {error}") from error
+    if targets.ndim not in (1, 2) or not targets.size:
+        raise InputError(f"y has shape {targets.shape}: expected (n_samples,) or (n_samples, n_targets)")
+    wrong = np.argwhere(~np.isfinite(targets))
+    if len(wrong):
+        what = "NaN" if np.isnan(targets[tuple(wrong[0])]) else "infinity"
+        raise InputError(f"y, row {wrong[0][0]}: {what} where a finite number is expected")
+    return targets

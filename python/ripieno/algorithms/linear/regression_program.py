@@ -1,0 +1,215 @@
+"""What every worker runs for linear least squares, with or without a penalty of the squared weights.
+
+Normal equations take one pass and square the condition of the columns; where that would cost too many digits, the rows
+are passed over once more and factored.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.kmeans.rows import Rows, load
+from ripieno.algorithms.linear import tsqr
+from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: The least share of the greatest eigenvalue that the least one may have for normal equations: ten digits are left.
+LEAST_EIGENVALUE = 1e-5
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the workers are told; `alpha` is the factor of the squared weights."""
+
+    alpha: float
+    fit_intercept: bool
+    solver: str
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The weights of the columns and the constants, for each target; rank and singular values of the columns."""
+
+    coef: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    rank: int
+    singular: NDArray[np.float64]
+    solver: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part of the result: what all know of the solution, and its own record."""
+
+    solution: Solution
+    row_count: int
+    record: Record
+
+
+def fit(
+    comm: Communicator,
+    source: Dataset | NDArray[Any],
+    targets: NDArray[np.float64] | int,
+    weights: NDArray[np.float64] | None,
+    options: Options,
+    emit: Emit | None = None,
+) -> Part:
+    """Solve least squares; `targets` are those of all rows, (n, t), or the number of the column that holds them.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows, not as many targets as rows, or columns that depend on each other, for the solver
+        "normal".
+    """
+    begin = time.perf_counter()
+    rows, own_targets = load_targets(comm, source, targets, weights)
+    columns = Columns(rows.points, own_targets, rows.weights, np.dtype(np.float64))
+    journal = Journal(comm, emit)
+    load_s = time.perf_counter() - begin
+    solution = _solve(comm, columns, rows.total, options, journal)
+    return Part(solution, rows.total, journal.record(load_s))
+
+
+def predict(
+    comm: Communicator,
+    source: Dataset | NDArray[Any],
+    coef: NDArray[np.float64],
+    intercept: NDArray[np.float64],
+    target: int | None,
+) -> NDArray[np.float64]:
+    """What is predicted for this worker's rows, (n, t); the column of the target, if any, is none of theirs."""
+    points = load(comm, source).points
+    if target is not None:
+        points = np.delete(points, target, axis=1)
+    return np.asarray(points @ coef + intercept)
+
+
+def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
+    """One column of this worker's rows."""
+    return load(comm, source).points[:, at].copy()
+
+
+def load_targets(
+    comm: Communicator,
+    source: Dataset | NDArray[Any],
+    targets: NDArray[Any] | int,
+    weights: NDArray[np.float64] | None,
+) -> tuple[Rows, NDArray[np.float64]]:
+    """This worker's rows, and their targets as (n, t) float64.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows, or not as many targets as rows.
+    """
+    rows = load(comm, source, weights)
+    if isinstance(targets, int):
+        own = rows.points[:, [targets]].astype(np.float64)
+        return Rows(np.delete(rows.points, targets, axis=1), rows.weights, rows.offset, rows.total), own
+    if len(targets) != rows.total:
+        raise InputError(f"y has {len(targets)} entries for {rows.total} rows")
+    return rows, np.asarray(targets[rows.offset : rows.offset + len(rows)], np.float64)
+
+
+def _solve(comm: Communicator, columns: Columns, row_count: int, options: Options, journal: Journal) -> Solution:
+    clock = journal.clock
+    center = np.zeros(columns.count)
+    if options.fit_intercept:
+        with clock.computing():
+            weight, sums = weight_and_sums(columns)
+        with clock.communicating():
+            _, center = means(comm, weight, sums)
+        journal.tell(stage="means")
+    solution = None
+    if options.solver != "tsqr":
+        solution = _by_normal_equations(comm, columns, center, options, journal)
+    if solution is None:
+        solution = _by_factors(comm, columns, center, row_count, options, journal)
+    return solution
+
+
+def _by_normal_equations(
+    comm: Communicator, columns: Columns, center: NDArray[np.float64], options: Options, journal: Journal
+) -> Solution | None:
+    """The solution on every rank, or None on every rank if too many digits would be lost."""
+    clock = journal.clock
+    with clock.computing():
+        scatter = scatter_matrix(columns, center)
+    with clock.communicating():
+        scatter = comm.reduce(scatter)
+    journal.tell(stage="scatter matrix")
+    solution = None
+    if comm.rank == 0:
+        with clock.computing():
+            solution = _solve_normal_equations(scatter, center, columns.points.shape[1], options)
+    with clock.communicating():
+        found: Solution | None = comm.broadcast(solution)
+    journal.tell(stage="normal equations")
+    if found is None and options.solver == "normal":
+        raise InputError("solver='normal': the columns depend on each other: expected solver='tsqr' or 'auto'")
+    return found
+
+
+def _solve_normal_equations(
+    scatter: NDArray[np.float64], center: NDArray[np.float64], width: int, options: Options
+) -> Solution | None:
+    matrix = scatter[:width, :width].copy()
+    eigenvalues = np.maximum(linalg.eigvalsh(matrix)[::-1], 0.0)
+    limit = LEAST_EIGENVALUE if options.solver == "auto" else width * np.finfo(np.float64).eps
+    if not eigenvalues[-1] + options.alpha > limit * (eigenvalues[0] + options.alpha):
+        return None
+    matrix.flat[:: width + 1] += options.alpha
+    coef = linalg.solve(matrix, scatter[:width, width:], assume_a="pos")
+    return _solution(coef, center, width, np.sqrt(eigenvalues), "normal")
+
+
+def _by_factors(
+    comm: Communicator,
+    columns: Columns,
+    center: NDArray[np.float64],
+    row_count: int,
+    options: Options,
+    journal: Journal,
+) -> Solution:
+    clock, width = journal.clock, columns.points.shape[1]
+    with clock.computing():
+        own = tsqr.factor(columns.moved_blocks(center, tsqr.block_rows(columns.count)), columns.count)
+    factor = tsqr.joined(comm, own, clock)
+    journal.tell(stage="QR factors")
+    solution = None
+    if factor is not None:
+        with clock.computing():
+            # Rows of the penalty: √alpha times the identity, with targets of zero.
+            penalty = np.sqrt(options.alpha) * np.eye(width if options.alpha else 0, columns.count)
+            stacked = np.vstack([factor, penalty])
+            least = max(row_count, width) * np.finfo(np.float64).eps
+            coef, _, rank, singular = linalg.lstsq(stacked[:, :width], stacked[:, width:], cond=least)
+            solution = _solution(coef, center, width, singular, "tsqr", rank)
+    with clock.communicating():
+        found: Solution = comm.broadcast(solution)
+    journal.tell(stage="least squares")
+    return found
+
+
+def _solution(
+    coef: NDArray[np.float64],
+    center: NDArray[np.float64],
+    width: int,
+    singular: NDArray[np.float64],
+    solver: str,
+    rank: int | None = None,
+) -> Solution:
+    intercept = center[width:] - center[:width] @ coef
+    return Solution(coef, intercept, width if rank is None else int(rank), singular, solver)

@@ -1,0 +1,1 @@
+"""Principal components: the estimator and the program of its workers."""

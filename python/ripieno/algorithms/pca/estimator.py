@@ -1,0 +1,260 @@
+"""Principal components as a scikit-learn estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted
+
+from ripieno._checks import check_count
+from ripieno.algorithms.inputs import Input, open_rows, payload
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.pca import program
+from ripieno.algorithms.pca.program import Options, Part
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.input.matrix import InMemory
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+SOLVERS = ("auto", "covariance", "tsqr", "randomized")
+FLOATS = [np.float64, np.float32]
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
+    """The axes along which rows vary most, of rows divided among workers.
+
+    Parameters
+    ----------
+    n_components : int, float or None, default=None
+        How many axes; between 0 and 1, as many as have this share of the variance; None for all.
+    whiten : bool, default=False
+        Whether what is transformed has the variance 1 along each axis.
+    svd_solver : {"auto", "covariance", "tsqr", "randomized"}, default="auto"
+        "covariance" adds up a scatter matrix in one pass; "tsqr" puts QR factors together by a tree, and finds small
+        variances to the last digit; "randomized" refines a random subspace, for many columns and an int of components.
+        "auto" takes the first for up to 1,000 columns and ten times as many rows, the last for fewer than 80 % of all
+        components of larger data, else "tsqr".
+    n_oversamples : int, default=10
+        Vectors of the random subspace beside those that are wanted.
+    iterated_power : int or "auto", default="auto"
+        How often the random subspace is refined; "auto" is 7 for fewer than a tenth of all components, else 4.
+    random_state : int, RandomState instance or None, default=None
+        Source of the random subspace.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
+        "stage", and rank 0's "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components_, n_features)
+        The axes, by variance; the largest entry of each is positive. float32 for float32 input, else float64.
+    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray of shape (n_components_,)
+        The variance along each, its share of all, and the singular value of the rows moved to their mean.
+    mean_ : ndarray of shape (n_features,)
+        Of the rows.
+    noise_variance_ : float
+        The mean variance along axes that are left out.
+    n_components_, n_samples_, n_features_in_ : int
+        Axes, rows, and columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+    solver_ : str
+        The solver that was taken.
+    report_ : RunReport
+        Seconds per stage and rank.
+
+    References
+    ----------
+    Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", SIAM J. Sci. Comput. 34(1),
+    2012, section 2.
+    Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import PCA
+    >>> X = np.array([[-1.0, -1], [-2, -1], [-3, -2], [1, 1], [2, 1], [3, 2]])
+    >>> PCA(n_components=1).fit(X).explained_variance_ratio_.round(4)
+    array([0.9924])
+    """
+
+    components_: NDArray[Any]
+    explained_variance_: NDArray[Any]
+    explained_variance_ratio_: NDArray[Any]
+    singular_values_: NDArray[Any]
+    mean_: NDArray[Any]
+    noise_variance_: float
+    n_components_: int
+    n_samples_: int
+    n_features_in_: int
+    solver_: str
+    report_: RunReport
+
+    def __init__(
+        self,
+        n_components: int | float | None = None,
+        *,
+        whiten: bool = False,
+        svd_solver: str = "auto",
+        n_oversamples: int = 10,
+        iterated_power: int | str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.whiten = whiten
+        self.svd_solver = svd_solver
+        self.n_oversamples = n_oversamples
+        self.iterated_power = iterated_power
+        self.random_state = random_state
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.on_iteration = on_iteration
+
+    def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None) -> PCA:
+        """Find the axes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+            float32 is computed with as it is; other numbers become float64. Of files, each worker reads its own share:
+            .npy, .npz, .csv, .parquet.
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            started for it; all get the result.
+
+        Returns
+        -------
+        PCA
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        self._check_parameters()
+        source = open_rows(self, X, reset=True, least=2)
+        options = Options(
+            n_components=self._wanted(),
+            solver=self.svd_solver,
+            oversamples=self.n_oversamples,
+            max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
+            seed=self._seed(comm),
+        )
+        emit = None if comm is None else self._on_event
+        parts = self._run(program.fit, payload(source), options, emit, comm=comm, on_event=self._on_event)
+        self._keep(parts, time.perf_counter() - begin)
+        return self
+
+    def transform(self, X: Input) -> NDArray[Any]:
+        """The rows along the axes: (n_samples, n_components_)."""
+        check_is_fitted(self)
+        source = open_rows(self, X, reset=False)
+        alone = isinstance(source, InMemory)
+        parts = self._run(program.transform, payload(source), self.mean_, self._scaled(), comm=None, alone=alone)
+        return np.concatenate(parts)
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
+        """The rows, (n_samples, n_features), that X, (n_samples, n_components_), is of, but for what is left out."""
+        check_is_fitted(self)
+        along = check_array(X, dtype=FLOATS)
+        scale = np.sqrt(self.explained_variance_) if self.whiten else 1.0
+        return np.asarray((along * scale) @ self.components_ + self.mean_)
+
+    def get_covariance(self) -> NDArray[Any]:
+        """The covariance of the columns by the model: that along the axes, and the noise along all others."""
+        check_is_fitted(self)
+        beyond = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
+        covariance = (self.components_.T * beyond) @ self.components_
+        covariance.flat[:: len(covariance) + 1] += self.noise_variance_
+        return np.asarray(covariance)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def _scaled(self) -> NDArray[Any]:
+        """The axes, each divided by the deviation along it if that is wanted."""
+        if not self.whiten:
+            return self.components_
+        # Along an axis without variance there is nothing but noise of rounding.
+        deviations = np.sqrt(self.explained_variance_)
+        return np.asarray(self.components_ / np.maximum(deviations, np.finfo(deviations.dtype).eps)[:, None])
+
+    def _wanted(self) -> int | float | None:
+        if isinstance(self.n_components, Integral):
+            return int(self.n_components)
+        return None if self.n_components is None else float(self.n_components)
+
+    def _check_parameters(self) -> None:
+        self._check_workers()
+        if self.svd_solver not in SOLVERS:
+            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(SOLVERS)}")
+        wanted: Any = self.n_components
+        what = "a whole number >= 1, a share between 0 and 1, or None"
+        is_share = isinstance(wanted, Real) and not isinstance(wanted, Integral)
+        if is_share and not 0 < wanted < 1:
+            raise InputError(f"n_components={wanted!r}: expected {what}")
+        if not is_share and wanted is not None:
+            check_count("n_components", wanted, f"expected {what}")
+        if self.svd_solver == "randomized" and not isinstance(wanted, Integral):
+            raise InputError(f"n_components={wanted!r}: expected a whole number >= 1 for svd_solver='randomized'")
+        check_count("n_oversamples", self.n_oversamples)
+        if self.iterated_power != "auto":
+            check_count("iterated_power", self.iterated_power, "expected 'auto' or a whole number >= 1")
+
+    def _keep(self, parts: list[Part], total_s: float) -> None:
+        first = parts[0]
+        axes, dtype = first.axes, np.dtype(first.dtype)
+        self.components_ = axes.components.astype(dtype)
+        self.explained_variance_ = axes.variances.astype(dtype)
+        self.explained_variance_ratio_ = (axes.variances / (axes.total or 1.0)).astype(dtype)
+        self.singular_values_ = np.sqrt(axes.variances * (first.row_count - 1)).astype(dtype)
+        self.mean_ = first.mean.astype(dtype)
+        self.noise_variance_ = axes.noise
+        self.n_components_ = len(self.components_)
+        self.n_samples_ = first.row_count
+        self.solver_ = first.solver
+        self.report_ = RunReport.of(
+            [part.record for part in parts],
+            row_count=first.row_count,
+            column_count=self.n_features_in_,
+            dtype=first.dtype,
+            total_s=total_s,
+        )
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)

@@ -1,0 +1,281 @@
+"""What every worker runs for principal components: by the scatter matrix, by QR factors, or by a random subspace.
+
+The subspace is refined by products with the rows and back, so only (columns × components) values are communicated.
+Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.kmeans.rows import load
+from ripieno.algorithms.linear import tsqr
+from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Up to so many columns, and with so many rows for each, the scatter matrix is the fastest.
+SCATTER_COLUMNS, SCATTER_ROWS = 1000, 10
+#: Up to this share of all components a random subspace is faster.
+RANDOMIZED_SHARE = 0.8
+FEW_CELLS = 500
+#: Up to this share of all eigenvectors it is faster to find only some.
+FEW_EIGENVECTORS = 0.25
+FEW_COMPONENTS, ITERATIONS, ITERATIONS_FOR_FEW = 0.1, 4, 7
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the workers are told.
+
+    Parameters
+    ----------
+    n_components
+        How many, the share of the variance that they have at least, or None for all.
+    solver
+        "auto", "covariance", "tsqr" or "randomized".
+    oversamples, max_iter
+        Of the random subspace; None chooses iterations by the number of components.
+    seed
+        Of the random subspace.
+    """
+
+    n_components: int | float | None
+    solver: str
+    oversamples: int
+    max_iter: int | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Principal axes, (k, d), by variance; `total` is the variance of all, `noise` the mean of those left out."""
+
+    components: NDArray[np.float64]
+    variances: NDArray[np.float64]
+    total: float
+    noise: float
+
+
+@dataclass(frozen=True)
+class Part:
+    """One worker's part of the result: what all know, and its own record."""
+
+    axes: Axes
+    mean: NDArray[np.float64]
+    solver: str
+    dtype: str
+    row_count: int
+    record: Record
+
+
+def fit(comm: Communicator, source: Dataset | NDArray[Any], options: Options, emit: Emit | None = None) -> Part:
+    """Find principal components.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows, fewer than two, or fewer rows or columns than components.
+    """
+    begin = time.perf_counter()
+    rows = load(comm, source)
+    dtype = np.dtype(np.float32 if rows.points.dtype == np.float32 else np.float64)
+    columns = Columns(rows.points, None, None, dtype)
+    if rows.total < 2:
+        raise InputError(f"n_samples={rows.total}: expected at least 2 rows")
+    check_component_count(options.n_components, rows.total, columns.count)
+    journal = Journal(comm, emit)
+    load_s = time.perf_counter() - begin
+
+    with journal.clock.computing():
+        count, sums = weight_and_sums(columns)
+    with journal.clock.communicating():
+        _, mean = means(comm, count, sums)
+    journal.tell(stage="means")
+    solver = chosen_solver(options, rows.total, columns.count)
+    find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
+    axes = find(comm, columns, mean, rows.total, options, journal)
+    return Part(axes, mean, solver, str(dtype), rows.total, journal.record(load_s))
+
+
+def transform(
+    comm: Communicator, source: Dataset | NDArray[Any], mean: NDArray[Any], components: NDArray[Any]
+) -> NDArray[Any]:
+    """This worker's rows, less the mean, along the components: (n, k)."""
+    points = load(comm, source).points
+    return np.asarray((points - mean) @ components.T)
+
+
+def check_component_count(n_components: int | float | None, row_count: int, column_count: int) -> None:
+    """Raise InputError if there cannot be so many."""
+    most = min(row_count, column_count)
+    if isinstance(n_components, int) and n_components > most:
+        raise InputError(
+            f"n_components={n_components}: expected at most min(n_samples, n_features), {most}: there are n_samples="
+            f"{row_count} rows of n_features={column_count}"
+        )
+
+
+def chosen_solver(options: Options, row_count: int, column_count: int) -> str:
+    """The solver of a name, by scikit-learn's rules."""
+    if options.solver != "auto":
+        return options.solver
+    if column_count <= SCATTER_COLUMNS and row_count >= SCATTER_ROWS * column_count:
+        return "covariance"
+    least = min(row_count, column_count)
+    is_large = max(row_count, column_count) > FEW_CELLS
+    if is_large and isinstance(options.n_components, int) and options.n_components < RANDOMIZED_SHARE * least:
+        return "randomized"
+    return "tsqr"
+
+
+def _by_scatter_matrix(
+    comm: Communicator,
+    columns: Columns,
+    mean: NDArray[np.float64],
+    row_count: int,
+    options: Options,
+    journal: Journal,
+) -> Axes:
+    clock = journal.clock
+    with clock.computing():
+        scatter = scatter_matrix(columns, mean)
+    with clock.communicating():
+        scatter = comm.reduce(scatter)
+    journal.tell(stage="scatter matrix")
+    axes = None
+    if comm.rank == 0:
+        with clock.computing():
+            axes = _axes_of_scatter(scatter / (row_count - 1), row_count, options.n_components)
+    with clock.communicating():
+        found: Axes = comm.broadcast(axes)
+    journal.tell(stage="eigenvectors")
+    return found
+
+
+def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, wanted: int | float | None) -> Axes:
+    width = len(covariance)
+    total = float(np.trace(covariance))
+    is_few = isinstance(wanted, int) and wanted <= FEW_EIGENVECTORS * width
+    which = [width - int(wanted), width - 1] if is_few and wanted is not None else None
+    values, vectors = linalg.eigh(covariance, subset_by_index=which, driver="evr" if which else "evd")
+    variances, components = np.maximum(values[::-1], 0.0), vectors.T[::-1]
+    return _kept(components, variances, total, min(row_count, width), wanted)
+
+
+def _by_factors(
+    comm: Communicator,
+    columns: Columns,
+    mean: NDArray[np.float64],
+    row_count: int,
+    options: Options,
+    journal: Journal,
+) -> Axes:
+    clock = journal.clock
+    with clock.computing():
+        own = tsqr.factor(columns.moved_blocks(mean, tsqr.block_rows(columns.count)), columns.count)
+    factor = tsqr.joined(comm, own, clock)
+    journal.tell(stage="QR factors")
+    axes = None
+    if factor is not None:
+        with clock.computing():
+            _, values, components = linalg.svd(factor, full_matrices=False)
+            variances = values**2 / (row_count - 1)
+            most = min(row_count, columns.count)
+            axes = _kept(components, variances, float(variances.sum()), most, options.n_components)
+    with clock.communicating():
+        found: Axes = comm.broadcast(axes)
+    journal.tell(stage="singular values")
+    return found
+
+
+def _by_subspace(
+    comm: Communicator,
+    columns: Columns,
+    mean: NDArray[np.float64],
+    row_count: int,
+    options: Options,
+    journal: Journal,
+) -> Axes:
+    clock = journal.clock
+    least = min(row_count, columns.count)
+    wanted = options.n_components
+    assert isinstance(wanted, int)
+    iterations = options.max_iter
+    if iterations is None:
+        iterations = ITERATIONS_FOR_FEW if wanted < FEW_COMPONENTS * least else ITERATIONS
+    size = min(wanted + options.oversamples, least)
+    subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
+    squares = 0.0
+    for iteration in range(iterations + 1):
+        with clock.computing():
+            product, squares = _there_and_back(columns, mean, subspace)
+        with clock.communicating():
+            product = comm.reduce(product)
+        if comm.rank == 0:
+            with clock.computing():
+                subspace = np.linalg.qr(product)[0]
+        with clock.communicating():
+            subspace = comm.broadcast(subspace)
+        journal.tell(stage=f"subspace {iteration}")
+    with clock.computing():
+        projected = (block @ subspace for block in columns.moved_blocks(mean, tsqr.block_rows(size)))
+        own = tsqr.factor(projected, size)
+    factor = tsqr.joined(comm, own, clock)
+    with clock.communicating():
+        squares = comm.allreduce(squares)
+    axes = None
+    if factor is not None:
+        with clock.computing():
+            _, values, rotation = linalg.svd(factor, full_matrices=False)
+            variances = (values**2 / (row_count - 1))[:wanted]
+            components = (rotation @ subspace.T)[:wanted]
+            axes = _kept(components, variances, squares / (row_count - 1), least, wanted)
+    with clock.communicating():
+        found: Axes = comm.broadcast(axes)
+    journal.tell(stage="singular values")
+    return found
+
+
+def _there_and_back(
+    columns: Columns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """The product of the scatter matrix of this worker's rows with some vectors, and the sum of their squares."""
+    product, squares = np.zeros(subspace.shape), 0.0
+    along = subspace.astype(columns.dtype)
+    for block in columns.moved_blocks(mean):
+        product += block.T @ (block @ along)
+        squares += float(np.vdot(block, block))
+    return product, squares
+
+
+def _kept(
+    components: NDArray[np.float64],
+    variances: NDArray[np.float64],
+    total: float,
+    most: int,
+    wanted: int | float | None,
+) -> Axes:
+    """The axes that are wanted, each with its largest entry positive."""
+    if wanted is None:
+        count = most
+    elif isinstance(wanted, int):
+        count = wanted
+    else:
+        count = int(np.searchsorted(np.cumsum(variances) / total, wanted, side="right")) + 1
+    count = min(count, most)
+    kept, left = variances[:count], most - count
+    noise = max(total - float(kept.sum()), 0.0) / left if left else 0.0
+    chosen = components[:count]
+    signs = np.sign(chosen[np.arange(count), np.abs(chosen).argmax(axis=1)])
+    return Axes(np.ascontiguousarray(chosen * signs[:, None]), kept.copy(), total, noise)

@@ -1,0 +1,165 @@
+"""What the commands share that fit a model to files and write a folder: options, and what goes into the folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from numpy.typing import NDArray
+from rich.console import Console
+from sklearn.base import BaseEstimator
+
+from ripieno._version import __version__
+from ripieno.algorithms.journal import RunReport
+from ripieno.cli.options import PathOrUrl, overwrite_option, read_numbers, threads_option, trace_option
+from ripieno.files.results import Place, check_new_folder, check_results, new_folder, save_array
+from ripieno.report import Charted, write_fit_report
+
+#: What a model was told that is nothing to the result.
+_UNLISTED = ("on_iteration",)
+
+_workers_option = click.option(
+    "-w",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=1,
+    show_default=True,
+    help="Worker processes on this machine.",
+)
+_out_option = click.option(
+    "-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write."
+)
+_quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+_inputs_argument = click.argument("inputs", nargs=-1, required=True)
+target_option = click.option(
+    "--target",
+    metavar="NAME",
+    required=True,
+    help="The column that holds what is to be predicted, or a .npy file of it, or a .txt file with one per line.",
+)
+
+
+def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Inputs, the folder to write, workers, threads, trace, overwrite and quiet."""
+    given = [_quiet_option, overwrite_option, trace_option, threads_option, _workers_option, _out_option]
+    for option in [*given, _inputs_argument]:
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told of a fit, in the folder and on the terminal.
+
+    Parameters
+    ----------
+    algorithm
+        The name of the command.
+    title
+        Of the report.
+    what
+        What the fit consists of, "iteration" or "stage".
+    facts
+        Results that are numbers or words, for model.json.
+    tiles
+        Figures at the top of the report, by name.
+    charted
+        Charts of the report.
+    words
+        What rows and columns of the data are called.
+    """
+
+    algorithm: str
+    title: str
+    what: str
+    facts: Mapping[str, Any]
+    tiles: Mapping[str, str]
+    charted: Sequence[Charted]
+    words: tuple[str, str] = ("rows", "columns")
+
+
+def target_of(name: str) -> NDArray[Any] | str:
+    """The name of a column, or what a file of one holds."""
+    path = Path(name)
+    return read_numbers(path, "a target") if path.suffix.lower() in (".npy", ".txt") else name
+
+
+def replaceable(arrays: Collection[str]) -> tuple[str, ...]:
+    """Names of the files of a folder of results."""
+    return (*(f"{name}.npy" for name in arrays), "model.json", "report.html")
+
+
+def check_folder(
+    out: Place, arrays: Collection[str], inputs: Collection[str], trace: Path | None, *, overwrite: bool
+) -> tuple[str, ...]:
+    """What the folder may hold that is replaced; InputError, before any work, if it cannot be written."""
+    names = replaceable(arrays) if overwrite else ()
+    check_new_folder(out, names)
+    check_results({"--trace": trace}, inputs, overwrite=overwrite)
+    return names
+
+
+def write_model(
+    out: Place,
+    names: Collection[str],
+    model: BaseEstimator,
+    arrays: Mapping[str, NDArray[Any]],
+    inputs: Sequence[str],
+    told: Told,
+) -> None:
+    """Write arrays, model.json and report.html, as a whole or not at all."""
+    report: RunReport = model.report_
+    parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
+    with new_folder(out, names) as folder:
+        for name, array in arrays.items():
+            save_array(folder / f"{name}.npy", array)
+        description = _description(told, report, parameters, inputs, model)
+        (folder / "model.json").write_text(json.dumps(description, indent=2) + "\n")
+        write_fit_report(
+            folder / "report.html",
+            report,
+            title=told.title,
+            what=told.what,
+            tiles=told.tiles,
+            charted=told.charted,
+            parameters=parameters,
+            inputs=inputs,
+            words=told.words,
+        )
+
+
+def say_end(console: Console, out: Place, report: RunReport, told: Told, result: str) -> None:
+    """Tell what came out, and where it is."""
+    console.print(
+        f"{report.row_count:,} {told.words[0]} × {report.column_count:,} {told.words[1]}: {result}, "
+        f"{report.total_s:.3g} s",
+        highlight=False,
+        soft_wrap=True,
+    )
+    click.echo(f"{out}/report.html")
+
+
+def _description(
+    told: Told, report: RunReport, parameters: Mapping[str, Any], inputs: Sequence[str], model: BaseEstimator
+) -> dict[str, Any]:
+    return {
+        "algorithm": told.algorithm,
+        "ripieno_version": __version__,
+        "parameters": parameters,
+        "inputs": list(inputs),
+        "row_count": report.row_count,
+        "column_count": report.column_count,
+        "column_names": list(getattr(model, "feature_names_in_", [])) or None,
+        "dtype": report.dtype,
+        **told.facts,
+        "seconds": {"load": report.load_s, "iterate": report.iterate_s, "total": report.total_s},
+        f"{told.what}s": [
+            {**each.measures, "compute_s": each.compute_s, "communication_s": each.communication_s}
+            for each in report.iterations
+        ],
+    }

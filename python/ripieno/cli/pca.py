@@ -1,0 +1,119 @@
+"""`ripieno pca`: the axes along which the vectors of files vary most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+
+from ripieno.algorithms import PCA
+from ripieno.algorithms.pca.estimator import SOLVERS
+from ripieno.cli.fits import Told, check_folder, fit_options, say_end, write_model
+from ripieno.cli.progress import MeasureProgress
+from ripieno.files.results import Place
+from ripieno.flight.trace import traced
+from ripieno.input.matrix import open_source
+from ripieno.report import Charted, charts
+
+ARRAYS = ("components", "explained_variance", "mean")
+PROJECTED = "projected"
+
+
+@click.command("pca", short_help="Find the axes along which the vectors of files vary most.")
+@fit_options
+@click.option(
+    "-n",
+    "--components",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="How many axes; by default all.",
+)
+@click.option(
+    "--solver",
+    type=click.Choice(SOLVERS),
+    default=SOLVERS[0],
+    show_default=True,
+    metavar="METHOD",
+    help=f"How they are found: {', '.join(SOLVERS)}.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="NUMBER",
+    default=0,
+    show_default=True,
+    help="Makes randomized runs repeatable.",
+)
+@click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
+def pca_command(
+    inputs: tuple[str, ...],
+    out: Place,
+    workers: int,
+    threads: int | None,
+    components: int | None,
+    solver: str,
+    seed: int,
+    project: bool,
+    trace: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Find the principal components of the vectors of INPUTS and write them, with a report.
+
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
+    "picture row col f1 … fn". Every worker reads its own share. The folder then holds components.npy,
+    explained_variance.npy, mean.npy, model.json and report.html; it appears as a whole or not at all.
+
+    \b
+    Example:
+      ripieno pca vectors.npy --components 50 --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    names = check_folder(out, (*ARRAYS, PROJECTED), inputs, trace, overwrite=overwrite)
+    source = list(inputs)
+    files = open_source(source).names
+    progress = MeasureProgress(console, ("stage",), quiet=quiet)
+    model = PCA(
+        components,
+        svd_solver=solver,
+        random_state=seed,
+        workers=workers,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    with progress, traced(trace):
+        model.fit(source)
+    arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
+    if project:
+        arrays[PROJECTED] = model.transform(source)
+    share = float(model.explained_variance_ratio_.sum())
+    told = Told(
+        algorithm="pca",
+        title="Principal components",
+        what="stage",
+        facts={
+            "component_count": model.n_components_,
+            "solver": model.solver_,
+            "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
+            "noise_variance": model.noise_variance_,
+        },
+        tiles={"components": f"{model.n_components_:,}", "of the variance": f"{share:.2%}"},
+        charted=[
+            Charted(
+                "Variance along the axes",
+                "The share of the variance that each axis has, and that it has with those before it.",
+                charts.line_chart(
+                    "variance",
+                    {
+                        "share of the variance": model.explained_variance_ratio_.tolist(),
+                        "sum of the shares": np.cumsum(model.explained_variance_ratio_).tolist(),
+                    },
+                    x="axis",
+                ),
+            )
+        ],
+    )
+    write_model(out, names, model, arrays, files, told)
+    say_end(console, out, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")

@@ -1,0 +1,82 @@
+"""`ripieno ridge`: linear regression on the columns of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+
+from ripieno.algorithms import Ridge
+from ripieno.algorithms.linear.regression import SOLVERS
+from ripieno.cli.fits import Told, check_folder, fit_options, say_end, target_of, target_option, write_model
+from ripieno.cli.progress import MeasureProgress
+from ripieno.files.results import Place
+from ripieno.flight.trace import traced
+from ripieno.input.matrix import open_source
+
+ARRAYS = ("coef", "intercept")
+
+
+@click.command("ridge", short_help="Predict a column of files by the others, linearly.")
+@fit_options
+@target_option
+@click.option(
+    "--alpha",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    default=1.0,
+    show_default=True,
+    help="Factor of the squared weights, which are added to the squared errors; 0 is plain least squares.",
+)
+@click.option(
+    "--solver",
+    type=click.Choice(SOLVERS),
+    default=SOLVERS[0],
+    show_default=True,
+    metavar="METHOD",
+    help=f"How the weights are found: {', '.join(SOLVERS)}.",
+)
+def ridge_command(
+    inputs: tuple[str, ...],
+    out: Place,
+    workers: int,
+    threads: int | None,
+    target: str,
+    alpha: float,
+    solver: str,
+    trace: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Find the weights by which the columns of INPUTS predict a target best, and write them, with a report.
+
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet. Every worker reads its own share. The
+    folder then holds coef.npy, intercept.npy, model.json and report.html; it appears as a whole or not at all.
+
+    \b
+    Example:
+      ripieno ridge houses.csv --target price --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
+    source = list(inputs)
+    files = open_source(source).names
+    progress = MeasureProgress(console, ("stage",), quiet=quiet)
+    model = Ridge(alpha, solver=solver, workers=workers, threads=threads, on_iteration=progress.on_event)
+    y = target_of(target)
+    with progress, traced(trace):
+        model.fit(source, y)
+        share = model.score(source, y)
+    told = Told(
+        algorithm="ridge",
+        title="Linear regression",
+        what="stage",
+        facts={"r2": share, "solver": model.solver_},
+        tiles={"R² on these rows": f"{share:.4f}"},
+        charted=[],
+    )
+    arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
+    write_model(out, names, model, arrays, files, told)
+    say_end(console, out, model.report_, told, f"R² {share:.4f}")

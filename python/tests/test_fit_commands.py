@@ -1,0 +1,81 @@
+"""The commands that fit a model to files: what they write is the estimator's result, as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.cli import main
+
+random = np.random.default_rng(0)
+X = random.normal(size=(80, 4))
+PRICE = X @ [1.0, 2, 3, 4] + 5 + 0.1 * random.normal(size=80)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", X)
+    np.savetxt("prices.csv", np.c_[X, PRICE], "%.17g", ",", header="a,b,c,d,price", comments="")
+    np.save("prices.npy", PRICE)
+    return tmp_path
+
+
+def described(folder, names):
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "model.json", "report.html"])
+    page = (folder / "report.html").read_text()
+    assert "Where the time went" in page and "http" not in page.replace("http://www.w3.org", "")
+    return json.loads((folder / "model.json").read_text())
+
+
+def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
+    assert main(["pca", "rows.npy", "-n", "2", "--project", "-w", "2"]) == 0
+
+    told = described(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
+    expected = rp.PCA(2).fit(X)
+    np.testing.assert_allclose(np.load("result/components.npy"), expected.components_, rtol=1e-10)
+    np.testing.assert_allclose(np.load("result/projected.npy"), expected.transform(X), rtol=1e-9)
+    assert (told["algorithm"], told["row_count"], told["component_count"]) == ("pca", 80, 2)
+    assert [len(stage["compute_s"]) for stage in told["stages"]] == [2, 2, 2]
+    captured = capfd.readouterr()
+    assert captured.out == "result/report.html\n" and "stage eigenvectors" in captured.err
+
+
+@pytest.mark.parametrize("words", [["prices.csv", "--target", "price"], ["rows.npy", "--target", "prices.npy"]])
+def test_ridge_writes_the_weights_of_the_columns(folder, words):
+    assert main(["ridge", *words, "--alpha", "0.5", "-q"]) == 0
+
+    told = described(folder / "result", ["coef.npy", "intercept.npy"])
+    expected = rp.Ridge(0.5).fit(X, PRICE)
+    np.testing.assert_allclose(np.load("result/coef.npy"), expected.coef_, rtol=1e-10)
+    assert np.load("result/intercept.npy").item() == pytest.approx(expected.intercept_)
+    assert told["r2"] == pytest.approx(expected.score(X, PRICE))
+    assert told["parameters"]["alpha"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pca", "rows.npy", "-n", "5"], "--components 5: expected at most min(n_samples, n_features), 4"),
+        (["ridge", "prices.csv", "--target", "cost"], "--target 'cost': prices.csv has no such column"),
+        (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),
+        (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),
+    ],
+)
+def test_what_cannot_be_fitted_is_a_sentence_and_leaves_nothing(folder, words, message, capfd):
+    assert main([*words, "-q"]) == 2
+
+    assert message in capfd.readouterr().err
+    assert not (folder / "result").exists()
+
+
+def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
+    command = ["pca", "rows.npy", "-q", "-n"]
+    assert main([*command, "2"]) == 0
+    assert main([*command, "3"]) == 2 and "result" in capfd.readouterr().err
+    assert len(np.load("result/components.npy")) == 2
+
+    assert main([*command, "3", "--overwrite"]) == 0
+    assert len(np.load("result/components.npy")) == 3

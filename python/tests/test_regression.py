@@ -1,0 +1,165 @@
+"""Ridge and LinearRegression: scikit-learn's numbers and contract, rows wherever they are, any number of workers."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+from ripieno.algorithms.linear import regression
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+random = np.random.default_rng(0)
+X = random.normal(size=(200, 6)) * [1, 2, 3, 0.5, 1, 1] + 2
+Y = X @ random.normal(size=(6, 2)) + random.normal(size=(200, 2)) + 7
+WEIGHTS = random.random(200)
+PAIRS = {
+    "least squares": (rp.LinearRegression(), LinearRegression(tol=1e-12)),
+    "ridge": (rp.Ridge(3.0), Ridge(3.0)),
+}
+
+
+@parametrize_with_checks([rp.Ridge(), rp.LinearRegression()])
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+@everywhere
+@pytest.mark.parametrize("solver", ["auto", "normal", "tsqr"])
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("name", PAIRS)
+def test_weights_are_those_of_scikit_learn(world, workers, solver, weights, fit_intercept, name):
+    ours, theirs = (clone(each).set_params(fit_intercept=fit_intercept) for each in PAIRS[name])
+    for y in (Y[:, 0], Y):
+        ours.set_params(solver=solver, engine=world(workers)).fit(X, y, sample_weight=weights)
+        theirs.fit(X, y, sample_weight=weights)
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-10)
+        np.testing.assert_allclose(ours.intercept_, theirs.intercept_, rtol=1e-10, atol=1e-300)
+        np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-10)
+        assert ours.coef_.shape == theirs.coef_.shape
+        assert ours.score(X, y) == pytest.approx(theirs.score(X, y), rel=1e-10)
+
+
+@everywhere
+def test_columns_that_depend_on_each_other_take_the_shortest_weights(world, workers):
+    dependent = np.hstack([X, X[:, :2] @ [[1], [-1]]])
+    model = rp.LinearRegression(engine=world(workers)).fit(dependent, Y)
+    expected = LinearRegression().fit(dependent, Y)
+
+    assert (model.solver_, model.rank_) == ("tsqr", 6)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+    with pytest.raises(rp.InputError, match="solver='normal': the columns depend on each other"):
+        rp.LinearRegression(solver="normal", engine=world(workers)).fit(dependent, Y)
+
+
+@everywhere
+def test_fewer_rows_than_columns_or_ranks_take_the_shortest_weights(world, workers):
+    for count in (2, 4):
+        model = rp.LinearRegression(engine=world(workers)).fit(X[:count], Y[:count])
+        expected = LinearRegression().fit(X[:count], Y[:count])
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(model.singular_, expected.singular_[: len(model.singular_)], atol=1e-10)
+
+
+def test_badly_scaled_columns_lose_no_digits_for_they_are_factored():
+    scaled = X * [1, 1e-3, 1, 1, 1e2, 1]
+    model = rp.LinearRegression().fit(scaled, Y)
+    expected = np.linalg.lstsq(scaled - scaled.mean(axis=0), Y - Y.mean(axis=0), rcond=None)[0]
+
+    assert model.solver_ == "tsqr" and rp.LinearRegression().fit(X, Y).solver_ == "normal"
+    np.testing.assert_allclose(model.coef_, expected.T, rtol=1e-8)
+
+
+@everywhere
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_column_of_files_is_the_target(world, tmp_path, workers, kind):
+    names = ["a", "b", "price", "c", "d", "e", "f"]
+    rows = np.insert(X, 2, Y[:, 0], axis=1)
+    paths = []
+    for at, part in enumerate(np.array_split(rows, 2)):
+        paths.append(str(tmp_path / f"{at}.{kind}"))
+        if kind == "csv":
+            np.savetxt(paths[-1], part, "%.17g", ",", header=",".join(names), comments="")
+        else:
+            pq.write_table(pa.table(dict(zip(names, part.T, strict=True))), paths[-1])
+    model = rp.Ridge(engine=world(workers)).fit(paths, "price")
+    expected = rp.Ridge().fit(X, Y[:, 0])
+
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-12)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c", "d", "e", "f"]
+    np.testing.assert_allclose(model.predict(paths), expected.predict(X), rtol=1e-12)
+    assert model.score(paths, "price") == pytest.approx(expected.score(X, Y[:, 0]))
+    with pytest.raises(rp.InputError, match=r"y='cost': .* has no such column: expected one of a, b, price"):
+        model.fit(paths, "cost")
+
+
+def _fitted_there(comm, X, Y):
+    return rp.LinearRegression().fit(X, Y, comm=comm).coef_
+
+
+@everywhere
+def test_ranks_that_are_there_already_fit(world, workers):
+    for coef in world(workers).run(_fitted_there, X, Y):
+        np.testing.assert_allclose(coef, LinearRegression().fit(X, Y).coef_, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (rp.Ridge(-1), "alpha=-1: expected a number >= 0"),
+        (rp.Ridge(float("nan")), "alpha=nan"),
+        (rp.Ridge(solver="svd"), "solver='svd': expected one of auto, normal, tsqr"),
+        (rp.LinearRegression(workers=0), "workers=0"),
+        (rp.LinearRegression(engine="abacus"), "engine='abacus'"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_value(estimator, message):
+    with pytest.raises(rp.InputError, match=message):
+        estimator.fit(X, Y)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_not_finite_is_named_by_its_place(world, workers):
+    bad_rows, bad_targets = X.copy(), Y.copy()
+    bad_rows[150, 3], bad_targets[7, 1] = np.nan, np.inf
+    model = rp.Ridge(engine=world(workers))
+
+    with pytest.raises(rp.InputError, match="row 150, column 3: NaN"):
+        model.fit(bad_rows, Y)
+    with pytest.raises(ValueError, match="Input y contains infinity"):
+        model.fit(X, bad_targets)
+
+
+def test_every_type_of_numbers_gives_the_weights_of_float64(world):
+    whole = np.random.default_rng(1).integers(0, 100, (50, 3))
+    y = whole @ [1.0, 2, 3]
+    for dtype in (np.float32, np.uint8, np.int64, np.float16):
+        rows = whole.astype(dtype)
+        rows.flags.writeable = False
+        np.testing.assert_allclose(rp.LinearRegression(engine=world(2)).fit(rows, y).coef_, [1, 2, 3], rtol=1e-10)
+
+
+def test_stages_are_told_and_reported(world):
+    events: list[dict] = []
+    model = rp.Ridge(engine=world(2), on_iteration=events.append).fit(X, Y)
+
+    stages = ["means", "scatter matrix", "normal equations"]
+    assert [event["stage"] for event in events] == stages
+    assert [each.measures["stage"] for each in model.report_.iterations] == stages
+    assert all(len(each.compute_s) == 2 and each.seconds > 0 for each in model.report_.iterations)
+    assert (model.report_.row_count, model.report_.column_count) == (200, 6)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model.set_params(on_iteration=None, engine="local"))).coef_, model.coef_
+    )
+
+
+def test_the_examples_in_the_documentation_run():
+    assert doctest.testmod(regression).failed == 0
