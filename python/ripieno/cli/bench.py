@@ -25,17 +25,30 @@ BUDGET_S = 0.05
     metavar="RANGE",
     help="From:to in steps of a factor of 8, or a list.",
 )
-@click.option("--algorithm", metavar="NAME|all", help="Of ours, not the default choice; all: every one, beside it.")
+@click.option(
+    "--algorithm", metavar="NAME|all", help="Measure this algorithm, not the default choice; all: every one beside it."
+)
 @click.option("--links", type=click.Choice(["auto", "tcp", "shared-memory"]), default="auto", show_default=True)
 @click.option("--against", metavar="LIST", help="Peers: some of openmpi, mpich, gloo.")
 @click.option(
-    "--repetitions", type=click.IntRange(min=1), default=5, show_default=True, help="Alternating runs of each."
+    "--repetitions",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="How many alternating runs each contestant has.",
 )
 @click.option("--python", "from_python", is_flag=True, help="Measure from Python, against mpi4py.")
 @click.option("--gloo-python", metavar="PATH", help="An interpreter that has torch, for Gloo.")
-@click.option("--rate", metavar="RATE", help="Of each host's cable, under a launcher, such as 100mbit: the limit.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=900.0, show_default=True, help="Seconds of a run."
+    "--rate", metavar="RATE", help="Under a launcher: the rate of a host's cable, such as 100mbit, as the limit."
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=1),
+    default=900.0,
+    show_default=True,
+    help="Seconds that a run may take.",
 )
 @click.option(
     "--choice", is_flag=True, help="Time every algorithm and print where the default is over 15 % off the best."
@@ -46,11 +59,11 @@ BUDGET_S = 0.05
 )
 @overwrite_option
 def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
-    """Time collectives at several sizes, on so many processes of this machine; results are checked.
+    """Time collectives at several sizes, on processes of this machine, and check their results.
 
-    Bytes are those of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for
-    alltoall. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a launcher, such as
-    `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
+    Sizes are the bytes of the vector. For allgather, gather and scatter they are those of a rank's block, for alltoall
+    all that a rank sends. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a
+    launcher, such as `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
 
     \b
     Examples:

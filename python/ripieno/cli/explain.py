@@ -18,20 +18,22 @@ def explain_command() -> None:
 @click.option("--ranks", type=click.IntRange(min=1), required=True, metavar="COUNT")
 @click.option("--features", required=True, metavar="COUNT", help="Different indices that there may be, such as 60e6.")
 @click.option(
-    "--density", type=click.FloatRange(min=0, max=1, max_open=True), help="Part of the features that one rank holds."
+    "--density", type=click.FloatRange(min=0, max=1, max_open=True), help="Share of the features that one rank holds."
 )
 @click.option("--alpha", type=click.FloatRange(min=0), help="Exponent of the power law of their frequencies.")
 @click.option(
     "--densities",
     metavar="LIST",
-    help="Instead of --density and --alpha: of unions of so many ranks' sets, such as 1:0.21,8:0.67,64:1.",
+    help="Instead of --density and --alpha: densities of the unions of ranks' sets, such as 1:0.21,8:0.67,64:1.",
 )
-@click.option("--row-bytes", type=click.IntRange(min=1), default=4, show_default=True, help="Of a row's values.")
-@click.option("--min-packet", metavar="SIZE", help="The minimum efficient packet, such as 5MB; else as --packets says.")
+@click.option("--row-bytes", type=click.IntRange(min=1), default=4, show_default=True, help="Bytes of a row's values.")
 @click.option(
-    "--packets", metavar="FILE", help="What packets cost, as `ripieno packets --json` wrote it, or memory, or network."
+    "--min-packet", metavar="SIZE", help="The minimum efficient packet, such as 5MB; by default that of --packets."
 )
-@click.option("--rate", default="10gbit", show_default=True, help="Of the links, if only --min-packet says something.")
+@click.option(
+    "--packets", metavar="FILE", help="Costs of packets: a file of `ripieno packets --json`, or memory, or network."
+)
+@click.option("--rate", default="10gbit", show_default=True, help="Rate of the links, if only --min-packet is given.")
 @click.option("--degrees", metavar="DEGREES", help="A network to price beside the others, such as 8x4x2.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def sparse_command(
@@ -49,9 +51,9 @@ def sparse_command(
 ) -> None:
     """Design the butterfly of a sparse reduction, and print what it carries layer by layer.
 
-    By packet: from the top, each layer gets the largest degree whose packets are efficient. Cheapest: of every
-    factorization the one with the least predicted time, by what packets cost. Direct and binary stand beside them.
-    Ranks are taken to want as many rows as they contribute.
+    By packet: from the top, each layer gets the largest degree whose packets are efficient. Cheapest: the factorization
+    with the least predicted time, by the costs of packets. Direct and binary stand beside them. Ranks are
+    assumed to want as many rows as they contribute.
 
     \b
     Examples:

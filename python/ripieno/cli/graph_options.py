@@ -27,7 +27,7 @@ _OPTIONS = (
     click.option(
         "--format",
         type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
-        help="What the files are; by default what their names say.",
+        help="Format of the files; by default their names decide.",
     ),
     trace_option,
 )

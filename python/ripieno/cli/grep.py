@@ -22,13 +22,13 @@ NOTHING_FOUND = 1
 @click.command("grep", short_help="Find lines of files.")
 @click.argument("pattern")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-i", "--ignore-case", is_flag=True, help="Capitals and small letters are the same.")
-@click.option("-v", "--invert-match", is_flag=True, help="Lines that do not match are wanted.")
-@click.option("-c", "--count", "counting", is_flag=True, help="Print how many lines of each file, not the lines.")
-@click.option("-F", "--fixed-strings", is_flag=True, help="PATTERN is no regular expression.")
+@click.option("-i", "--ignore-case", is_flag=True, help="Do not tell capitals from small letters.")
+@click.option("-v", "--invert-match", is_flag=True, help="Print the lines that do not match.")
+@click.option("-c", "--count", "counting", is_flag=True, help="Print the number of lines of each file, not the lines.")
+@click.option("-F", "--fixed-strings", is_flag=True, help="PATTERN is plain text, not a regular expression.")
 @click.option("-n", "--line-number", "numbered", is_flag=True, help="Print the number of each line in its file.")
 @click.option(
-    "-m", "--max-count", type=click.IntRange(min=0), metavar="COUNT", help="So many lines of each file at most."
+    "-m", "--max-count", type=click.IntRange(min=0), metavar="COUNT", help="Print at most COUNT lines of each file."
 )
 @workers_option
 @threads_option

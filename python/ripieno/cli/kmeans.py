@@ -57,7 +57,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     "--n-init",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Runs from different starts, of which the best is kept; by default 10 for random, else 1.",
+    help="How many runs from different starts; the best is kept. By default 10 for random, else 1.",
 )
 @click.option(
     "--max-iter",
@@ -81,20 +81,20 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     metavar="NUMBER",
     default=0,
     show_default=True,
-    help="Makes a run repeatable.",
+    help="Seed of the random numbers; the same seed gives the same result.",
 )
 @click.option(
     "--record-bytes",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="The inputs are raw: vectors of so many bytes, and nothing else.",
+    help="The inputs are raw vectors of COUNT bytes each, and nothing else.",
 )
-@click.option("--dtype", metavar="TYPE", help="Of the values of raw vectors, such as float32; by default uint8.")
+@click.option("--dtype", metavar="TYPE", help="Type of the values of raw vectors, such as float32; by default uint8.")
 @click.option("--weights", type=LocalPath(), help="Weights of the rows: a .npy file, or text with one per line.")
 @click.option(
     "--patches",
     type=LocalPath(),
-    help="Which patch of which picture each row is (columns picture, row, col), for the report; by default the "
+    help="The patch of each row, for the report: a table with columns picture, row, col; by default the "
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")

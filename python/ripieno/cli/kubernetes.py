@@ -41,21 +41,26 @@ class Pair(click.ParamType):
 @click.option("--image", required=True, help="The image of the pods; `ripieno` must be installed in it.")
 @click.option("-m", "module", is_flag=True, help="SCRIPT names a module of the image, as in python -m.")
 @click.option("--script-in-image", is_flag=True, help="SCRIPT is a path in the image, and does not come along.")
-@click.option("--name", help="Of the Job; by default the script's.")
-@click.option("--namespace", help="By default that of its creator.")
+@click.option("--name", help="Name of the Job; by default that of the script.")
+@click.option("--namespace", help="Namespace of the Job; by default that of its creator.")
 @click.option("--cpu", metavar="AMOUNT", help="Cores of each pod, requested and at most: 2, 500m.")
-@click.option("--memory", metavar="AMOUNT", help="Of each pod, requested and at most: 4Gi.")
+@click.option("--memory", metavar="AMOUNT", help="Memory of each pod, requested and at most: 4Gi.")
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Of each rank; by default as many as the pod may use cores.",
+    help="Threads of each rank; by default as many as the pod may use cores.",
 )
 @click.option("--port", type=int, default=29500, show_default=True, help="Where rank 0 listens while the ranks meet.")
 @click.option(
-    "--image-pull-policy", "pull_policy", type=click.Choice(["Always", "IfNotPresent", "Never"]), help="Of the image."
+    "--image-pull-policy",
+    "pull_policy",
+    type=click.Choice(["Always", "IfNotPresent", "Never"]),
+    help="When the image is pulled.",
 )
-@click.option("-e", "--env", "environment", type=Pair("="), multiple=True, metavar="NAME=VALUE", help="A variable.")
+@click.option(
+    "-e", "--env", "environment", type=Pair("="), multiple=True, metavar="NAME=VALUE", help="A variable of the script."
+)
 @click.option(
     "--node-selector", type=Pair("="), multiple=True, metavar="LABEL=VALUE", help="A label that nodes must have."
 )
@@ -63,7 +68,14 @@ class Pair(click.ParamType):
 @click.option(
     "--racks", "rack_label", metavar="LABEL", help="The label of a pod that names its rack: topology.kubernetes.io/zone"
 )
-@click.option("--claim", "claims", type=Pair(":"), multiple=True, metavar="NAME:PATH", help="A volume, and its place.")
+@click.option(
+    "--claim",
+    "claims",
+    type=Pair(":"),
+    multiple=True,
+    metavar="NAME:PATH",
+    help="A PersistentVolumeClaim, and the path where its volume is mounted.",
+)
 @click.option("--secret", metavar="NAME", help="An existing Secret, whose `token` is used; by default one is made.")
 @click.option(
     "--meet-within",
@@ -72,7 +84,7 @@ class Pair(click.ParamType):
     default=600,
     show_default=True,
     metavar="SECONDS",
-    help="How long ranks wait for pods that are not there yet.",
+    help="Seconds that ranks wait for pods that are not there yet.",
 )
 @click.option("--jobset", is_flag=True, help="Write a JobSet, which starts the whole gang anew when a rank fails.")
 @click.option(

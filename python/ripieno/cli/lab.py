@@ -21,7 +21,9 @@ _DEFAULT_NAME = "lab"
 
 
 def _name_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--name", default=_DEFAULT_NAME, show_default=True, metavar="NAME", help="Which lab.")(function)
+    return click.option("--name", default=_DEFAULT_NAME, show_default=True, metavar="NAME", help="Name of the lab.")(
+        function
+    )
 
 
 @click.group("lab", short_help="Emulate a cluster on this machine.")
@@ -55,12 +57,12 @@ def lab_command() -> None:
     default="100mbit",
     show_default=True,
     metavar="RATE",
-    help="Of each direction of a host's cable: a number and kbit, mbit or gbit.",
+    help="Rate of each direction of a host's cable: a number and kbit, mbit or gbit.",
 )
 @click.option(
     "--uplink",
     metavar="RATE",
-    help="Of each direction of a rack's uplink; by default what its hosts can send together.",
+    help="Rate of each direction of a rack's uplink; by default the sum of its hosts' rates.",
 )
 @_name_option
 def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str) -> None:
@@ -87,14 +89,14 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     show_default=True,
     help="Ranks per host.",
 )
-@click.option("--first", type=click.IntRange(min=1), metavar="COUNT", help="Only the first so many hosts.")
-@click.option("--on", metavar="HOSTS", help="Only these hosts, in this order: h0,h3.")
+@click.option("--first", type=click.IntRange(min=1), metavar="COUNT", help="Take only the first COUNT hosts.")
+@click.option("--on", metavar="HOSTS", help="Take only these hosts, in this order: h0,h3.")
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="End all ranks after so long, with exit code 124.",
+    help="End all ranks after SECONDS, with exit code 124.",
 )
 @click.option(
     "--prefix/--no-prefix",
@@ -130,7 +132,7 @@ def run_command(
 @click.argument("host")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
-    """Become COMMAND in HOST, which is told by name or address: a shell, ping, tcpdump."""
+    """Become COMMAND in HOST, a name or an address: a shell, ping, tcpdump."""
     lab = Lab.named(name)
     # Behind HOST the separator is a word like any other.
     words = lab.command(lab.host(host), command[1:] if command[0] == "--" else command)
@@ -157,7 +159,7 @@ def hosts_command(name: str, as_json: bool) -> None:
 
 @lab_command.command("counters", short_help="Print what every cable has carried.")
 @_name_option
-@click.option("--reset", is_flag=True, help="Let all counters begin at nothing, and print none.")
+@click.option("--reset", is_flag=True, help="Set all counters to zero, and print none.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def counters_command(name: str, reset: bool, as_json: bool) -> None:
     """Print what every cable and every uplink has carried, in bytes of Ethernet frames, and dropped."""
@@ -175,10 +177,10 @@ def counters_command(name: str, reset: bool, as_json: bool) -> None:
 
 @lab_command.command("fail", short_help="Pull a cable.")
 @_name_option
-@click.option("--kill", is_flag=True, help="Also kill what runs on that host, or on all hosts of that rack.")
+@click.option("--kill", is_flag=True, help="Also kill all processes on that host, or on all hosts of that rack.")
 @click.argument("names", nargs=-1, required=True, metavar="HOST|RACK…")
 def fail_command(name: str, kill: bool, names: tuple[str, ...]) -> None:
-    """Pull the cable of a host, or the uplink of a rack: all goes silent, no connection is reset."""
+    """Pull the cable of a host, or the uplink of a rack. It falls silent, and no connection is reset."""
     lab = Lab.named(name)
     for each in names:
         killed = lab.fail(each, kill=kill)
@@ -198,9 +200,9 @@ def heal_command(name: str, names: tuple[str, ...]) -> None:
 
 @lab_command.command("down", short_help="Remove a lab, and all that runs in it.")
 @_name_option
-@click.option("--all", "every", is_flag=True, help="Every lab, and what killed programs have left of theirs.")
+@click.option("--all", "every", is_flag=True, help="Remove every lab, and the remains of labs of killed programs.")
 def down_command(name: str, every: bool) -> None:
-    """End every process inside a lab and remove everything that it was."""
+    """End every process inside a lab, and remove the lab."""
     kernel.require_rights()
     if not every:
         registry.existing(registry.check_name(name))

@@ -107,7 +107,9 @@ trace_option = click.option(
 )
 
 
-overwrite_option = click.option("--overwrite", is_flag=True, help="Replace what is there of the results' names.")
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace files and folders that have the results' names."
+)
 
 
 class Size(click.ParamType):

@@ -21,10 +21,15 @@ from ripieno.cli.options import overwrite_option
     type=click.FloatRange(min=0, min_open=True),
     default=2.0,
     show_default=True,
-    help="Seconds; larger packets than it allows are left out.",
+    help="Seconds to measure; packets too large for it are left out.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds of a run."
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a run may take.",
 )
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart to this file, as SVG.")
 @click.option(
@@ -41,10 +46,10 @@ def packets_command(
     target: Path | None,
     overwrite: bool,
 ) -> None:
-    """Measure what a packet costs by its size when every rank sends some to different ranks at once.
+    """Measure the cost of packets by their size, while every rank sends to several ranks at once.
 
-    The minimum efficient packet is the smallest that reaches 80 % of the best throughput; degrees of sparse reductions
-    are chosen by it. Under a launcher, such as `ripieno run` or `ripieno lab run`, its ranks are measured.
+    The minimum efficient packet is the smallest that reaches 80 % of the best throughput. It decides the degrees of
+    sparse reductions. Under a launcher, such as `ripieno run` or `ripieno lab run`, its ranks are measured.
 
     \b
     Examples:

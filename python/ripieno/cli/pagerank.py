@@ -33,7 +33,7 @@ from ripieno.graph import Graph
     metavar="NUMBER",
     default=0.85,
     show_default=True,
-    help="Probability of going along an edge rather than jump.",
+    help="Probability of following an edge instead of jumping.",
 )
 @click.option(
     "--tolerance",
@@ -55,7 +55,7 @@ from ripieno.graph import Graph
 @click.option(
     "--weighted/--unweighted",
     default=None,
-    help="Whether the third column is the weight of an edge; by default one named weight is.",
+    help="Take the third column for the weight of an edge, or not; by default a column named weight counts.",
 )
 @top_option("vertices of the highest ranks")
 @click.option("--report", type=LocalPath(), help="JSON file to write: error and seconds per iteration and rank.")

@@ -65,8 +65,8 @@ def run_command(
 ) -> None:
     """Run SCRIPT as several ranks on this machine; in it, ripieno.init() returns the communicator.
 
-    What one types behind mpirun works, too: ripieno run -np 4 python -u train.py, or python -m module. It is the Python
-    that runs this command.
+    Command lines of mpirun work, too: ripieno run -np 4 python -u train.py, or python -m module. The scripts run in the
+    Python that runs this command.
 
     The first rank to fail ends the others, its traceback is printed once, and its exit code is passed on.
 
@@ -79,10 +79,10 @@ def run_command(
     RIPIENO_DIRECTORY to a directory that the hosts share, or RIPIENO_TOKEN to a secret, and MASTER_ADDR and
     MASTER_PORT to where rank 0 is to listen. All variables are in docs/environment.md.
 
-    Ripieno's own commands run so, too, as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
+    Ripieno's own commands run as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
 
-    With --replicas a rank may die without a word, by a signal say, as long as a copy of it lives: the exit code is 0
-    then, and a line on stderr says who died.
+    With --replicas a rank may die, for instance by a signal, as long as a copy of it lives. The exit code is then 0,
+    and a line on stderr names the rank that died.
     """
     from ripieno import flight
     from ripieno.files.results import check_results
@@ -136,15 +136,15 @@ def run_command(
     type=click.Choice(ENGINES),
     default="local",
     show_default=True,
-    help="Where workers are to run.",
+    help="Where the workers run.",
 )
-@click.option("--address", help="Where the engine is: of Dask's scheduler, of Ray, or a Spark master.")
+@click.option("--address", help="Address of Dask's scheduler or of Ray, or a Spark master.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
-    """Check whether workers can start, meet and talk here or in an engine, and say what to do about what cannot.
+    """Check whether workers can start, meet and talk here or in an engine, and say what to do if they cannot.
 
-    In an engine tasks are started in all free slots: are versions equal there, do they reach each other and this
-    process, who could read the token on its way. Exit code 0 if all is well, else 1.
+    In an engine tasks are started in all free slots. They check whether versions are equal, whether tasks reach each
+    other and this process, and who could read the token on its way. The exit code is 0 if all is well, else 1.
     """
     from ripieno.doctor import engine as engine_doctor
     from ripieno.doctor import here

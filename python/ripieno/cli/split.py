@@ -32,12 +32,12 @@ class Names(click.ParamType):
 @click.command("split", short_help="Divide files into even partitions, or show who reads which.")
 @click.argument("inputs", nargs=-1)
 @click.option("-o", "--out", type=LocalPath(), help="Folder to make.")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many partitions.")
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many nodes hold each partition; by default 1, in place all.",
+    help="How many nodes hold each partition; by default 1, and with --in-place all.",
 )
 @click.option("--nodes", type=Names(), metavar="A,B,C", default="", help="Hosts that hold the partitions.")
 @click.option(
@@ -46,19 +46,19 @@ class Names(click.ParamType):
 @click.option(
     "--format",
     type=click.Choice(["text", "csv", "npy", "parquet", "binary"]),
-    help="How the files are read; by default what their names say.",
+    help="Format of the files; by default their names decide.",
 )
 @click.option("--no-header", is_flag=True, help="CSV begins with a record, not with names of columns.")
 @click.option(
-    "--delimiter", metavar="CHARACTER", help="What is between the fields of CSV; by default what it looks like."
+    "--delimiter", metavar="CHARACTER", help="Separator of the fields of CSV; by default the first record decides."
 )
 @click.option(
     "--record-bytes",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="The files are binary: records of so many bytes, and nothing else.",
+    help="The files are binary: records of COUNT bytes each, and nothing else.",
 )
-@click.option("--dtype", metavar="TYPE", help="Of the values in such records, such as float32; by default uint8.")
+@click.option("--dtype", metavar="TYPE", help="Type of the values in such records, such as float32; by default uint8.")
 @click.option("--in-place", is_flag=True, help="Copy nothing: list ranges of the files as they are.")
 @click.option("--overwrite", is_flag=True, help="Replace the folder if it holds partitions.")
 @click.option(
@@ -72,25 +72,28 @@ class Names(click.ParamType):
     "--workers",
     type=click.IntRange(1, WORKERS_MAX),
     metavar="COUNT",
-    help="With --plan; by default one a host.",
+    help="With --plan: how many workers; by default one per host.",
 )
 @click.option(
-    "--hosts", type=Names(), metavar="A,B,C", default="", help="With --plan; by default the nodes of the file."
+    "--hosts",
+    type=Names(),
+    metavar="A,B,C",
+    default="",
+    help="With --plan: hosts of the workers; by default the nodes of the file.",
 )
 @click.option(
     "--verify",
     is_flag=True,
-    help="With --plan: read all copies of partitions that are here, and compare them with their checksums.",
+    help="With --plan: compare all copies on this host with their checksums.",
 )
 def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) -> None:
     """Divide INPUTS into even partitions, cut between records, and list them in OUT/partitions.json.
 
     INPUTS are files, globs, folders or URLs of text, .csv, .npy, .parquet or, with --record-bytes, raw records; text
-    and CSV also compressed. The partitions are files of the same kind. With --nodes each node gets a folder with what
-    it shall hold, to be moved there; programs that read the partition file find partitions on the host that they run
-    on.
+    and CSV also compressed. The partitions are files of the same kind. With --nodes there is a folder for each node;
+    move it there. Programs that read the partition file find the partitions on their own host.
 
-    With --plan nothing is divided. By default there is a worker on each of the nodes that the partition file names.
+    With --plan nothing is divided. By default there is one worker on each node of the partition file.
 
     \b
     Examples:

@@ -23,10 +23,10 @@ from ripieno.flight.trace import read, write
 )
 @overwrite_option
 def trace_command(folders: tuple[Path, ...], out: Path, overwrite: bool) -> None:
-    """Make one picture, for ui.perfetto.dev, of what ranks left in FOLDERS.
+    """Make one picture, for ui.perfetto.dev, of the records that ranks left in FOLDERS.
 
-    Ranks of any launcher leave there what they communicated, and when, if RIPIENO_FLIGHT names the folder. The clocks
-    of several hosts are brought together.
+    If RIPIENO_FLIGHT names a folder, the ranks of any launcher leave records of their collectives there. The clocks of
+    several hosts are brought together.
 
     \b
     Example:

@@ -70,7 +70,7 @@ def components_command(**options: Any) -> None:
 
 @click.command("bfs", short_help="Count the edges from a vertex to all others.")
 @undirected_option
-@click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Where to begin.")
+@click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="The vertex to begin at.")
 @graph_options()
 def bfs_command(source: int, **options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph whose edges are in INPUTS.
@@ -102,7 +102,7 @@ def bfs_command(source: int, **options: Any) -> None:
     metavar="NUMBER",
     default=0.9,
     show_default=True,
-    help="Of the pairs of vertices with a path.",
+    help="Share of the connected pairs of vertices.",
 )
 @click.option(
     "--strings",
@@ -110,9 +110,9 @@ def bfs_command(source: int, **options: Any) -> None:
     metavar="COUNT",
     default=64,
     show_default=True,
-    help="Bit strings per vertex: four times as many halve the error.",
+    help="Bit strings per vertex; four times as many halve the error.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the bit strings.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the bit strings.")
 @graph_options()
 def diameter_command(share: float, strings: int, seed: int, **options: Any) -> None:
     """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).

@@ -39,7 +39,7 @@ from ripieno.text import count_words
 @click.option(
     "--memory-limit",
     type=Size(),
-    help="Memory that each worker's words and counts may take while they are counted, such as 2GB; what is more goes "
+    help="Memory that each worker's words and counts may take while they are counted, such as 2GB; the rest goes "
     "to temporary files.",
 )
 @trace_option
