@@ -17,8 +17,8 @@ from effort import Effort, Measured
 from ripieno.bench import contestants
 from ripieno.bench.cases import Case
 from ripieno.bench.contest import contest
-from ripieno.bench.contestants import Contestant, Place
-from ripieno.bench.figures import Report, Samples
+from ripieno.bench.contestants import Contestant, Deployment
+from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.limits import WireLimit
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
@@ -108,7 +108,7 @@ def cases() -> dict[str, Measured]:
 WHOLE = (*(f"{shape.host_count}x{shape.rate}" for shape in ROWS), "scaling", "racks")
 
 
-def quick(report: Report) -> None:
+def quick(report: Measurements) -> None:
     """The quick form of everything, all rows in one lab."""
     rows = {_small(row.case): row for rows in ROWS.values() for row in rows}
     for measured in (_measured(Shape(QUICK_HOST_COUNT, QUICK_RATE), list(rows.values())), _scaling, _racks):
@@ -116,7 +116,7 @@ def quick(report: Report) -> None:
 
 
 def _measured(shape: Shape, rows: Sequence[Row]) -> Measured:
-    def measured(report: Report, effort: Effort) -> None:
+    def measured(report: Measurements, effort: Effort) -> None:
         if not _can(report):
             return
         real = Shape(QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else shape
@@ -138,7 +138,7 @@ def _measured(shape: Shape, rows: Sequence[Row]) -> Measured:
     return measured
 
 
-def _scaling(report: Report, effort: Effort) -> None:
+def _scaling(report: Measurements, effort: Effort) -> None:
     """One broadcast to 32 hosts against the same to 8 of them: what more hosts cost."""
     if not _can(report):
         return
@@ -151,7 +151,7 @@ def _scaling(report: Report, effort: Effort) -> None:
         _contest([all_hosts, some], [case], Shape(many, rate), report, effort, {case: {"peer": 1.06}}, title=title)
 
 
-def _racks(report: Report, effort: Effort) -> None:
+def _racks(report: Measurements, effort: Effort) -> None:
     """A broadcast through racks with narrow uplinks: in the order of the racks, in random orders, and in one rack."""
     if not _can(report):
         return
@@ -182,7 +182,7 @@ def _contest(
     who: Sequence[Contestant],
     cases: Sequence[Case],
     shape: Shape,
-    report: Report,
+    report: Measurements,
     effort: Effort,
     targets: Mapping[Case, Mapping[str, float]],
     *,
@@ -201,7 +201,7 @@ def _contest(
     )
 
 
-def _peers(place: Place, rows: Sequence[Row], report: Report) -> list[Contestant]:
+def _peers(place: Deployment, rows: Sequence[Row], report: Measurements) -> list[Contestant]:
     """The peers that have a part in some row."""
 
     def taking(contestant: Contestant, cases: set[Case]) -> Contestant:
@@ -223,12 +223,12 @@ def _peers(place: Place, rows: Sequence[Row], report: Report) -> list[Contestant
     return found
 
 
-def _place(lab: Lab, folder: Path, host_count: int | None = None) -> Place:
+def _place(lab: Lab, folder: Path, host_count: int | None = None) -> Deployment:
     hosts = lab.hosts[:host_count]
     shell = folder / lab.name
     shell.write_text(lab.remote_shell())
     shell.chmod(0o700)
-    return Place(
+    return Deployment(
         len(hosts),
         command=lambda rank, words: lab.command(hosts[rank], words),
         address=hosts[0].address,
@@ -243,7 +243,7 @@ def _small(case: Case) -> Case:
     return replace(case, size_bytes=min(case.size_bytes, QUICK_BYTES))
 
 
-def _can(report: Report) -> bool:
+def _can(report: Measurements) -> bool:
     reason = why_not()
     if reason is not None:
         report.remark(reason)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 from ripieno.bench import figures, table
-from ripieno.bench.figures import Report
+from ripieno.bench.figures import Measurements
 from ripieno.lab import Lab, why_not
 
 HERE = Path(__file__).resolve().parent
@@ -32,7 +32,7 @@ def write(target: Path | None, found: Mapping[str, Any], *, quick: bool) -> None
         target.write_text(json.dumps({"machine": figures.machine(), "quick": quick, **found}, indent=2) + "\n")
 
 
-def show(report: Report, target: Path | None, *, quick: bool) -> None:
+def show(report: Measurements, target: Path | None, *, quick: bool) -> None:
     """Print a report, and write it to `target`, if there is one."""
     table.show(table.console(), report)
     write(target, {"reports": [report.as_json()]}, quick=quick)

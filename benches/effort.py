@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ripieno.bench.figures import Report
+from ripieno.bench.figures import Measurements
 
 
 @dataclass(frozen=True)
@@ -29,4 +29,4 @@ class Effort:
 
 
 #: Adds what it measures to a report.
-Measured = Callable[[Report, Effort], None]
+Measured = Callable[[Measurements, Effort], None]

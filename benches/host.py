@@ -11,8 +11,8 @@ from effort import Effort, Measured
 from ripieno.bench import contestants
 from ripieno.bench.cases import Case, cases_of
 from ripieno.bench.contest import contest
-from ripieno.bench.contestants import Place
-from ripieno.bench.figures import Report
+from ripieno.bench.contestants import Deployment
+from ripieno.bench.figures import Measurements
 from ripieno.bench.limits import MemoryLimit
 
 COLLECTIVES = ("broadcast", "allreduce", "allgather", "barrier")
@@ -39,8 +39,8 @@ def cases() -> dict[str, Measured]:
 
 
 def _case(through: str, ranks: int, collectives: Sequence[str], sizes_bytes: Sequence[int]) -> Measured:
-    def measured(report: Report, effort: Effort) -> None:
-        place = Place(ranks)
+    def measured(report: Measurements, effort: Effort) -> None:
+        place = Deployment(ranks)
         ours = contestants.ripieno(place, through=through)
         peers, remarks = contestants.peers(PEERS, place, python=through == "python", gloo_python=None)
         for remark in remarks:

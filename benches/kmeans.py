@@ -17,7 +17,7 @@ import gemm
 import numpy as np
 from effort import Effort
 from numpy.typing import NDArray
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.host import usable_cores
 
@@ -60,7 +60,7 @@ class Outcome:
 Contender = Callable[[Problem], Outcome]
 
 
-def measured(report: Report, effort: Effort, *, data: Path | None = None) -> None:
+def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
     """One case per number of clusters."""
     rows = (
         hog_like(*(QUICK_SHAPE if effort.quick else SHAPE))
@@ -82,7 +82,7 @@ def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
     return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _figures(problem: Problem, report: Report, effort: Effort) -> list[Figure]:
+def _figures(problem: Problem, report: Measurements, effort: Effort) -> list[Figure]:
     ours: dict[str, Contender] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
     peers = _peers(report)
     seconds: dict[str, list[float]] = {}
@@ -116,7 +116,7 @@ def _figures(problem: Problem, report: Report, effort: Effort) -> list[Figure]:
     ]
 
 
-def _peers(report: Report) -> dict[str, Contender]:
+def _peers(report: Measurements) -> dict[str, Contender]:
     found: dict[str, Contender] = {}
     for name, contender, package in (("scikit-learn", _sklearn, "sklearn"), ("faiss", _faiss, "faiss")):
         try:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from effort import Effort, Measured
 from ripieno.bench import toolchain
-from ripieno.bench.contestants import Place
-from ripieno.bench.figures import Count, Report
+from ripieno.bench.contestants import Deployment
+from ripieno.bench.figures import Count, Measurements
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld
 from ripieno.launch.script.environment import init
@@ -59,10 +59,10 @@ def cases() -> dict[str, Measured]:
 
 
 def _case(links: str) -> Measured:
-    def measured(report: Report, effort: Effort) -> None:
+    def measured(report: Measurements, effort: Effort) -> None:
         counter = toolchain.shared_object(Path(__file__).with_name("count_malloc.c"))
         words = [sys.executable, __file__, links, *(row.word(effort.quick) for row in ROWS)]
-        output = Place(RANKS).ranks(words, TIMEOUT_S, {"LD_PRELOAD": str(counter)})
+        output = Deployment(RANKS).ranks(words, TIMEOUT_S, {"LD_PRELOAD": str(counter)})
         for row, line in zip(ROWS, output.splitlines(), strict=True):
             allocations, extra_bytes = (float(number) for number in line.split())
             case = f"{row.word(effort.quick)}, {RANKS} ranks, links {links}"

@@ -30,7 +30,7 @@ from graphs import Numbered  # noqa: E402
 from pagerank_host import QUICK_SCALE, SCALE  # noqa: E402
 from rich.table import Table  # noqa: E402
 from ripieno.bench import table  # noqa: E402
-from ripieno.bench.figures import Report  # noqa: E402
+from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.pages.pagerank import Scale, scaling_chart  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
 from ripieno.lab.blueprint import bits_per_s  # noqa: E402
@@ -68,7 +68,7 @@ def host(
     gap: Path | None, repetitions: int | None, scale: int | None, files: Sequence[str], quick: bool, target: Path | None
 ) -> None:
     """Time an iteration by workers and threads, beside SciPy and GAP."""
-    report = Report("pagerank")
+    report = Measurements("pagerank")
     pagerank_host.measured(report, Effort(quick, repetitions), graph=_graph(scale, files, quick=quick), gap=gap)
     command.show(report, target, quick=quick)
 

@@ -25,7 +25,7 @@ from graphs import Numbered, rmat
 from numpy.typing import NDArray
 from ripieno import _native
 from ripieno.algorithms import PageRank
-from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.host import usable_cores
 from sklearn.exceptions import ConvergenceWarning
@@ -47,7 +47,7 @@ PASS_VECTORS, PASS_BUDGET_S, QUICK_PASS_BUDGET_S = 3, 0.3, 0.01
 Vector = NDArray[np.float64]
 
 
-def measured(report: Report, effort: Effort, *, graph: Numbered | None = None, gap: Path | None = None) -> None:
+def measured(report: Measurements, effort: Effort, *, graph: Numbered | None = None, gap: Path | None = None) -> None:
     """Add the figures of a graph, by default RMAT; `gap` is GAP's program `pr`."""
     graph = graph or rmat(QUICK_SCALE if effort.quick else SCALE)
     walk = ScipyWalk(graph)
@@ -106,7 +106,7 @@ class ScipyWalk:
         return following, float(np.abs(following - ranks).sum())
 
 
-def _compare(report: Report, graph: Numbered, right: Vector) -> None:
+def _compare(report: Measurements, graph: Numbered, right: Vector) -> None:
     """How far from SciPy's ranks we end, and in which time; igraph, which tells no iterations, beside that."""
     peers: dict[str, Samples] = {}
     try:
@@ -133,7 +133,7 @@ def _igraph(graph: Numbered) -> tuple[float, Vector]:
     return time.perf_counter() - begin, np.array(ranks)
 
 
-def _count_distance(report: Report, graph: Numbered, row: str, ranks: Vector, right: Vector) -> None:
+def _count_distance(report: Measurements, graph: Numbered, row: str, ranks: Vector, right: Vector) -> None:
     distance = float(np.abs(ranks - right).sum())
     report.counts.append(Count(graph.name, row, distance, "from SciPy's ranks, L1", DISTANCE))
 
@@ -153,7 +153,7 @@ def _laps(model: PageRank) -> list[tuple[float, float]]:
 
 
 def _add_figures(
-    report: Report,
+    report: Measurements,
     graph: Numbered,
     ours: dict[tuple[int, int], list[list[tuple[float, float]]]],
     peers: dict[str, list[float]],

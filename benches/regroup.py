@@ -30,7 +30,7 @@ from effort import Effort
 from numpy.typing import NDArray
 from ripieno import _native, keyed
 from ripieno.bench import processes
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.comm.communicator import Communicator
 from ripieno.host import usable_cores
 from ripieno.units import bytes_text, duration_text
@@ -88,7 +88,7 @@ class Run:
     wire_s: float
 
 
-def measured(report: Report, effort: Effort, *, rows: Rows | None = None, spark: bool = False) -> None:
+def measured(report: Measurements, effort: Effort, *, rows: Rows | None = None, spark: bool = False) -> None:
     """All contestants turn by turn, each checked before it counts."""
     quick = Rows(QUICK_ROW_COUNT, QUICK_KEY_COUNT, RANK_COUNT)
     rows = rows or (quick if effort.quick else Rows(ROW_COUNT, KEY_COUNT, RANK_COUNT))
@@ -128,7 +128,7 @@ def _check(name: str, right: Sequence[Column], keys: Column, sums: Column, count
         raise RuntimeError(f"{name}: the counts by key differ from NumPy's, so no figure stands")
 
 
-def _peers(report: Report, keys: Column, values: Column) -> dict[str, Callable[[], Any]]:
+def _peers(report: Measurements, keys: Column, values: Column) -> dict[str, Callable[[], Any]]:
     """What is installed; each gives a table with columns "key" and "value"."""
     found: dict[str, Callable[[], Any]] = {}
     try:
@@ -206,7 +206,9 @@ def _copy_s(rows: Rows, budget_s: float) -> float:
     return _native.memory_pass(cores, ROW_BYTES * rows.row_count // cores, budget_s)[1]
 
 
-def _add_figures(report: Report, rows: Rows, ours: Sequence[Run], peers: dict[str, list[float]], copy_s: float) -> None:
+def _add_figures(
+    report: Measurements, rows: Rows, ours: Sequence[Run], peers: dict[str, list[float]], copy_s: float
+) -> None:
     beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
     report.figures.append(_figure(rows, "", ours, beside, TARGETS, copy_s))
     for stage in STAGES:
@@ -221,7 +223,7 @@ def _add_figures(report: Report, rows: Rows, ours: Sequence[Run], peers: dict[st
 
 
 def _add_spark(
-    report: Report, rows: Rows, ours: Sequence[Run], right: Sequence[Column], run_count: int, copy_s: float
+    report: Measurements, rows: Rows, ours: Sequence[Run], right: Sequence[Column], run_count: int, copy_s: float
 ) -> None:
     """PySpark, if it and Java are installed."""
     try:
@@ -285,7 +287,7 @@ def main(
     """Regroup pairs by key, and sum them, beside peers."""
     if quick:
         row_count, key_count = QUICK_ROW_COUNT, QUICK_KEY_COUNT
-    report = Report("regroup")
+    report = Measurements("regroup")
     rows = Rows(int(row_count), int(key_count), rank_count)
     measured(report, Effort(quick, repetitions), rows=rows, spark=spark)
     command.show(report, target, quick=quick)

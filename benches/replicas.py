@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from effort import Effort, Measured
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
 from ripieno.lab import Lab, why_not
@@ -62,7 +62,7 @@ def cases() -> dict[str, Measured]:
     return {"lab": measured}
 
 
-def measured(report: Report, effort: Effort) -> None:
+def measured(report: Measurements, effort: Effort) -> None:
     """All systems, turn by turn."""
     cannot = why_not()
     if cannot is not None:

@@ -30,7 +30,7 @@ import spark  # noqa: E402
 import wordcount  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
-from ripieno.bench.figures import Report  # noqa: E402
+from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
 NAMES = (
@@ -82,7 +82,7 @@ def main(
         console.print("quick: unoptimized or too short, so these figures say nothing about speed", style="yellow")
     reports, effort = [], Effort(quick, repetitions)
     for each, measured in chosen.items():
-        report = Report(each)
+        report = Measurements(each)
         for one in measured:
             try:
                 one(report, effort)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from effort import Effort
 from numpy.typing import NDArray
-from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from ripieno.host import usable_cores
 
 CLUSTER_COUNTS, QUICK_CLUSTER_COUNTS = (10, 100, 1_000, 5_000, 20_000), (10, 1_100)
@@ -29,7 +29,7 @@ START_TARGET, END_TARGET = 1.1, 1.03
 Rows = NDArray[Any]
 
 
-def measured(report: Report, effort: Effort) -> None:
+def measured(report: Measurements, effort: Effort) -> None:
     """One case per data set and number of clusters."""
     for name, make in DATA.items():
         rows = make()
@@ -39,7 +39,7 @@ def measured(report: Report, effort: Effort) -> None:
                 _measure(f"{name}, {len(rows)} × {rows.shape[1]}", rows, cluster_count, report, effort)
 
 
-def _measure(name: str, rows: Rows, cluster_count: int, report: Report, effort: Effort) -> None:
+def _measure(name: str, rows: Rows, cluster_count: int, report: Measurements, effort: Effort) -> None:
     contenders: dict[str, Callable[[Rows, int, int], Rows]] = {"ours": _ours}
     if len(rows) * cluster_count <= PEER_LIMIT:
         contenders["k-means++ of scikit-learn"] = _peer

@@ -20,7 +20,7 @@ from typing import Any
 import click
 import command
 from effort import Effort, Measured
-from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
 from ripieno.lab.blueprint import bits_per_s
@@ -90,7 +90,7 @@ def cases() -> dict[str, Measured]:
     }
 
 
-def measured(name: str, setting: Setting, report: Report, effort: Effort) -> None:
+def measured(name: str, setting: Setting, report: Measurements, effort: Effort) -> None:
     """One of the two."""
     reason = why_not()
     if reason is not None:
@@ -98,7 +98,7 @@ def measured(name: str, setting: Setting, report: Report, effort: Effort) -> Non
     {"reduction": _reduction, "incast": _incast}[name](setting.quick() if effort.quick else setting, report, effort)
 
 
-def _reduction(setting: Setting, report: Report, effort: Effort) -> None:
+def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
     ways = {f"{how} local reduction": setting.case(local_reduction=how == "with") for how in ("with", "without")}
     found = _alternating(setting, ways, effort.runs(RUN_COUNT))
     (reduced, unreduced), share = found.values(), (setting.host_count - 1) / setting.host_count
@@ -129,7 +129,7 @@ def _reduction(setting: Setting, report: Report, effort: Effort) -> None:
     )
 
 
-def _incast(setting: Setting, report: Report, effort: Effort) -> None:
+def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
     ways = {"pulled": {}, "all at once": AT_ONCE}
     cases = {name: setting.case(task_count=1, to_one=True, exchange=exchange) for name, exchange in ways.items()}
     found = _alternating(setting, cases, effort.runs(RUN_COUNT))
@@ -182,7 +182,7 @@ def main(
     repetitions: int | None, quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
     """Measure shuffles of sums of K-means on emulated hosts."""
-    report = Report("shuffle")
+    report = Measurements("shuffle")
     for name in names or HOST_COUNTS:
         setting = Setting(host_count or HOST_COUNTS[name], rate, tasks, centroids, dimensions)
         try:

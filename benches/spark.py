@@ -27,7 +27,7 @@ import spark_page  # noqa: E402
 import spark_programs  # noqa: E402
 import spark_start  # noqa: E402
 from effort import Effort  # noqa: E402
-from ripieno.bench.figures import Report  # noqa: E402
+from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 from spark_session import MASTER, session, slot_count  # noqa: E402
 
@@ -35,7 +35,7 @@ NAMES = (*spark_kmeans.PROBLEMS, "broadcast", "sum", "start")
 
 
 def measured(
-    report: Report,
+    report: Measurements,
     effort: Effort,
     *,
     names: Sequence[str] = NAMES,
@@ -83,7 +83,7 @@ def main(
     target: Path | None, page: Path | None,
 ) -> None:  # fmt: skip
     """Measure inside Spark."""
-    report = Report("spark")
+    report = Measurements("spark")
     configuration = dict(each.split("=", 1) for each in settings)
     try:
         measured(report, Effort(quick, repetitions), names=names or NAMES, master=master, configuration=configuration)

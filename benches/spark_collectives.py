@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from effort import Effort
 from ripieno.bench import toolchain
 from ripieno.bench.cases import Case
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.limits import MemoryLimit
 from ripieno.units import size_text
 from spark_programs import added, checksum, fresh_bytes, given_by_rank_0, part, received, summed
@@ -32,7 +32,7 @@ MEMORY_BUDGET_S = 0.05
 BROADCAST_TARGETS, SUM_TARGETS = {256: {"peer": 1 / 3}}, {"peer": 1 / 10}
 
 
-def broadcasts(spark: SparkSession, slots: int, report: Report, effort: Effort) -> None:
+def broadcasts(spark: SparkSession, slots: int, report: Measurements, effort: Effort) -> None:
     """From the launching process to every slot, and, beside that, from rank 0 to all ranks."""
     for size_mb in QUICK_SIZES_MB if effort.quick else SIZES_MB:
         by_job, by_rank, by_spark = [], [], []
@@ -62,7 +62,7 @@ def java_archive() -> Path:
     return toolchain.java_archive(Path(__file__).with_name("VectorSum.java"), home / "jars")
 
 
-def sums(spark: SparkSession, slots: int, report: Report, effort: Effort) -> None:
+def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) -> None:
     """Of a vector of each slot: `comm.allreduce`, after which every rank has it, and `treeAggregate`, to the driver."""
     length = QUICK_LENGTH if effort.quick else LENGTH
     contenders = {"treeAggregate, NumPy": _tree_aggregate}

@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 from effort import Effort
 from numpy.typing import NDArray
 from ripieno import kernels
-from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from ripieno.host import usable_cores
 from spark_session import task_seconds
 
@@ -93,13 +93,13 @@ class Fits:
     centers: Points | None = None
 
 
-def measured(name: str, spark: SparkSession, slots: int, folder: Path, report: Report, effort: Effort) -> None:
+def measured(name: str, spark: SparkSession, slots: int, folder: Path, report: Measurements, effort: Effort) -> None:
     """Three figures for each problem of that name: an iteration, the computing in it, a whole fit."""
     # The first ones of a session compile, import and start what later ones find.
     for problem in QUICK_PROBLEMS.get(name, ()) if effort.quick else (WARM_UP, *PROBLEMS[name]):
         points = problem.points()
         rows = _cached(spark, points, slots, folder)
-        kept = Report("warm-up") if problem is WARM_UP and not effort.quick else report
+        kept = Measurements("warm-up") if problem is WARM_UP and not effort.quick else report
         try:
             _compare(problem, points, rows, slots, kept, effort)
         finally:
@@ -118,7 +118,9 @@ def _cached(spark: SparkSession, points: Points, slots: int, folder: Path) -> Da
     return rows
 
 
-def _compare(problem: Problem, points: Points, rows: DataFrame, slots: int, report: Report, effort: Effort) -> None:
+def _compare(
+    problem: Problem, points: Points, rows: DataFrame, slots: int, report: Measurements, effort: Effort
+) -> None:
     start = np.array(_mllib(problem, problem.solvers[0], 0).fit(rows).clusterCenters())
     ours, theirs = Fits(), {solver: Fits() for solver in problem.solvers}
     operation_count, square_s = 2.0 * problem.n * problem.d * problem.k, []
@@ -186,7 +188,7 @@ def _fit_mllib(problem: Problem, solver: str, rows: DataFrame, slots: int, fits:
     fits.centers = np.array(model.clusterCenters())
 
 
-def _check(problem: Problem, points: Points, found: dict[str, Fits], report: Report) -> None:
+def _check(problem: Problem, points: Points, found: dict[str, Fits], report: Measurements) -> None:
     """All ended equally well, by one measure."""
     inertias = {name: _inertia(points, fits.centers) for name, fits in found.items()}
     least, most = min(inertias.values()), max(inertias.values())

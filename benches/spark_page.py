@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import command
-from ripieno.bench.figures import Count, Figure, Report, Samples, machine
+from ripieno.bench.figures import Count, Figure, Measurements, Samples, machine
 from ripieno.bench.pages.spark import spark_chart
 from ripieno.units import duration_text
 
 BEGIN, END = "<!-- figures: filled by benches/spark.py --page -->", "<!-- end of figures -->"
 
 
-def fill(page: Path, report: Report) -> None:
+def fill(page: Path, report: Measurements) -> None:
     """Write the table into `page`, PAGE.svg and PAGE.json, with what is there of other cases.
 
     Raises
@@ -35,9 +35,9 @@ def fill(page: Path, report: Report) -> None:
     page.write_text(f"{head}{BEGIN}\n\n{_filled(page, report)}\n{END}{tail}")
 
 
-def _with_earlier(path: Path, report: Report) -> Report:
+def _with_earlier(path: Path, report: Measurements) -> Measurements:
     """The report, and before it what the one at `path` has of other cases."""
-    merged = Report(report.name)
+    merged = Measurements(report.name)
     if path.exists():
         (earlier,) = json.loads(path.read_text())["reports"]
         cases = {each.case for each in (*report.figures, *report.counts)}
@@ -59,7 +59,7 @@ def _figure(values: dict[str, Any]) -> Figure:
     return Figure(**own | {"ours": Samples(tuple(values["ours"]["seconds"])), "peers": peers})
 
 
-def _filled(page: Path, report: Report) -> str:
+def _filled(page: Path, report: Measurements) -> str:
     about = ", ".join(f"{name} {value}" for name, value in machine().items())
     lines = [_table(report.figures), _counts(report.counts), f"![Seconds of each]({page.stem}.svg)\n"]
     return "\n".join([*lines, *(f"- {remark}" for remark in (*report.remarks, about))]) + "\n"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from effort import Effort
-from ripieno.bench.figures import Count, Figure, Report, Samples
+from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from spark_programs import iterated, nothing
 
 WORKER_COUNT, RUN_COUNT = 2, 5
@@ -16,7 +16,7 @@ ITERATION_COUNT, QUICK_ITERATION_COUNT = 300, 10
 START_TARGET_S, ITERATION_TARGETS = 3.0, {"peer": 1.1}
 
 
-def measured(report: Report, effort: Effort) -> None:
+def measured(report: Measurements, effort: Effort) -> None:
     """Beside workers of this machine, of the same program."""
     from ripieno import Job, launch
 

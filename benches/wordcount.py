@@ -22,7 +22,7 @@ import command
 import pyarrow as pa
 import ripieno as rp
 from effort import Effort
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.cli.options import Size
 from ripieno.comm.communicator import Communicator
 from ripieno.host import usable_cores
@@ -42,7 +42,7 @@ Words = dict[bytes, int]
 
 
 def measured(
-    report: Report, effort: Effort, *, size_bytes: int | None = None, texts: Sequence[Path] | None = None
+    report: Measurements, effort: Effort, *, size_bytes: int | None = None, texts: Sequence[Path] | None = None
 ) -> None:
     """All contestants turn by turn; their counts are compared first."""
     size_bytes = size_bytes or (QUICK_SIZE_BYTES if effort.quick else SIZE_BYTES)
@@ -76,7 +76,7 @@ def measured(
         )
 
 
-def _add_figure(report: Report, path: Path, row: str, seconds: dict[str, list[float]]) -> None:
+def _add_figure(report: Measurements, path: Path, row: str, seconds: dict[str, list[float]]) -> None:
     samples = {name: Samples(tuple(each)) for name, each in seconds.items()}
     ours, blank = samples.pop("ours"), samples.pop("blank")
     size_bytes = path.stat().st_size
@@ -142,7 +142,7 @@ def _as_words(table: Any) -> Words:
     return dict(zip(words.cast("large_binary").to_pylist(), counts.to_pylist(), strict=True))
 
 
-def _peers(report: Report, path: Path) -> dict[str, Callable[[], Any]]:
+def _peers(report: Measurements, path: Path) -> dict[str, Callable[[], Any]]:
     """What is installed; each gives a table of words and counts."""
     found: dict[str, Callable[[], Any]] = {}
     try:
@@ -187,7 +187,7 @@ def main(
     size_bytes: int | None, texts: tuple[Path, ...], repetitions: int | None, quick: bool, target: Path | None
 ) -> None:
     """Count the words of a file, beside peers."""
-    report = Report("wordcount")
+    report = Measurements("wordcount")
     measured(report, Effort(quick, repetitions), size_bytes=size_bytes, texts=texts)
     command.show(report, target, quick=quick)
 

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from ripieno.launch.engine.contract import Engine, Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 
 MEMBER = "import pickle, sys; from ripieno.launch.member import serve; serve(**pickle.load(sys.stdin.buffer))"
 

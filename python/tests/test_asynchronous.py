@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
-from ripieno.wire.calls import Handle, Line
+from ripieno.wire.calls import CallQueue, Handle
 from watching import comes_true
 
 everywhere = pytest.mark.parametrize("workers", [1, 2, 3, 5])
@@ -240,13 +240,13 @@ def test_two_threads_may_wait_for_one_handle():
     assert results == ["all of it"] * 2 and handle.done
 
 
-def test_a_line_keeps_no_result():
-    line = Line()
-    job = line.add(lambda: np.ones(3))
+def test_a_queue_keeps_no_result():
+    queue = CallQueue()
+    job = queue.add(lambda: np.ones(3))
     gone = threading.Event()
     weakref.finalize(job.wait(), gone.set)
     del job
-    assert gone.wait(30), "the line keeps it"
+    assert gone.wait(30), "the queue keeps it"
 
 
 def test_wrong_arguments_are_raised_at_once():

@@ -15,8 +15,8 @@ from ripieno import _native
 from ripieno.bench import cases, contest, found, limits, processes, session, toolchain
 from ripieno.bench.cases import Case
 from ripieno.bench.choice import Cell
-from ripieno.bench.contestants import Contestant, Place
-from ripieno.bench.figures import Report, Samples
+from ripieno.bench.contestants import Contestant, Deployment
+from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.programs import timing
 from ripieno.cli import main
 from ripieno.errors import InputError
@@ -97,7 +97,7 @@ def test_every_collective_is_timed_beside_the_limit_and_the_peers(tmp_path):
 
 
 def test_a_page_shows_time_and_bandwidth_with_the_limit_as_a_line(tmp_path):
-    page, limit, report = tmp_path / "speed.html", limits.WireLimit(2, 1e9), Report("bench")
+    page, limit, report = tmp_path / "speed.html", limits.WireLimit(2, 1e9), Measurements("bench")
     for case in (Case("allreduce", 8), Case("allreduce", 1 << 20), Case("barrier", 4)):
         times = [0.1, 0.2, 0.3]
         report.figures.append(contest.figure_of(case, times, {"Peer & sons": times}, limit, case.collective))
@@ -195,7 +195,7 @@ def test_sizes_are_told_in_round_units():
 
 def test_what_warms_up_does_not_count():
     told = lambda words, timeout_s: "".join(f"{word} {number}\n" for number, word in enumerate(words[1:]))  # noqa: E731
-    report = Report("test")
+    report = Measurements("test")
 
     contest.contest(
         [Contestant("Ripieno", told, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
@@ -215,7 +215,7 @@ def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
         runs.append(words)
         return "".join(f"{word} 0.1\n" for word in words[1:])
 
-    runs, report = [], Report("test")
+    runs, report = [], Measurements("test")
     ours = Contestant("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
 
     failed = contest.contest(
@@ -232,7 +232,7 @@ def test_a_peer_that_hangs_is_left_out_with_what_it_said():
     peer = Contestant(
         "Peer", lambda words, timeout_s: processes.run([sys.executable, "-c", hangs], timeout_s=timeout_s)
     )
-    report = Report("test")
+    report = Measurements("test")
 
     failed = contest.contest(
         [ours, peer], [Case("allreduce", 8)], limits.WireLimit(2, 1e6), report, title=lambda case: case.name,
@@ -301,7 +301,7 @@ def test_a_peer_that_is_not_installed_is_told_with_how_to_get_it():
 
 
 def test_ranks_meet_where_they_are_placed():
-    seen = Place(2, command=lambda rank, words: [*words, str(rank)]).ranks(
+    seen = Deployment(2, command=lambda rank, words: [*words, str(rank)]).ranks(
         [sys.executable, "-c", "import sys; print(sys.argv[1])"], 30.0, {}
     )
 

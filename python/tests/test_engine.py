@@ -1,4 +1,4 @@
-"""Jobs in an engine: what the hub, its members and the launching process do, whatever the engine is."""
+"""Jobs in an engine: what the member server, its members and the launching process do, whatever the engine is."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.launch import member
-from ripieno.launch.engine import hub, remote
+from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.process.channel import HungUp
@@ -303,18 +303,18 @@ def test_ranks_leave_when_the_launching_process_is_killed():
     assert gone_within(PROMPT_S + SLACK_S, pids)
 
 
-# The hub
+# The member server
 
 
 @pytest.fixture
 def listening():
-    found = hub.Hub(HOST, TOKEN)
+    found = member_server.MemberServer(HOST, TOKEN)
     yield found
     found.close()
 
 
 def invitation_to(listening, world_size=2, **changes):
-    return dataclasses.replace(hub.Invitation(HOST, listening.port, TOKEN, world_size, 1), **changes)
+    return dataclasses.replace(member_server.Invitation(HOST, listening.port, TOKEN, world_size, 1), **changes)
 
 
 def heard(listening, within_s=PROMPT_S):
@@ -329,7 +329,7 @@ def test_strangers_are_refused_and_hold_nobody_up(listening):
     with pytest.raises(ConnectionError):
         remote.connect(HOST, listening.port, TOKEN[::-1], PROMPT_S)
     channel = remote.connect(HOST, listening.port, TOKEN, PROMPT_S)
-    channel.send("join", hub.Join(0, "here", 1, "", hub.versions()))
+    channel.send("join", member_server.Join(0, "here", 1, "", member_server.versions()))
     [(join, _)] = heard(listening)
     assert (join.rank, join.host) == (0, "here")
     for each in (*silent, channel):
@@ -337,8 +337,8 @@ def test_strangers_are_refused_and_hold_nobody_up(listening):
 
 
 def test_a_stranger_who_says_little_has_no_more_time_than_one_who_says_nothing(monkeypatch):
-    monkeypatch.setattr(hub, "HANDSHAKE_S", 0.5)
-    listening = hub.Hub(HOST, TOKEN)
+    monkeypatch.setattr(member_server, "HANDSHAKE_S", 0.5)
+    listening = member_server.MemberServer(HOST, TOKEN)
     with socket.create_connection((HOST, listening.port)) as stranger:
         started = time.monotonic()
         with pytest.raises(ConnectionError):
@@ -348,35 +348,35 @@ def test_a_stranger_who_says_little_has_no_more_time_than_one_who_says_nothing(m
     listening.close()
 
 
-def test_strangers_do_not_outlive_the_hub(listening):
+def test_strangers_do_not_outlive_the_server(listening):
     with socket.create_connection((HOST, listening.port)) as stranger:
         assert len(stranger.recv(100)) == 32
         listening.close()
         stranger.settimeout(PROMPT_S)
         assert stranger.recv(100) == b""
-    assert comes_true(lambda: not any(each.name == "ripieno-hub" for each in threading.enumerate()), PROMPT_S)
+    assert comes_true(lambda: not any(each.name == "ripieno-members" for each in threading.enumerate()), PROMPT_S)
 
 
 def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch):
     monkeypatch.setattr(remote, "MESSAGE_S", 0.2)
     mine, theirs = socket.socketpair()
-    member_end, hub_end = remote.RemoteChannel(mine, None), remote.RemoteChannel(theirs, 0.2)
+    member_end, server_end = remote.RemoteChannel(mine, None), remote.RemoteChannel(theirs, 0.2)
     result = np.arange(4_000_000)
     sending = threading.Thread(target=member_end.send, args=("result", result))
     sending.start()
     # It has begun, and would have given up by now.
     sending.join(0.5)
-    kind, received = hub_end.receive()
+    kind, received = server_end.receive()
     sending.join()
     assert kind == "result"
     assert np.array_equal(received, result)
     with pytest.raises(HungUp, match=r"stood still for 0.2 s"):
-        hub_end.send("run", result)
+        server_end.send("run", result)
     member_end.close()
-    hub_end.close()
+    server_end.close()
 
 
-def test_a_hub_that_does_not_know_the_token_is_found_out(listening):
+def test_a_server_that_does_not_know_the_token_is_found_out(listening):
     with socket.create_server((HOST, 0)) as impostor:
         port = impostor.getsockname()[1]
 
@@ -402,7 +402,9 @@ def test_a_task_that_comes_too_late_is_told_so(listening):
 
 def test_a_member_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(
-        sys.modules["ripieno.launch.engine.contract"], "versions", lambda: {**hub.versions(), "ripieno": "9.9"}
+        sys.modules["ripieno.launch.engine.contract"],
+        "versions",
+        lambda: {**member_server.versions(), "ripieno": "9.9"},
     )
     message = r"rank \d on .* has ripieno .*, the process that launches it has ripieno 9.9: install the same there"
     with pytest.raises(rp.EngineError, match=message):

@@ -14,7 +14,7 @@ from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch import engines
 from ripieno.launch.engine import survey
 from ripieno.launch.engine.contract import Handover
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engine.survey import Site, Unreached
 from stand_in_engine import StandIn
 

@@ -14,7 +14,7 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.program import FitOptions
+from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.files.results import save_array
 from ripieno.input.matrix import open_source
 
@@ -211,7 +211,7 @@ def test_globs_are_sorted_and_folders_are_searched(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_kind_of_file_can_be_clustered(write, world, name, workers):
-    parts = world(workers).run(program.fit, open_source(write(name)), None, FitOptions(4, "random", [0], 10, 0.0))
+    parts = world(workers).run(program.fit, open_source(write(name)), None, KMeansOptions(4, "random", [0], 10, 0.0))
 
     assert sum(len(part.clustering.labels) for part in parts) == 23
 

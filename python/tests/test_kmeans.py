@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.program import FitOptions
+from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, hog_vectors
 from ripieno.input.matrix import OwnRows
@@ -40,7 +40,7 @@ def start_from(points, n_clusters, seed=0):
 
 
 def fit(world, workers, points, start, weights=None, max_iter=300, tol=1e-4):
-    options = FitOptions(len(start), "array", [start], max_iter, tol)
+    options = KMeansOptions(len(start), "array", [start], max_iter, tol)
     parts = world(workers).run(program.fit, points, weights, options)
     labels = np.concatenate([part.clustering.labels for part in parts])
     return parts, labels, parts[0].clustering
@@ -158,7 +158,7 @@ def fit_own(comm, cuts, points, weights, options):
 
 def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(world, digits):
     start, weights = start_from(digits, 10), np.random.default_rng(1).random(len(digits))
-    options = FitOptions(10, "array", [start], 300, 1e-4)
+    options = KMeansOptions(10, "array", [start], 300, 1e-4)
     parts = world(3).run(fit_own, [0, 1000, 1000, len(digits)], digits, weights, options)
 
     _, labels, whole = fit(world, 1, digits, start, weights)
@@ -169,7 +169,7 @@ def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(
 def test_what_is_wrong_with_a_row_that_a_worker_has_already_names_it(digits):
     points = digits.copy()
     points[1003, 2] = np.nan
-    options = FitOptions(10, "random", [0], 300, 1e-4)
+    options = KMeansOptions(10, "random", [0], 300, 1e-4)
     with (
         rp.launch(workers=2) as job,
         pytest.raises(InputError, match="part 1, row 3, column 2: NaN where a finite number is expected"),

@@ -14,7 +14,7 @@ import launcher_environments as recorded
 import pytest
 import ripieno as rp
 from ripieno.launch.script import environment, launchers, meeting, token_file
-from ripieno.launch.script.launchers import Place, detect
+from ripieno.launch.script.launchers import LaunchedRank, detect
 from watching import comes_true
 
 POD = {"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "job-0.job", "MASTER_PORT": "7000"}
@@ -90,9 +90,9 @@ def test_a_rank_computes_with_its_share_of_the_cores_that_the_job_has():
     # Of 8 cores; those of STEP are 1 of this node, and Open MPI's are bound.
     assert detect(recorded.HYDRA).threads(8) == 2
     assert detect(recorded.STEP | {"SLURM_CPUS_ON_NODE": "8"}).threads(8) == 8
-    assert Place("Slurm", 0, 8, 0, 4, cores=16).threads(4) == 4
-    assert Place("Slurm", 0, 8, 0, 4, cores=16).threads(16) == 4
-    assert Place("Open MPI", 0, 8, 0, 8, cores=4).threads(4) == 1
+    assert LaunchedRank("Slurm", 0, 8, 0, 4, cores=16).threads(4) == 4
+    assert LaunchedRank("Slurm", 0, 8, 0, 4, cores=16).threads(16) == 4
+    assert LaunchedRank("Open MPI", 0, 8, 0, 8, cores=4).threads(4) == 1
 
 
 @pytest.mark.parametrize(

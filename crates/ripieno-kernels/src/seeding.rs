@@ -1,6 +1,6 @@
 //! First centroids of very many clusters: k-means++ in cells of rows, each cell by itself, in a time of its own.
 //!
-//! K-means++ draws the next centre in proportion to what each row costs, its mass times the squared distance to its
+//! K-means++ draws the next centre in proportion to what each row costs, its weight times the squared distance to its
 //! nearest centre. Events that come at these rates come in that order, and the rates of a cell depend on its own centres
 //! only, if those of other cells are never nearer. So every cell draws the times of its centres without asking others,
 //! and the first `k` centres of all cells in time are the `k` that are wanted. A centre is the best of some trials.
@@ -18,8 +18,8 @@ use crate::{Matrix, Point, Threads};
 pub struct Cells<'a, P> {
     /// The rows of all cells, cell by cell.
     pub points: Matrix<'a, P>,
-    /// How much each row counts; rows without mass are never chosen.
-    pub mass: &'a [f64],
+    /// How much each row counts; rows without weight are never chosen.
+    pub row_weights: &'a [f64],
     /// The row behind the last one of each cell.
     pub ends: &'a [i64],
     /// The rows that are centres, cell by cell, in the order of their times.
@@ -60,7 +60,7 @@ pub struct Centre {
 /// # Panics
 /// If the shapes do not fit.
 pub fn grow_cells<P: Point>(cells: Cells<P>, growth: Growth, threads: &Threads) -> Vec<Vec<Centre>> {
-    assert_eq!(cells.mass.len(), cells.points.rows(), "one mass per row");
+    assert_eq!(cells.row_weights.len(), cells.points.rows(), "one weight per row");
     let count = cells.ends.len();
     assert!(
         [cells.chosen_ends.len(), cells.times.len(), cells.streams.len()].iter().all(|&length| length == count),
@@ -95,7 +95,7 @@ impl<P: Point> Job for Grow<'_, P> {
         }
         let (first, end) = range(cells.ends, cell);
         let (chosen_first, chosen_end) = range(cells.chosen_ends, cell);
-        let mut state = State::new(cells.points.row_range(first, end - first), &cells.mass[first..end]);
+        let mut state = State::new(cells.points.row_range(first, end - first), &cells.row_weights[first..end]);
         for &row in &cells.chosen[chosen_first..chosen_end] {
             state.measure(row as usize - first);
             state.accept();
@@ -128,7 +128,7 @@ fn range(ends: &[i64], index: usize) -> (usize, usize) {
 /// Where a cell stands.
 struct State<'a, P: Point> {
     points: Matrix<'a, P>,
-    mass: &'a [f64],
+    row_weights: &'a [f64],
     /// The squared distance of each row to its nearest centre; infinite before there is one.
     nearest: Vec<f64>,
     /// Sums of the costs up to each row.
@@ -140,11 +140,11 @@ struct State<'a, P: Point> {
 }
 
 impl<'a, P: Point> State<'a, P> {
-    fn new(points: Matrix<'a, P>, mass: &'a [f64]) -> Self {
-        let filled = |value: f64| vec![value; mass.len()];
+    fn new(points: Matrix<'a, P>, row_weights: &'a [f64]) -> Self {
+        let filled = |value: f64| vec![value; row_weights.len()];
         State {
             points,
-            mass,
+            row_weights,
             nearest: filled(f64::INFINITY),
             sums: filled(0.0),
             tried: filled(0.0),
@@ -153,12 +153,12 @@ impl<'a, P: Point> State<'a, P> {
         }
     }
 
-    /// Adds up what the rows cost, before the first centre their mass; returns the sum.
+    /// Adds up what the rows cost, before the first centre their weight; returns the sum.
     #[inline(always)]
     fn add_up(&mut self) -> f64 {
         let mut total = 0.0;
-        for ((sum, &nearest), &mass) in self.sums.iter_mut().zip(&self.nearest).zip(self.mass) {
-            total += if nearest == f64::INFINITY { mass } else { mass * nearest };
+        for ((sum, &nearest), &row_weights) in self.sums.iter_mut().zip(&self.nearest).zip(self.row_weights) {
+            total += if nearest == f64::INFINITY { row_weights } else { row_weights * nearest };
             *sum = total;
         }
         total
@@ -198,7 +198,7 @@ impl<'a, P: Point> State<'a, P> {
         for (index, tried) in self.tried.iter_mut().enumerate() {
             let distance = squared_distance(self.points.row(index), &self.centre);
             *tried = if distance < self.nearest[index] { distance } else { self.nearest[index] };
-            left += self.mass[index] * *tried;
+            left += self.row_weights[index] * *tried;
         }
         left
     }

@@ -8,12 +8,12 @@ use ripieno_kernels::{Cells, Centre, Growth, Matrix, Simd, Threads, grow_cells};
 
 const FOREVER: f64 = f64::INFINITY;
 
-fn grown(values: &[f32], columns: usize, mass: &[f64], ends: &[i64], growth: Growth) -> Vec<Vec<Centre>> {
+fn grown(values: &[f32], columns: usize, row_weights: &[f64], ends: &[i64], growth: Growth) -> Vec<Vec<Centre>> {
     let zeros = vec![0; ends.len()];
     let streams: Vec<u64> = (0..ends.len() as u64).collect();
     let cells = Cells {
-        points: Matrix::new(values, mass.len(), columns),
-        mass,
+        points: Matrix::new(values, row_weights.len(), columns),
+        row_weights,
         ends,
         chosen: &[],
         chosen_ends: &zeros,
@@ -34,15 +34,15 @@ fn reals(seed: u64, count: usize) -> Vec<f32> {
 
 #[test]
 fn a_cell_that_is_asked_again_goes_on_as_if_it_had_been_asked_once() {
-    let (values, mass, ends) = (reals(1, 300 * 3), vec![1.0; 300], [120, 120, 300]);
+    let (values, row_weights, ends) = (reals(1, 300 * 3), vec![1.0; 300], [120, 120, 300]);
     let growth = |centre_count, until| Growth { trial_count: 3, centre_count, until };
-    let whole = grown(&values, 3, &mass, &ends, growth(20, FOREVER));
-    let begun = grown(&values, 3, &mass, &ends, growth(7, FOREVER));
+    let whole = grown(&values, 3, &row_weights, &ends, growth(20, FOREVER));
+    let begun = grown(&values, 3, &row_weights, &ends, growth(7, FOREVER));
 
     let chosen: Vec<i64> = begun.iter().flatten().map(|centre| centre.row).collect();
     let cells = Cells {
         points: Matrix::new(&values, 300, 3),
-        mass: &mass,
+        row_weights: &row_weights,
         ends: &ends,
         chosen: &chosen,
         chosen_ends: &[7, 7, 14],
@@ -56,7 +56,7 @@ fn a_cell_that_is_asked_again_goes_on_as_if_it_had_been_asked_once() {
     }
     assert_eq!(whole.iter().map(Vec::len).collect::<Vec<_>>(), [20, 0, 20]);
     let until = whole[0][12].time;
-    let cut = grown(&values, 3, &mass, &ends, growth(20, until));
+    let cut = grown(&values, 3, &row_weights, &ends, growth(20, until));
     assert_eq!(cut[0], whole[0][..13]);
     assert!(cut[2].iter().all(|centre| centre.time <= until) && whole[2][cut[2].len()].time > until);
 }
@@ -64,9 +64,9 @@ fn a_cell_that_is_asked_again_goes_on_as_if_it_had_been_asked_once() {
 #[test]
 fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
     let values: Vec<f32> = (0..40).map(|row| (row / 2) as f32).collect();
-    let mass: Vec<f64> = (0..40).map(|row| (row % 4 > 1) as u8 as f64).collect();
+    let row_weights: Vec<f64> = (0..40).map(|row| (row % 4 > 1) as u8 as f64).collect();
 
-    let found = grown(&values, 1, &mass, &[40], Growth { trial_count: 2, centre_count: 40, until: FOREVER });
+    let found = grown(&values, 1, &row_weights, &[40], Growth { trial_count: 2, centre_count: 40, until: FOREVER });
 
     let mut places: Vec<i64> = found[0].iter().map(|centre| centre.row / 2).collect();
     places.sort_unstable();
@@ -77,13 +77,13 @@ fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
 
 #[test]
 fn first_centres_come_in_proportion_to_mass_and_second_ones_to_cost() {
-    // One row far away, of little mass, and two near ones; ten thousand cells of them.
+    // One row far away, of little weight, and two near ones; ten thousand cells of them.
     let cell_count = 10_000;
     let values = [0.0, 1.0, 11.0].repeat(cell_count);
-    let mass = [2.0, 7.0, 1.0].repeat(cell_count);
+    let row_weights = [2.0, 7.0, 1.0].repeat(cell_count);
     let ends: Vec<i64> = (1..=cell_count as i64).map(|cell| 3 * cell).collect();
 
-    let found = grown(&values, 1, &mass, &ends, Growth { trial_count: 1, centre_count: 2, until: FOREVER });
+    let found = grown(&values, 1, &row_weights, &ends, Growth { trial_count: 1, centre_count: 2, until: FOREVER });
 
     let share = |row: i64, number: usize, among: &dyn Fn(&Vec<Centre>) -> bool| {
         let cells: Vec<_> = found.iter().filter(|centres| among(centres)).collect();

@@ -175,7 +175,7 @@ where
 /// The cells as arrays: rows, centres, times and random numbers of each.
 #[derive(FromPyObject)]
 struct CellArrays<'py> {
-    mass: PyReadonlyArray1<'py, f64>,
+    row_weights: PyReadonlyArray1<'py, f64>,
     ends: PyReadonlyArray1<'py, i64>,
     chosen: PyReadonlyArray1<'py, i64>,
     chosen_ends: PyReadonlyArray1<'py, i64>,
@@ -208,7 +208,7 @@ fn grow_cells_of<'py, P: Point + numpy::Element>(
 ) -> PyResult<Grown<'py>> {
     let cells = Cells {
         points: matrix(&points)?,
-        mass: cells.mass.as_slice()?,
+        row_weights: cells.row_weights.as_slice()?,
         ends: cells.ends.as_slice()?,
         chosen: cells.chosen.as_slice()?,
         chosen_ends: cells.chosen_ends.as_slice()?,

@@ -66,13 +66,13 @@ class Iteration(Lap):
     Parameters
     ----------
     inertia
-        Before the centroids moved.
-    moved
+        Before the centroids shifted.
+    squared_shift
         Squared Frobenius norm of their shift.
     """
 
     inertia: float
-    moved: float
+    squared_shift: float
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,6 @@ class FitReport:
     traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
     @property
-    def points_per_s(self) -> float:
+    def rows_per_s(self) -> float:
         """Rows assigned and added up per second of iterating."""
         return self.row_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ripieno.bench.cases import Case
 from ripieno.bench.contestants import Contestant
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.limits import Limit
 from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
 from ripieno.bench.programs.timing import ELEMENT_BYTES
@@ -24,7 +24,7 @@ def contest(
     contestants: Sequence[Contestant],
     cases: Sequence[Case],
     limit: Limit,
-    report: Report,
+    report: Measurements,
     *,
     title: Callable[[Case], str],
     repetitions: int,

@@ -22,7 +22,7 @@ _GLOO_LACKS = ("reduce-scatter", "alltoall")
 
 
 @dataclass(frozen=True)
-class Place:
+class Deployment:
     """Where ranks run: by default all on this host.
 
     Parameters
@@ -117,7 +117,7 @@ class Contestant:
         return [case for case in cases if self.takes(case)]
 
 
-def ripieno(place: Place, *, through: str = "native", links: str = "auto") -> Contestant:
+def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") -> Contestant:
     """Ripieno, through its "native" loop, that loop on arrays of `ripieno.empty` ("shared"), or "python"."""
     words, environment = module("ripieno.bench.rank")
     words += [through, "--links", links, "--budget"]
@@ -133,7 +133,12 @@ def module(name: str) -> tuple[list[str], dict[str, str]]:
 
 
 def open_mpi(
-    place: Place, *, name: str, single_copy: str = "cma", settings: Mapping[str, str] | None = None, tamed: bool = False
+    place: Deployment,
+    *,
+    name: str,
+    single_copy: str = "cma",
+    settings: Mapping[str, str] | None = None,
+    tamed: bool = False,
 ) -> Contestant:
     """Open MPI at its fastest: on one host by shared memory, pinned ranks that spin, or, sharing cores, yield.
 
@@ -163,7 +168,7 @@ def open_mpi(
     )
 
 
-def mpi4py(place: Place, *, single_copy: str = "cma") -> Contestant:
+def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Contestant:
     """mpi4py over Open MPI.
 
     Raises
@@ -188,7 +193,7 @@ def mpi4py(place: Place, *, single_copy: str = "cma") -> Contestant:
 
 
 def _open_mpi(
-    mpi: toolchain.Mpi, place: Place, single_copy: str, settings: Mapping[str, str], tamed: bool
+    mpi: toolchain.Mpi, place: Deployment, single_copy: str, settings: Mapping[str, str], tamed: bool
 ) -> list[str]:
     """The command line of mpirun, up to the program."""
     words = [mpi.launcher, "--oversubscribe", "-np", str(place.world_size)]
@@ -215,7 +220,7 @@ def _open_mpi(
     return [*words, *(word for name, value in parameters.items() for word in ("--mca", name, value))]
 
 
-def mpich(place: Place) -> Contestant:
+def mpich(place: Deployment) -> Contestant:
     """MPICH, on one host. It has no way to yield: where ranks outnumber cores they starve each other.
 
     Raises
@@ -229,7 +234,7 @@ def mpich(place: Place) -> Contestant:
     return Contestant("MPICH", lambda arguments, timeout_s: run([*command, *arguments], timeout_s=timeout_s))
 
 
-def gloo(place: Place, *, python: str | None = None) -> Contestant:
+def gloo(place: Deployment, *, python: str | None = None) -> Contestant:
     """Gloo through torch.distributed of the interpreter `python`.
 
     Raises
@@ -244,7 +249,7 @@ def gloo(place: Place, *, python: str | None = None) -> Contestant:
 
 
 def peers(
-    names: Sequence[str], place: Place, *, python: bool, gloo_python: str | None
+    names: Sequence[str], place: Deployment, *, python: bool, gloo_python: str | None
 ) -> tuple[list[Contestant], list[str]]:
     """The peers of these names on one host, in all their modes, and what is to be said about those that are missing."""
     makers: dict[str, list[Callable[[], Contestant]]] = {

@@ -123,7 +123,7 @@ class Count:
 
 
 @dataclass
-class Report:
+class Measurements:
     """What a benchmark found out, and what it had to leave out."""
 
     name: str

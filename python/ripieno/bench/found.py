@@ -11,7 +11,7 @@ from rich.table import Table
 from ripieno import _native
 from ripieno.bench import figures, table
 from ripieno.bench.choice import TOLERANCE, Cell
-from ripieno.bench.figures import Report
+from ripieno.bench.figures import Measurements
 from ripieno.units import duration_text, size_text
 
 OFF = f"more than {TOLERANCE - 1:.0%} off the best"
@@ -21,7 +21,7 @@ OFF = f"more than {TOLERANCE - 1:.0%} off the best"
 class Found:
     """Figures of collectives."""
 
-    report: Report
+    report: Measurements
     failed: list[str] = field(default_factory=list)
 
     def show(self, target: Console) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ripieno.bench import contestants
-from ripieno.bench.contestants import Place
+from ripieno.bench.contestants import Deployment
 from ripieno.launch.script.environment import init
 from ripieno.sparse import packets
 
@@ -22,7 +22,7 @@ def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, 
     """Measure between so many processes of this machine."""
     words, environment = contestants.module("ripieno.bench.packets")
     words += [links, f"{budget_s:g}", ",".join(str(size) for size in sizes)]
-    return json.loads(Place(world_size).ranks(words, timeout_s, environment))
+    return json.loads(Deployment(world_size).ranks(words, timeout_s, environment))
 
 
 def joined(sizes: Sequence[int], links: str, budget_s: float) -> dict[str, Any] | None:

@@ -12,8 +12,8 @@ from ripieno.bench import cases as questions
 from ripieno.bench import choice, contestants
 from ripieno.bench.cases import Case
 from ripieno.bench.contest import WARM_UP, contest, figure_of
-from ripieno.bench.contestants import Place
-from ripieno.bench.figures import Report
+from ripieno.bench.contestants import Deployment
+from ripieno.bench.figures import Measurements
 from ripieno.bench.found import Found, FoundChoice
 from ripieno.bench.limits import Limit, MemoryLimit, Unknown, WireLimit
 from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
@@ -98,10 +98,10 @@ def started(asked: Asked, *, only_choice: bool) -> Found | FoundChoice:
 
 
 def _started(asked: Asked) -> Found:
-    found = Found(Report("bench"))
+    found = Found(Measurements("bench"))
     through = "python" if asked.from_python else "native"
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
-        place = Place(world_size)
+        place = Deployment(world_size)
         ours = contestants.ripieno(place, through=through, links=asked.links)
         peers, remarks = contestants.peers(
             asked.against, place, python=asked.from_python, gloo_python=asked.gloo_python
@@ -126,7 +126,7 @@ def _started_choice(asked: Asked) -> FoundChoice:
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         words, environment = contestants.module("ripieno.bench.choice")
         words += [asked.links, ",".join(asked.collectives), ",".join(str(size) for size in asked.sizes)]
-        output = Place(world_size).ranks(words, asked.timeout_s, environment)
+        output = Deployment(world_size).ranks(words, asked.timeout_s, environment)
         cells += [choice.Cell(**json.loads(line)) for line in output.splitlines()]
     return FoundChoice(cells)
 
@@ -153,7 +153,7 @@ def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
     limit = _limit_under_launcher(world, asked)
     cases = asked.cases()
     seconds: dict[Case, list[float]] = {}
-    report, title = Report("bench"), _title(world.world_size, through)
+    report, title = Measurements("bench"), _title(world.world_size, through)
     for _ in range(asked.repetitions):
         if world.rank == 0:
             limit.measure(cases, asked.budget_s)

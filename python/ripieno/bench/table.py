@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.units import duration_text, unit_of
 
 WIDTH = 180
@@ -17,7 +17,7 @@ def console() -> Console:
     return Console(width=max(WIDTH, Console().width), highlight=False)
 
 
-def show(target: Console, report: Report) -> None:
+def show(target: Console, report: Measurements) -> None:
     """Print a table per case, and what there is to say."""
     for case in dict.fromkeys(figure.case for figure in report.figures):
         figures = [figure for figure in report.figures if figure.case == case]
@@ -43,7 +43,7 @@ def _table(figures: list[Figure]) -> Table:
     return table
 
 
-def _counts(report: Report) -> Table:
+def _counts(report: Measurements) -> Table:
     table = Table(title=report.name, title_justify="left")
     for heading in ("", "", "counted", "target", ""):
         table.add_column(heading)

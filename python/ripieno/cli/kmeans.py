@@ -17,7 +17,7 @@ from ripieno.cli.options import LocalPath, PathOrUrl, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
-from ripieno.files.results import Place, check_new_folder, check_results, new_folder, save_array
+from ripieno.files.results import ResultPath, check_new_folder, check_results, new_folder, save_array
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import BinaryFiles, open_source
 from ripieno.report import write_report
@@ -108,7 +108,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
 def kmeans_command(
     inputs: tuple[str, ...],
     clusters: int,
-    out: Place,
+    out: ResultPath,
     workers: int,
     threads: int | None,
     init: str,
@@ -201,11 +201,11 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
         "iteration_count": model.n_iter_,
         "cluster_sizes": report.cluster_sizes.tolist(),
         "seconds": {"load": report.load_s, "seed": report.seed_s, "total": report.total_s},
-        "rows_per_second": report.points_per_s,
+        "rows_per_s": report.rows_per_s,
         "iterations": [
             {
                 "inertia": each.inertia,
-                "squared_shift": each.moved,
+                "squared_shift": each.squared_shift,
                 "compute_s": each.compute_s,
                 "communication_s": each.communication_s,
             }

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.results import Place, check_results, new_file
+from ripieno.files.results import ResultPath, check_results, new_file
 from ripieno.files.sources import is_url, suffix
 from ripieno.launch import init
 from ripieno.launch.script.run import under_launcher
@@ -152,7 +152,7 @@ def read_numbers(path: Path, what: str) -> NDArray[Any]:
 
 def check_files(
     inputs: Collection[str],
-    out: Place | None,
+    out: ResultPath | None,
     trace: Path | None,
     report: Path | None = None,
     *,
@@ -180,7 +180,7 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     return init(threads=threads)
 
 
-def write_columns(columns: Columns, out: Place) -> None:
+def write_columns(columns: Columns, out: ResultPath) -> None:
     """Write columns of equal lengths to a file of the kind that its name says, as a whole or not at all."""
     with new_file(out) as part:
         _WRITERS[suffix(out)](columns, part)

@@ -20,7 +20,7 @@ from ripieno.cli.options import (
     write_columns,
 )
 from ripieno.cli.progress import PageRankProgress
-from ripieno.files.results import Place, new_file
+from ripieno.files.results import ResultPath, new_file
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 
@@ -62,7 +62,7 @@ from ripieno.graph import Graph
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def pagerank_command(
     inputs: tuple[str, ...],
-    out: Place,
+    out: ResultPath,
     overwrite: bool,
     workers: int | None,
     threads: int | None,
@@ -109,7 +109,7 @@ def pagerank_command(
         click.echo(out)
 
 
-def _write(model: PageRank, out: Place, report: Path | None) -> None:
+def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
     write_columns({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with new_file(report) as part:

@@ -90,8 +90,8 @@ class KMeansProgress(IterationProgress):
         return (
             f"{event['iteration']}" if event["run"] == 1 else f"{event['run']}:{event['iteration']}",
             f"{event['inertia']:.8g}",
-            f"{event['moved']:.3g}",
-            _rate(event["points_per_s"]),
+            f"{event['squared_shift']:.3g}",
+            _rate(event["rows_per_s"]),
         )
 
     def _seeding(self, event: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
 from ripieno.cli.graph_options import graph_options, undirected_option
 from ripieno.cli.options import Columns, check_files, communicator, write_columns
-from ripieno.files.results import Place
+from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 
@@ -23,7 +23,7 @@ def _fit(
     columns: Callable[[Any], Columns],
     *,
     inputs: tuple[str, ...],
-    out: Place | None,
+    out: ResultPath | None,
     overwrite: bool,
     workers: int | None,
     threads: int | None,

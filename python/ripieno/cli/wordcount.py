@@ -21,7 +21,7 @@ from ripieno.cli.options import (
     workers_option,
     write_columns,
 )
-from ripieno.files.results import Place
+from ripieno.files.results import ResultPath
 from ripieno.files.sources import suffix
 from ripieno.flight.trace import traced
 from ripieno.keyed import KeyValues
@@ -46,7 +46,7 @@ from ripieno.text import count_words
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 def wordcount_command(
     inputs: tuple[str, ...],
-    out: Place | None,
+    out: ResultPath | None,
     overwrite: bool,
     top: int,
     lower: bool,
@@ -111,7 +111,7 @@ class _Bar(Progress):
         self.update(self._task, advance=event["bytes"], total=event["total_bytes"])
 
 
-def _columns(words: KeyValues, out: Place) -> dict[str, Any]:
+def _columns(words: KeyValues, out: ResultPath) -> dict[str, Any]:
     if suffix(out) == ".npz":
         strings = words.key_column
         return {"offsets": strings.offsets - strings.offsets[0], "data": strings.used, "count": words.values}

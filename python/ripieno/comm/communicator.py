@@ -27,7 +27,7 @@ from ripieno._checks import number, whole
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
 from ripieno.keyed import regrouping
-from ripieno.keyed.joint import Joint, alone
+from ripieno.keyed.joint import Joint, refuse_options
 from ripieno.sparse.reduction import DENSE_ABOVE, SparseReduce, indices_of, options_of, reduced, rows_of
 from ripieno.wire import forms, objects, wholes
 from ripieno.wire.arrays import (
@@ -62,7 +62,7 @@ from ripieno.wire.arrays import (
     split,
     together,
 )
-from ripieno.wire.calls import Handle, Line, Talk, Work
+from ripieno.wire.calls import CallQueue, Handle, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -77,14 +77,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _later(
+def _asynchronous(
     method: Callable[Concatenate[Communicator, P], R],
 ) -> Callable[Concatenate[Communicator, P], Handle[R]]:
     """`method`, returning a handle at once."""
 
     @functools.wraps(method)
     def begin(self: Communicator, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
-        return method(_Later(self), *args, **kwargs)  # type: ignore[return-value]
+        return method(AsyncCommunicator(self), *args, **kwargs)  # type: ignore[return-value]
 
     begin.__name__ = f"{method.__name__}_async"
     begin.__qualname__ = f"{method.__qualname__}_async"
@@ -158,7 +158,7 @@ class Communicator:
         self._on_event = on_event
         self._parent = parent
         self._replicated: Communicator | None = None
-        self._line: Line = Line() if parent is None else parent._line
+        self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank
         self.world_size: int = native.world_size
         self.replicas: int = native.replicas
@@ -213,10 +213,12 @@ class Communicator:
             in_place(out)
             if value is not None and self.rank == root:
                 fill(out, value)
-            return self._do(Work([("broadcast", known(out)[0], root, algorithm, forms.of_array(out))], lambda: out))
+            return self._do(
+                NativeCalls([("broadcast", known(out)[0], root, algorithm, forms.of_array(out))], lambda: out)
+            )
         if self.rank != root:
             return self._do(
-                Talk(
+                StagedCall(
                     lambda native: objects.receive(lambda piece: native.broadcast(piece, root, algorithm, forms.OBJECT))
                 )
             )
@@ -228,7 +230,7 @@ class Communicator:
             objects.send(value, lambda piece: native.broadcast(piece, root, algorithm, forms.OBJECT))
             return value
 
-        return self._do(Talk(talk))
+        return self._do(StagedCall(talk))
 
     def allreduce(
         self,
@@ -276,7 +278,7 @@ class Communicator:
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
             return self._allreduce_in_place(out, op, algorithm)
         if isinstance(value, Joint):
-            return self._do(alone(value, out=out, algorithm=algorithm).allreduce(self, op))
+            return self._do(refuse_options(value, out=out, algorithm=algorithm).allreduce(self, op))
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
     def reduce(
@@ -296,12 +298,12 @@ class Communicator:
         root = self._rank("root", root)
         args = (op, root, in_order(algorithm, order))
         if self.rank != root:
-            return self._do(Work(self._reduced("reduce", value, op, None, args).calls, lambda: None))
+            return self._do(NativeCalls(self._reduced("reduce", value, op, None, args).calls, lambda: None))
         if out is None or is_alike(check_combinable(out, op, "reduce"), value):
             return self._do(self._reduced("reduce", value, op, out, args))
         fitting(out, value)
         calls, finish = self._reduced("reduce", value, op, None, args)
-        return self._do(Work(calls, lambda: fill(out, finish())))
+        return self._do(NativeCalls(calls, lambda: fill(out, finish())))
 
     def scan(self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None) -> Any:
         """Rank i gets the elementwise combination of the values of ranks 0 … i.
@@ -329,7 +331,7 @@ class Communicator:
                 return out
             return map_leaves(result, lambda leaf: identity_like(leaf, op))
 
-        return self._do(Work(work.calls, finish))
+        return self._do(NativeCalls(work.calls, finish))
 
     def allgather(
         self,
@@ -363,11 +365,11 @@ class Communicator:
         """
         algorithm = in_order(algorithm, order)
         if isinstance(value, Joint):
-            return self._do(alone(value, out=out, counts=counts, algorithm=algorithm).allgather())
+            return self._do(refuse_options(value, out=out, counts=counts, algorithm=algorithm).allgather())
         if out is None and counts is None:
-            return self._do(Talk(lambda native: objects.allgather(native, value, algorithm)))
+            return self._do(StagedCall(lambda native: objects.allgather(native, value, algorithm)))
         out, rows, element_counts = self._all_rows(value, out, counts)
-        return self._do(Work([("allgather", rows, element_counts, algorithm, forms.of_array(out))], lambda: out))
+        return self._do(NativeCalls([("allgather", rows, element_counts, algorithm, forms.of_array(out))], lambda: out))
 
     def gather(
         self,
@@ -389,7 +391,7 @@ class Communicator:
         if counts is None:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
-            return self._do(Talk(lambda native: objects.gather(native, value, root, algorithm)))
+            return self._do(StagedCall(lambda native: objects.gather(native, value, root, algorithm)))
         into = out if self.rank == root else None
         is_direct = into is None or value is None or in_place(into).dtype == required(value, "value").dtype
         every, rows, element_counts = self._all_rows(value, into if is_direct else None, counts)
@@ -401,7 +403,7 @@ class Communicator:
                 return None
             return every if is_direct else fill(into, every)
 
-        return self._do(Work([("gather", rows, element_counts, root, algorithm, forms.of_array(every))], finish))
+        return self._do(NativeCalls([("gather", rows, element_counts, root, algorithm, forms.of_array(every))], finish))
 
     def scatter(
         self,
@@ -437,7 +439,7 @@ class Communicator:
         algorithm = in_order(algorithm, None)
         if out is None:
             parts = self._one_per_rank(values, counts, "scatter") if self.rank == root else None
-            return self._do(Talk(lambda native: objects.scatter(native, parts, root, algorithm)))
+            return self._do(StagedCall(lambda native: objects.scatter(native, parts, root, algorithm)))
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
         given = required(values, "scatter: values at the root") if self.rank == root else in_place(out)
@@ -449,7 +451,7 @@ class Communicator:
         array, element_counts = elements(rows, counts)
         mine = split(rows, counts)[self.rank]
         call = ("scatter", array, element_counts, root, algorithm, forms.of_array(rows))
-        return self._do(Work([call], lambda: fill(out, mine)))
+        return self._do(NativeCalls([call], lambda: fill(out, mine)))
 
     def reduce_scatter(
         self,
@@ -494,7 +496,7 @@ class Communicator:
         if out is not None:
             check_fits(in_place(out), mine.shape, mine.dtype)
         return self._do(
-            Work(
+            NativeCalls(
                 [("reduce_scatter", array, element_counts, op, algorithm, forms.of_array(scratch))],
                 # A copy, for a view would keep all ranks' rows in memory.
                 lambda: mine.copy() if out is None else fill(out, mine),
@@ -533,7 +535,7 @@ class Communicator:
             if out_counts is not None:
                 raise InputError(f"alltoall: out_counts={out_counts!r}: out_counts= needs out=, whose rows they divide")
             parts = self._one_per_rank(values, counts, "alltoall")
-            return self._do(Talk(lambda native: objects.alltoall(native, parts, algorithm)))
+            return self._do(StagedCall(lambda native: objects.alltoall(native, parts, algorithm)))
         given = required(values, "alltoall: values")
         check_rows_fit(in_rows(in_place(out), "alltoall: out"), given, "alltoall")
         sent = np.ascontiguousarray(given, dtype=out.dtype)
@@ -545,7 +547,7 @@ class Communicator:
         element_counts, out_element_counts = elements(sent, counts)[1], elements(out, out_counts)[1]
         form = forms.of_rows(out)
         call = ("alltoall", line(sent), element_counts, line(out), out_element_counts, algorithm, form)
-        return self._do(Work([call], lambda: out))
+        return self._do(NativeCalls([call], lambda: out))
 
     def rotate(
         self, block: Any, distance: int = 1, *, out: np.ndarray | None = None, algorithm: str | None = None
@@ -572,7 +574,7 @@ class Communicator:
         distance = whole("distance", distance, -(2**63), 2**63 - 1) % self.world_size
         algorithm = in_order(algorithm, None)
         if out is None:
-            return self._do(Talk(lambda native: objects.rotate(native, block, distance, algorithm)))
+            return self._do(StagedCall(lambda native: objects.rotate(native, block, distance, algorithm)))
         given = required(block, "rotate: block")
         check_rows_fit(in_place(out), given, "rotate")
         sent = np.ascontiguousarray(given, dtype=out.dtype)
@@ -580,7 +582,7 @@ class Communicator:
             # What arrives must not overwrite what has still to leave.
             sent = sent.copy()
         call = ("rotate", line(sent), line(out), distance, algorithm, forms.of_rows(out))
-        return self._do(Work([call], lambda: out))
+        return self._do(NativeCalls([call], lambda: out))
 
     def neighbour_exchange(
         self,
@@ -612,7 +614,7 @@ class Communicator:
                 raise InputError(f"{name}: a {type(given).__name__}: expected a dict of ranks to arrays or objects")
         values = {self._rank("peer", peer): values[peer] for peer in values}
         if out is None:
-            return self._do(Talk(lambda native: objects.neighbour_exchange(native, values, algorithm)))
+            return self._do(StagedCall(lambda native: objects.neighbour_exchange(native, values, algorithm)))
         sent = [octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
         targets = [octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
         line = np.concatenate([*sent, np.empty(0, np.uint8)])
@@ -625,11 +627,11 @@ class Communicator:
                 target[:] = piece
             return dict(out)
 
-        return self._do(Work([("neighbour_exchange", line, out_peers, came, in_peers, algorithm)], finish))
+        return self._do(NativeCalls([("neighbour_exchange", line, out_peers, came, in_peers, algorithm)], finish))
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
-        return self._do(Work([("barrier", in_order(algorithm, None))], lambda: None))
+        return self._do(NativeCalls([("barrier", in_order(algorithm, None))], lambda: None))
 
     # Point to point
 
@@ -643,23 +645,23 @@ class Communicator:
         to = self._other("to", to)
         calls: list[tuple[Any, ...]] = []
         objects.send(value, lambda piece: calls.append(("send", piece, to, forms.OBJECT)))
-        return self._do(Work(calls, lambda: None))
+        return self._do(NativeCalls(calls, lambda: None))
 
     def send_into(self, array: Any, to: int) -> None:
         """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
         to = self._other("to", to)
         sent = required(array, "send_into")
         sent = np.ascontiguousarray(sent).reshape(sent.shape)
-        return self._do(Work([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
+        return self._do(NativeCalls([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
 
     def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
         """The value that rank `source` sends; with `out`, the array of this shape and dtype that `send_into` sends."""
         source = self._other("source", source)
         if out is None:
             return self._do(
-                Talk(lambda native: objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT)))
+                StagedCall(lambda native: objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT)))
             )
-        return self._do(Work([("receive", known(in_place(out))[0], source, forms.of_array(out))], lambda: out))
+        return self._do(NativeCalls([("receive", known(in_place(out))[0], source, forms.of_array(out))], lambda: out))
 
     # Sparse reductions
 
@@ -830,29 +832,29 @@ class Communicator:
             spill_directory=spill_directory,
             on_block=on_block,
         )
-        return self._do(Talk(lambda native: call(native)[0]))
+        return self._do(StagedCall(lambda native: call(native)[0]))
 
     # The same, returning a `Handle` at once. Arrays must not be changed, `out` not even read, until it is done. Calls
     # count in the order in which they are made, these and the blocking ones together. What needs no exchange of sizes
     # is in flight at once; the others follow each other, and what is called after one waits for it.
 
-    broadcast_async = _later(broadcast)
-    allreduce_async = _later(allreduce)
-    reduce_async = _later(reduce)
-    scan_async = _later(scan)
-    exscan_async = _later(exscan)
-    allgather_async = _later(allgather)
-    gather_async = _later(gather)
-    scatter_async = _later(scatter)
-    reduce_scatter_async = _later(reduce_scatter)
-    alltoall_async = _later(alltoall)
-    rotate_async = _later(rotate)
-    neighbour_exchange_async = _later(neighbour_exchange)
-    barrier_async = _later(barrier)
-    regroup_async = _later(regroup)
-    send_async = _later(send)
-    send_into_async = _later(send_into)
-    recv_async = _later(recv)
+    broadcast_async = _asynchronous(broadcast)
+    allreduce_async = _asynchronous(allreduce)
+    reduce_async = _asynchronous(reduce)
+    scan_async = _asynchronous(scan)
+    exscan_async = _asynchronous(exscan)
+    allgather_async = _asynchronous(allgather)
+    gather_async = _asynchronous(gather)
+    scatter_async = _asynchronous(scatter)
+    reduce_scatter_async = _asynchronous(reduce_scatter)
+    alltoall_async = _asynchronous(alltoall)
+    rotate_async = _asynchronous(rotate)
+    neighbour_exchange_async = _asynchronous(neighbour_exchange)
+    barrier_async = _asynchronous(barrier)
+    regroup_async = _asynchronous(regroup)
+    send_async = _asynchronous(send)
+    send_into_async = _asynchronous(send_into)
+    recv_async = _asynchronous(recv)
 
     # Packets
 
@@ -1034,14 +1036,14 @@ class Communicator:
         """End what is in flight, then the connections. May be called again.
 
         What was split from the world is closed with it; closing such a communicator leaves the world as it is: its
-        calls on arrays that are in flight go on to their end, its calls on objects that stand in line behind others
+        calls on arrays that are in flight go on to their end, its calls on objects that are queued behind others
         raise `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
         self.kept.clear()
         if native is not None:
             if self._parent is None:
-                self._line.drain()
+                self._queue.drain()
                 flight.leave_file(native)
             native.close()
 
@@ -1062,9 +1064,9 @@ class Communicator:
         if self._native_or_none is None:
             self._check_process()
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
-        if self._line.is_busy:
+        if self._queue.is_busy:
             # Calls count in the order in which they are made.
-            self._line.drain()
+            self._queue.drain()
         return self._native_or_none
 
     def _check_process(self) -> None:
@@ -1088,8 +1090,8 @@ class Communicator:
             self._replicated = self.replicate(replicas)
         return self._replicated
 
-    def _do(self, call: Work | Talk) -> Any:
-        """Carry a call out; a `_Later` begins it only."""
+    def _do(self, call: NativeCalls | StagedCall) -> Any:
+        """Carry a call out; a `AsyncCommunicator` begins it only."""
         return call.run(self._native)
 
     def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> np.ndarray:
@@ -1105,24 +1107,24 @@ class Communicator:
             raise InputError(f"{name}={rank}: expected another rank than this one")
         return rank
 
-    def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> Work:
+    def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> NativeCalls:
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
         check_op(op)
         if out is not None:
             check_combinable(out, op, what)
             if value is not out:
                 fill(out, value)
-            return Work([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
+            return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
         if isinstance(value, np.ndarray):
             # The common case, where every microsecond counts.
             result = own(reducible(value, op, what))
-            return Work([(what, known(result)[0], *args, forms.of_array(result))], lambda: result)
+            return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: result)
         if is_tree(value) or wholes.is_whole(value, op):
             return self._reduced_leaves(what, value, op, args)
         result = own(reducible(value, op, what))
-        return Work([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
+        return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
 
-    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> Work:
+    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls:
         """As `_reduced`, of Python's whole numbers, and of tuples, lists and dicts."""
         leaves, names = [], []
 
@@ -1160,7 +1162,7 @@ class Communicator:
 
             return map_leaves(value, restore)
 
-        return Work(calls, finish)
+        return NativeCalls(calls, finish)
 
     def _ranks_of(self, what: str) -> slice:
         """The ranks whose values this one gets the combination of."""
@@ -1208,21 +1210,21 @@ def describe(error: BaseException) -> tuple[str, str]:
     return cause, "".join(traceback.format_exception(error))
 
 
-class _Later(Communicator):
+class AsyncCommunicator(Communicator):
     """A communicator whose calls are begun only: each returns a `Handle`."""
 
     def __init__(self, comm: Communicator) -> None:
         self.__dict__ = comm.__dict__
 
-    def _do(self, call: Work | Talk) -> Any:
+    def _do(self, call: NativeCalls | StagedCall) -> Any:
         native = self._native_or_none
         if native is None:
             self._check_process()
             raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
-        if isinstance(call, Talk) or self._line.is_busy:
-            job = self._line.add(lambda: call.run(native))
+        if isinstance(call, StagedCall) or self._queue.is_busy:
+            job = self._queue.add(lambda: call.run(native))
             return Handle([job], job.wait, self)
         return Handle([getattr(native, name)(*args, later=True) for name, *args in call.calls], call.finish, self)
 
     def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> Any:
-        return self._do(Work([("allreduce", out, op, algorithm)], lambda: out))
+        return self._do(NativeCalls([("allreduce", out, op, algorithm)], lambda: out))

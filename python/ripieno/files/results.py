@@ -21,11 +21,11 @@ from ripieno.files.sources import is_url
 PART_SUFFIX = ".part"
 
 #: Where a result belongs: a path, or a URL of fsspec.
-Place = str | os.PathLike[str]
+ResultPath = str | os.PathLike[str]
 
 
 @contextmanager
-def new_file(path: Place) -> Iterator[Path]:
+def new_file(path: ResultPath) -> Iterator[Path]:
     """A path to write to; at the end the file takes the name `path`, after an error it is gone.
 
     What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
@@ -58,7 +58,7 @@ def new_file(path: Place) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Place, replaceable: Collection[str] = ()) -> Iterator[Path]:
+def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[Path]:
     """A folder to write to; at the end it takes the name `path`, after an error it is gone.
 
     What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
@@ -96,7 +96,7 @@ def new_folder(path: Place, replaceable: Collection[str] = ()) -> Iterator[Path]
                 folder.rmdir()
 
 
-def check_new_file(path: Place) -> None:
+def check_new_file(path: ResultPath) -> None:
     """Raise InputError, before any work is done, if `new_file` would."""
     if is_url(path):
         uploads.check_sent_file(path)
@@ -111,7 +111,9 @@ def check_new_file(path: Place) -> None:
     _check_place(path)
 
 
-def check_results(paths: Mapping[str, Place | None], inputs: Collection[Place] = (), *, overwrite: bool) -> None:
+def check_results(
+    paths: Mapping[str, ResultPath | None], inputs: Collection[ResultPath] = (), *, overwrite: bool
+) -> None:
     """Raise InputError, before any work is done, if results cannot be written or would replace files.
 
     Parameters
@@ -135,21 +137,21 @@ def check_results(paths: Mapping[str, Place | None], inputs: Collection[Place] =
         raise InputError(f"{both} is an input, too: choose another name")
 
 
-def _exists(path: Place) -> bool:
+def _exists(path: ResultPath) -> bool:
     return uploads.exists(path) if is_url(path) else Path(path).exists()
 
 
-def _resolved(path: Place) -> Place:
+def _resolved(path: ResultPath) -> ResultPath:
     return path if is_url(path) else Path(path).resolve()
 
 
-def _check_different(paths: Mapping[str, Place]) -> None:
+def _check_different(paths: Mapping[str, ResultPath]) -> None:
     """Raise InputError if one of these results would replace another."""
     if len({_resolved(path) for path in paths.values()}) < len(paths):
         raise InputError(f"{' and '.join(paths)} name the same file twice: expected one for each result")
 
 
-def check_new_folder(path: Place, replaceable: Collection[str] = ()) -> None:
+def check_new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> None:
     """Raise InputError, before any work is done, if `new_folder` would."""
     if is_url(path):
         _check_contents(path, uploads.listed(path), replaceable)
@@ -163,7 +165,7 @@ def check_new_folder(path: Place, replaceable: Collection[str] = ()) -> None:
     _check_place(path)
 
 
-def _check_contents(path: Place, names: Collection[str], replaceable: Collection[str]) -> None:
+def _check_contents(path: ResultPath, names: Collection[str], replaceable: Collection[str]) -> None:
     other = [name for name in names if name not in replaceable]
     if other and replaceable:
         raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")

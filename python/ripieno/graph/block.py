@@ -11,7 +11,7 @@ from ripieno.errors import InputError
 from ripieno.graph.aggregators import Aggregators
 from ripieno.graph.columns import SomeRows, of_type
 from ripieno.graph.messages import Messages, checked_mask
-from ripieno.graph.targets import vertex_ids
+from ripieno.graph.vertex_messages import vertex_ids
 
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph

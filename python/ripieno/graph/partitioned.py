@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ripieno.errors import InputError
-from ripieno.graph.along import Along, AlongEdges
 from ripieno.graph.columns import Columns
+from ripieno.graph.edge_messages import Along, EdgeMessages
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End, Layout
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
 from ripieno.graph.superstep import Block, Supersteps, run
-from ripieno.graph.targets import deliver
+from ripieno.graph.vertex_messages import deliver
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ class PartitionedGraph(Layout):
         return self._way.combined(values, combiner, along, where)
 
     @cached_property
-    def _way(self) -> AlongEdges:
-        return AlongEdges(self)
+    def _way(self) -> EdgeMessages:
+        return EdgeMessages(self)
 
     @cached_property
     def _with_targets(self) -> PartitionedGraph:

@@ -17,7 +17,7 @@ WEIGHT_NAMES = ("weight", "weights", "w")
 
 
 @dataclass(frozen=True)
-class Part:
+class FileShare:
     """A rank's part of a file.
 
     Parameters
@@ -51,14 +51,14 @@ class EdgeFile(Protocol):
     def weighted(self) -> bool:
         """Whether edges have weights."""
 
-    def read(self, part: Part) -> Edges:
+    def read(self, part: FileShare) -> Edges:
         """The edges of a part."""
 
 
 F = TypeVar("F", bound=EdgeFile)
 
 
-def divided(files: Sequence[F], rank: int, world_size: int) -> Iterator[tuple[F, Part]]:
+def divided(files: Sequence[F], rank: int, world_size: int) -> Iterator[tuple[F, FileShare]]:
     """The parts of the files that are a rank's: files in order, as one length of bytes, cut evenly."""
     total = sum(file.size_bytes for file in files)
     cuts = [Fraction(total * i, world_size) for i in range(world_size + 1)]
@@ -68,7 +68,7 @@ def divided(files: Sequence[F], rank: int, world_size: int) -> Iterator[tuple[F,
         readers = [i for i in range(world_size) if cuts[i] < begin + length and cuts[i + 1] > begin]
         if rank in readers:
             first, last = (min(max(cut - begin, 0), length) / Fraction(length) for cut in cuts[rank : rank + 2])
-            yield file, Part(first, last, readers.index(rank), len(readers))
+            yield file, FileShare(first, last, readers.index(rank), len(readers))
         begin += length
 
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.graph.aggregators import Aggregators
-from ripieno.graph.along import Along
 from ripieno.graph.block import Block
+from ripieno.graph.edge_messages import Along
 from ripieno.graph.messages import Messages
-from ripieno.graph.targets import check_missing, deliver
+from ripieno.graph.vertex_messages import check_missing, deliver
 from ripieno.keyed.combiners import Combiner
 from ripieno.wire.arrays import is_native
 

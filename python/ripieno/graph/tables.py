@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
-from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
+from ripieno.graph.parts import Columns, EmptyFile, FileShare, choose_columns
 from ripieno.input.matrix.binary import BROKEN_ARCHIVE
 from ripieno.input.matrix.parquet import read_footer, read_rows
 
@@ -48,7 +48,7 @@ class ParquetEdges:
         """What it takes on the disk."""
         return os.path.getsize(self.path)
 
-    def read(self, part: Part) -> Edges:
+    def read(self, part: FileShare) -> Edges:
         """The edges of a part; only the row groups that hold them are read."""
         start, stop = part.of(sum(self.groups))
         chosen = [self.names[at] for at in self.columns if at is not None]
@@ -85,7 +85,7 @@ class NpyEdges:
         """What it takes on the disk."""
         return os.path.getsize(self.path)
 
-    def read(self, part: Part) -> Edges:
+    def read(self, part: FileShare) -> Edges:
         """The edges of a part."""
         pairs = _mapped(self.path)
         start, stop = part.of(len(pairs))
@@ -128,7 +128,7 @@ class NpzEdges:
         """Rows of the matrix, if it is one."""
         return None if self.columns is not None else int(_archive(self.path)["shape"][0])
 
-    def read(self, part: Part) -> Edges:
+    def read(self, part: FileShare) -> Edges:
         """The edges of a part."""
         try:
             if self.columns is None:

@@ -16,7 +16,7 @@ from typing import IO
 from ripieno import _native
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
-from ripieno.graph.parts import Columns, EmptyFile, Part, choose_columns
+from ripieno.graph.parts import Columns, EmptyFile, FileShare, choose_columns
 from ripieno.input import lines
 from ripieno.input.matrix.text import is_number
 
@@ -67,7 +67,7 @@ class TextEdges:
         """What it takes on the disk."""
         return os.path.getsize(self.path)
 
-    def read(self, part: Part) -> Edges:
+    def read(self, part: FileShare) -> Edges:
         """The edges of a part.
 
         Raises
@@ -85,11 +85,11 @@ class TextEdges:
     def _packed(self) -> bool:
         return self.path.lower().endswith(".gz")
 
-    def _cut(self, part: Part) -> Iterator[tuple[int, bytes]]:
+    def _cut(self, part: FileShare) -> Iterator[tuple[int, bytes]]:
         with open(self.path, "rb") as file:
             yield from lines.blocks(file, *part.of(self.size_bytes), WINDOW_BYTES, self.body)
 
-    def _dealt(self, part: Part) -> Iterator[tuple[int, bytes]]:
+    def _dealt(self, part: FileShare) -> Iterator[tuple[int, bytes]]:
         with gzip.open(self.path, "rb") as file:
             file.seek(self.body)
             begin, number = self.body, 0

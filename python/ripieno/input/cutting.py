@@ -15,7 +15,7 @@ from ripieno.input.formats.csv import Csv, arrow_type, of_same_types
 from ripieno.input.formats.cuts import apportioned
 from ripieno.input.matrix.records import Record
 from ripieno.input.partitions import FILE_NAME, open_partitions
-from ripieno.input.split import FORMATS, Format, Options, Split
+from ripieno.input.split import FORMATS, Format, FormatOptions, Split
 
 #: Bytes of a split where nothing else is asked for.
 SPLIT_BYTES = 64 << 20
@@ -95,7 +95,7 @@ def splits(
         if value is not None:
             check_count(name, value)
     record = Record.of(record_bytes, dtype, shape)
-    options = Options(
+    options = FormatOptions(
         header, types or {}, None if columns is None else tuple(columns), checked_delimiter(delimiter), record
     )
     for name, kind in options.types.items():
@@ -106,7 +106,7 @@ def splits(
     check_format(format, record)
     listed = [_partition_file(item) for item in (source if isinstance(source, list | tuple) else [source])]
     if any(listed):
-        if not all(listed) or options != Options():
+        if not all(listed) or options != FormatOptions():
             raise InputError(f"{next(filter(None, listed))} says what its partitions are, and is read by itself only")
         parts = [part for path in listed if path is not None for part in open_partitions(path, verify=verify)]
         other = next((part for part in parts if format not in (None, part.format.name)), None)
@@ -146,7 +146,7 @@ def checked_delimiter(delimiter: str | None) -> str | None:
     return delimiter
 
 
-def open_formats(files: Sequence[File], name: str | None, options: Options) -> list[Format]:
+def open_formats(files: Sequence[File], name: str | None, options: FormatOptions) -> list[Format]:
     """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
     formats = [_open_format(file, name, options) for file in files]
     tables = [at for at, format in enumerate(formats) if isinstance(format, Csv)]
@@ -155,7 +155,7 @@ def open_formats(files: Sequence[File], name: str | None, options: Options) -> l
     return formats
 
 
-def _open_format(file: File, name: str | None, options: Options) -> Format:
+def _open_format(file: File, name: str | None, options: FormatOptions) -> Format:
     """How the records lie in a file, by the name of a format or what the file's own name says."""
     name = name or ("binary" if options.record else SUFFIXES.get(file.inner_suffix))
     if name is None:

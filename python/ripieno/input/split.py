@@ -48,7 +48,7 @@ FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parq
 
 
 @dataclass(frozen=True)
-class Options:
+class FormatOptions:
     """What the user says about the columns of files that have some, and the records of those that say nothing."""
 
     header: bool = True

@@ -118,8 +118,8 @@ class Cells:
 
     Parameters
     ----------
-    mass : (n,) float64
-        How much each row counts; rows without mass are never chosen.
+    row_weights : (n,) float64
+        How much each row counts; rows without weight are never chosen.
     ends : (c,) int64
         The row behind the last one of each cell.
     chosen : (m,) int64
@@ -132,7 +132,7 @@ class Cells:
         The random numbers of each cell.
     """
 
-    mass: NDArray[np.float64]
+    row_weights: NDArray[np.float64]
     ends: NDArray[np.int64]
     chosen: NDArray[np.int64]
     chosen_ends: NDArray[np.int64]

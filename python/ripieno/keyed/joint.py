@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import InputError
-from ripieno.wire.calls import Talk
+from ripieno.wire.calls import StagedCall
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -16,15 +16,15 @@ class Joint(ABC):
     """A value of many parts with keys or ids; the parts of all ranks meet by these, not by their places."""
 
     @abstractmethod
-    def allreduce(self, comm: Communicator, op: Any) -> Talk:
+    def allreduce(self, comm: Communicator, op: Any) -> StagedCall:
         """The call by which every rank gets the parts of all ranks, equal keys combined by `op`, None being its own."""
 
     @abstractmethod
-    def allgather(self) -> Talk:
+    def allgather(self) -> StagedCall:
         """The call by which every rank gets the parts of all ranks."""
 
 
-def alone(value: Joint, **options: Any) -> Joint:
+def refuse_options(value: Joint, **options: Any) -> Joint:
     """`value`, for which collectives have no options."""
     for name, option in options.items():
         if option is not None:

@@ -13,7 +13,7 @@ from ripieno.keyed import columns
 from ripieno.keyed.columns import Form, Keys, Strings
 from ripieno.keyed.combiners import Combiner
 from ripieno.keyed.joint import Joint
-from ripieno.wire.calls import Talk
+from ripieno.wire.calls import StagedCall
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -222,15 +222,15 @@ class KeyValues(Joint):
         values = columns.widened(self.values, combiner.name)
         return self if values is self.values else KeyValues(self.key_column, values)
 
-    def allreduce(self, comm: Communicator, op: Combine | None) -> Talk:
+    def allreduce(self, comm: Communicator, op: Combine | None) -> StagedCall:
         from ripieno.keyed.regroup import allreduced
 
         return allreduced(comm, self, op)
 
-    def allgather(self) -> Talk:
+    def allgather(self) -> StagedCall:
         from ripieno.keyed.gather import allgathered
 
-        return Talk(lambda native: allgathered(native, self))
+        return StagedCall(lambda native: allgathered(native, self))
 
     def _topped(self, k: int) -> KeyValues:
         ordered = self.sorted("value", descending=True)

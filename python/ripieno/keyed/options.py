@@ -24,7 +24,7 @@ class Limit(NamedTuple):
     directory: str | None
 
 
-class Options(NamedTuple):
+class RegroupOptions(NamedTuple):
     """How rows are combined, and where their homes are."""
 
     combiner: Combiner
@@ -70,10 +70,10 @@ def options_of(
     memory_limit: int | None = None,
     spill_directory: str | os.PathLike[str] | None = None,
     widen: bool = True,
-) -> Options:
+) -> RegroupOptions:
     """The options as the caller names them, see `Communicator.regroup`."""
     limit = _limit_of(memory_limit, spill_directory)
-    return Options(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit, widen)
+    return RegroupOptions(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit, widen)
 
 
 def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> Limit:

@@ -19,7 +19,7 @@ from ripieno.keyed.gather import allgathered
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.table import Table
 from ripieno.keyed.table_calls import table_regrouping
-from ripieno.wire.calls import Talk
+from ripieno.wire.calls import StagedCall
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -52,7 +52,7 @@ def regroup(
     dict
         What `Emitter.regroup` tells.
     """
-    return comm._do(Talk(regrouping(comm, rows, on_block=on_block, exchange=exchange, **options)))
+    return comm._do(StagedCall(regrouping(comm, rows, on_block=on_block, exchange=exchange, **options)))
 
 
 def regrouping(
@@ -85,9 +85,9 @@ def regrouping(
     return call
 
 
-def allreduced(comm: Communicator, rows: KeyValues, op: Combine | None) -> Talk:
+def allreduced(comm: Communicator, rows: KeyValues, op: Combine | None) -> StagedCall:
     """One row per key, of all ranks' rows, on every rank."""
     if op == CONCAT:
         raise InputError("op='concat': allgather brings all rows to every rank")
     regroup_rows = regrouping(comm, rows, combine=op)
-    return Talk(lambda native: allgathered(native, regroup_rows(native)[0]))
+    return StagedCall(lambda native: allgathered(native, regroup_rows(native)[0]))

@@ -14,7 +14,7 @@ from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.joint import Joint
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import reducible, split
-from ripieno.wire.calls import Talk
+from ripieno.wire.calls import StagedCall
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -117,17 +117,17 @@ class Table(Joint, MutableMapping[int, Partition]):
     def __reduce__(self) -> Any:
         return _unpacked, (pack(self), self.combiner.function or self.combiner.name)
 
-    def allreduce(self, comm: Communicator, op: Any) -> Talk:
+    def allreduce(self, comm: Communicator, op: Any) -> StagedCall:
         from ripieno.keyed.table_calls import allreduced
 
         if op not in (None, self.combiner.name):
             raise InputError(f"op={op!r}: this table combines by {self.combiner.name}: leave op out")
-        return Talk(lambda native: allreduced(native, self))
+        return StagedCall(lambda native: allreduced(native, self))
 
-    def allgather(self) -> Talk:
+    def allgather(self) -> StagedCall:
         from ripieno.keyed.table_calls import allgathered
 
-        return Talk(lambda native: allgathered(native, self))
+        return StagedCall(lambda native: allgathered(native, self))
 
     def _checked(self, number: int, partition: Any) -> Partition:
         named = self.combiner.function is None and self.combiner.name != CONCAT

@@ -18,7 +18,7 @@ import numpy as np
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, partitioners
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner
-from ripieno.keyed.joint import alone
+from ripieno.keyed.joint import refuse_options
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.keyed.table import Packed, Table, pack, unpack
 from ripieno.wire import objects
@@ -37,7 +37,7 @@ def table_regrouping(
     partitioner = partitioners.checked(partitioner)
     if partitioner == "balanced":
         raise InputError("partitioner='balanced' of a table: expected 'hash' or a function of an array of ids")
-    alone(table, **options, local_reduction=None if local_reduction else False)
+    refuse_options(table, **options, local_reduction=None if local_reduction else False)
     meant = table if combine is None else Table(table, combine)
     return lambda native: regrouped(native, meant, partitioner)
 

@@ -17,18 +17,18 @@ import numpy as np
 from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
 from ripieno.launch.engine import remote
-from ripieno.launch.engine.hub import Invitation, Join, versions
+from ripieno.launch.engine.member_server import Invitation, Join, versions
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import Here, standing_for
 from ripieno.launch.process.channel import HungUp
-from ripieno.launch.process.report import Report
+from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
 __all__ = ["Here", "serve"]
 
-# A hub that listens answers at once.
+# A member server that listens answers at once.
 HUB_S = 10.0
 
 
@@ -51,13 +51,13 @@ def serve(
     invitation : Invitation
     rank : int
     exchange : callable, optional
-        The engine's own way to give a string and get those of all ranks, in order of rank; by default the hub's. Then
-        ranks meet before they join the hub, so that those of different attempts never mix.
+        The engine's own way to give a string and get those of all ranks, in order of rank; by default the member
+        server's. Then ranks meet before they join the member server, so that those of different attempts never mix.
     attempt : str
         What distinguishes tasks that are started again, if there is no `exchange`.
     bind_host : str, optional
         The address to listen on for the other ranks, unless the job's options name one; by default that by which the
-        hub is reached, or with an `exchange` all that there are.
+        server is reached, or with an `exchange` all that there are.
     local : dict, optional
         What `Here` stands for.
     hung_up : callable, optional
@@ -66,7 +66,7 @@ def serve(
     Raises
     ------
     RendezvousError
-        The hub cannot be reached, has begun without this task, or is over; or the ranks cannot meet.
+        The member server cannot be reached, has begun without this task, or is over; or the ranks cannot meet.
     EngineError
         The job has failed, and its caller knows why, or who launched it is gone.
     """
@@ -80,7 +80,7 @@ def serve(
     if bind_host is not None:
         options.setdefault("bind_host", bind_host)
     if exchange is None:
-        _by_hub(invitation, rank, attempt, options, local, hung_up)
+        _by_server(invitation, rank, attempt, options, local, hung_up)
     else:
         _by_engine(invitation, rank, exchange, options, local, hung_up)
 
@@ -93,7 +93,7 @@ def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | No
         survey.answer(channel, invitation, rank, bind_host)
 
 
-def _by_hub(
+def _by_server(
     invitation: Invitation,
     rank: int,
     attempt: str,
@@ -108,7 +108,7 @@ def _by_hub(
         except HungUp:
             raise
         except Exception as error:
-            channel.send("error", Report.of(error, rank, socket.gethostname()))
+            channel.send("error", FailureReport.of(error, rank, socket.gethostname()))
             raise
         _serve(channel, comm, invitation, options, local, hung_up)
 
@@ -168,8 +168,8 @@ def _meet(
 
 @contextmanager
 def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteChannel]:
-    """The channel to the hub, once all ranks have one."""
-    where = f"the hub at {invitation.host}:{invitation.port}"
+    """The channel to the member server, once all ranks have one."""
+    where = f"the member server at {invitation.host}:{invitation.port}"
     try:
         channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S)
     except ConnectionError as error:

@@ -50,7 +50,7 @@ class Result:
 
 
 @dataclass
-class Part:
+class WorkerState:
     """One rank's part in a job."""
 
     comm: Communicator
@@ -62,7 +62,7 @@ class Part:
 
 def open_part(comm: Communicator, key: str, replicas: int) -> str:
     """Begin a job on this rank, of which there may be copies; its host."""
-    part = comm.kept[key] = Part(comm if replicas == 1 else comm.replicate(replicas))
+    part = comm.kept[key] = WorkerState(comm if replicas == 1 else comm.replicate(replicas))
     return part.comm.hosts[part.comm.rank]
 
 
@@ -73,7 +73,7 @@ def close_part(comm: Communicator, key: str) -> None:
         part.comm.close()
 
 
-def _part(comm: Communicator, key: str) -> Part:
+def _part(comm: Communicator, key: str) -> WorkerState:
     part = comm.kept.get(key)
     if part is None:
         raise CommunicatorClosed(
@@ -179,7 +179,7 @@ def noted(where: str) -> Iterator[None]:
         raise
 
 
-def _mapped(part: Part, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
+def _mapped(part: WorkerState, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
     assert part.program is not None, "functions come before the first step"
     with noted(f"in {task}"), part.ledger.page() as amounts:
         return task, part.program.map(data, part.value), amounts

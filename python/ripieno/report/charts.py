@@ -59,7 +59,7 @@ def inertia_chart(iterations: Sequence[Iteration]) -> str:
     numbers = np.arange(1, len(iterations) + 1)
     inertia = [each.inertia for each in iterations]
     # A run that ends because no label changes ends without a shift, which has no logarithm.
-    moved = [each.moved or np.nan for each in iterations]
+    shifts = [each.squared_shift or np.nan for each in iterations]
     line = {"linewidth": 2, "marker": "o" if len(numbers) <= BAR_LIMIT else "", "markersize": 3.5}
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
@@ -67,7 +67,7 @@ def inertia_chart(iterations: Sequence[Iteration]) -> str:
         left.plot(numbers, inertia, color=FIRST, **line)
         left.set_title("inertia")
         left.yaxis.set_major_formatter(FuncFormatter(_short))
-        right.plot(numbers, moved, color=FIRST, **line)
+        right.plot(numbers, shifts, color=FIRST, **line)
         right.set_title("squared shift of the centroids")
         right.set_yscale("log")
         for axes in (left, right):

@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from ripieno._checks import check_count
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.estimator import INITS
-from ripieno.algorithms.kmeans.program import FitOptions
+from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
 from ripieno.launch.engines.spark.stage import SLOTS_S
@@ -142,7 +142,7 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         summary = KMeansSummary(len(centers), parts[0].clustering.inertia, report)
         return self._copyValues(KMeansModel(centers, summary))
 
-    def _options(self) -> FitOptions:
+    def _options(self) -> KMeansOptions:
         for name in ("k", "maxIter", "workers", "threads"):
             if self.isDefined(name):
                 check_count(snake_case(name), self.getOrDefault(name))
@@ -158,7 +158,7 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         start: int | NDArray[Any] = int(check_random_state(seed).randint(SEED_LIMIT))
         if self.isDefined("initialCenters"):
             start, init = self._initial_centers(k), "array"
-        return FitOptions(k, init, [start], self.getMaxIter(), tol)
+        return KMeansOptions(k, init, [start], self.getMaxIter(), tol)
 
     def _initial_centers(self, k: int) -> NDArray[np.float64]:
         rows = self.getOrDefault("initialCenters")

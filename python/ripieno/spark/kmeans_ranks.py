@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.program import FitOptions, FitPart, matched
+from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart, matched
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import OwnRows
@@ -47,7 +47,7 @@ def labels_of(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDAr
     return labels
 
 
-def fit_rows(comm: Communicator, batches: Batches, options: FitOptions) -> FitPart:
+def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KMeansPart:
     """What every rank runs for a fit; the first column has the points, a second one their weights.
 
     It uses the batches up, so that a rank has its rows only once meanwhile.

@@ -1,4 +1,4 @@
-"""Handles of asynchronous calls, and the line in which calls of several steps wait for their turn."""
+"""Handles of asynchronous calls, and the queue in which calls of several steps wait for their turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ripieno.errors import CollectiveMismatch, RankFailed
 R = TypeVar("R")
 
 
-class Work(NamedTuple):
+class NativeCalls(NamedTuple):
     """A call whose steps are known at once: native calls (a name and its arguments), and what makes the result."""
 
     calls: list[tuple[Any, ...]]
@@ -27,7 +27,7 @@ class Work(NamedTuple):
         return self.finish()
 
 
-class Talk(NamedTuple):
+class StagedCall(NamedTuple):
     """A call in which what comes tells what to do next."""
 
     run: Callable[[Any], Any]
@@ -107,14 +107,14 @@ class Handle(Generic[R]):
         self._finish = None
 
 
-class Job:
-    """A call in a line."""
+class QueuedCall:
+    """A call in a `CallQueue`."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future
 
     def __repr__(self) -> str:
-        return f"<Job {'done' if self.done else 'in a line'}>"
+        return f"<QueuedCall {'done' if self.done else 'queued'}>"
 
     @property
     def done(self) -> bool:
@@ -124,12 +124,12 @@ class Job:
         return self._future.result()
 
 
-class Line:
+class CallQueue:
     """Calls that follow each other: a thread works through them as long as there are any."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._last: Future[Any] | None = None
         self._is_served = False
 
@@ -138,16 +138,16 @@ class Line:
         last = self._last
         return last is not None and not last.done()
 
-    def add(self, call: Callable[[], Any]) -> Job:
+    def add(self, call: Callable[[], Any]) -> QueuedCall:
         """Let `call` run behind all others."""
         future: Future[Any] = Future()
         with self._lock:
-            self._jobs.append((call, future))
+            self._calls.append((call, future))
             self._last = future
             if not self._is_served:
                 self._is_served = True
-                threading.Thread(target=self._serve, name="ripieno-line", daemon=True).start()
-        return Job(future)
+                threading.Thread(target=self._serve, name="ripieno-calls", daemon=True).start()
+        return QueuedCall(future)
 
     def drain(self) -> None:
         """Return when no call is left; how they ended is told by their handles."""
@@ -157,11 +157,11 @@ class Line:
     def _serve(self) -> None:
         while True:
             with self._lock:
-                if not self._jobs:
+                if not self._calls:
                     self._is_served = False
                     self._last = None  # with its result
                     return
-                call, future = self._jobs.popleft()
+                call, future = self._calls.popleft()
             try:
                 future.set_result(call())
             except BaseException as error:

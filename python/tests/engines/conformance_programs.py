@@ -127,6 +127,6 @@ def clustered(comm, rows: np.ndarray, n_clusters: int) -> tuple[np.ndarray, list
     """K-means from the first rows, for 5 iterations: centroids, every rank's labels, inertia."""
     from ripieno.algorithms.kmeans import program
 
-    options = program.FitOptions(n_clusters, "array", [rows[:n_clusters]], 5, 0)
+    options = program.KMeansOptions(n_clusters, "array", [rows[:n_clusters]], 5, 0)
     clustering = program.fit(comm, rows, None, options).clustering
     return clustering.centroids, comm.allgather(clustering.labels), clustering.inertia

@@ -99,8 +99,8 @@ def test_a_rank_takes_the_next_thread_that_is_free(dask_client, held):
 def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client):
     worker = next(iter(dask_client.scheduler_info()["workers"]))
     first, second = [], []
-    ending = run.Ear(dask_client, worker, first.append)
-    staying = run.Ear(dask_client, worker, second.append)
+    ending = run.EventSubscription(dask_client, worker, first.append)
+    staying = run.EventSubscription(dask_client, worker, second.append)
     # What is said now may come to the scheduler before it knows of the listeners.
     assert comes_true(lambda: dask_client.log_event(worker, "both") or (first and second), PROMPT_S)
 
@@ -109,7 +109,7 @@ def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client
     assert comes_true(lambda: "one" in [what for _, what in second], PROMPT_S)
     assert "one" not in [what for _, what in first]
     staying.close()
-    assert not run.Ear._open
+    assert not run.EventSubscription._open
 
 
 def test_dask_computes_on_the_workers_of_a_job(dask_client):

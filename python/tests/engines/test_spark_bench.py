@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import spark_sessions
-from ripieno.bench.figures import Report
+from ripieno.bench.figures import Measurements
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIGURATION = {**spark_sessions.CONFIGURATION, "spark.driver.memory": "1g"}
@@ -48,7 +48,7 @@ def test_spark_and_ranks_are_measured_in_one_session_and_the_page_is_filled(tmp_
     text = page.read_text()
     # Figures that are not measured again stay.
     monkeypatch.syspath_prepend(ROOT / "benches")
-    importlib.import_module("spark_page").fill(page, Report("spark"))
+    importlib.import_module("spark_page").fill(page, Measurements("spark"))
     assert [line for line in page.read_text().splitlines() if "processor" not in line] == [
         line for line in text.splitlines() if "processor" not in line
     ]

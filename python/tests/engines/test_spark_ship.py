@@ -13,7 +13,7 @@ import pytest
 import ripieno as rp
 import spark_programs as programs
 from ripieno.errors import EngineError
-from ripieno.launch.engine import hub
+from ripieno.launch.engine import member_server
 
 pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
 
@@ -70,7 +70,7 @@ def test_an_archive_holds_the_package_and_nothing_else(without_ripieno):
 def test_another_version_at_the_executors_is_named(spark_cluster, monkeypatch):
     """Of two versions the driver's is the one that is wrong here, which is the same."""
     theirs = rp.__version__
-    monkeypatch.setattr(hub, "__version__", "9.9")
+    monkeypatch.setattr(member_server, "__version__", "9.9")
 
     with pytest.raises(EngineError, match=rf"has ripieno {theirs}, .* has ripieno 9\.9: install the same there"):
         rp.launch(engine="spark", workers=2)

@@ -19,7 +19,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import Input, open_rows, payload
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.program import FitOptions, FitPart
+from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
@@ -66,8 +66,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration". Both have
         "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen", about how many of them there are; of
-        many it tells several times. An iteration has "iteration", from 1, "inertia", "moved", "points_per_s", and rank
-        0's "compute_s" and "communication_s".
+        many it tells several times. An iteration has "iteration", from 1, "inertia", "squared_shift", "rows_per_s", and
+        rank 0's "compute_s" and "communication_s".
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         source = open_rows(self, X, reset=True)
         if source.row_count is not None:
             program.check_cluster_count(self.n_clusters, source.row_count)
-        options = FitOptions(
+        options = KMeansOptions(
             n_clusters=self.n_clusters,
             init=self.init if isinstance(self.init, str) else "array",
             starts=self._starts(source, comm),
@@ -284,7 +284,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
             raise InputError(f"init has shape {centroids.shape}: expected (n_clusters, n_features), {expected}")
         return centroids
 
-    def _keep(self, parts: list[FitPart], source: Dataset | InMemory, total_s: float) -> None:
+    def _keep(self, parts: list[KMeansPart], source: Dataset | InMemory, total_s: float) -> None:
         best = parts[0]
         self.cluster_centers_ = best.clustering.centroids
         self.labels_ = np.concatenate([part.clustering.labels for part in parts])

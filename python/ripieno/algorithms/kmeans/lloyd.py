@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.kmeans.rows import Rows, lowest, values_at
+from ripieno.algorithms.kmeans.rows import KMeansRows, lowest, values_at
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -49,7 +49,7 @@ class Clustering:
 
 def lloyd(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     centroids: NDArray[Any],
     *,
     max_iter: int,
@@ -92,21 +92,21 @@ def lloyd(
             sums, weight_sums, inertia, changed = comm.allreduce((sums, weight_sums, inertia, changed))
             reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
         with clock.computing():
-            moved = kernels.recenter(centroids, sums, weight_sums)
-        on_iteration(iteration, inertia, moved)
-        if not changed or moved <= tol:
+            squared_shift = kernels.recenter(centroids, sums, weight_sums)
+        on_iteration(iteration, inertia, squared_shift)
+        if not changed or squared_shift <= tol:
             break
     if changed or reseeded:
-        # The centroids have moved since the labels were taken.
+        # The centroids have shifted since the labels were taken.
         kernels.assign(rows.points, centroids, labels, distances, threads=threads)
         # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
-        inertia = comm.allreduce(float(np.sum(rows.mass * distances)))
+        inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     return Clustering(centroids, labels, distances, inertia, iteration)
 
 
 def reseed_empty(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     labels: NDArray[np.int32],
     squared_distances: NDArray[np.float64],
     sums: NDArray[np.float64],
@@ -121,9 +121,9 @@ def reseed_empty(
     empty = np.flatnonzero(weight_sums == 0)
     if not len(empty):
         return 0
-    distances = np.where(rows.mass > 0, squared_distances, 0.0)
+    distances = np.where(rows.row_weights > 0, squared_distances, 0.0)
     numbers = lowest(comm, rows, -distances, len(empty))
-    far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.mass, rows.points)
+    far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.row_weights, rows.points)
     count = np.count_nonzero(far)
     empty, clusters, weights = empty[:count], clusters[:count], weights[:count]
     parts = points[:count] * weights[:, None]
@@ -134,7 +134,7 @@ def reseed_empty(
 
 
 def nearest_rows(
-    comm: Communicator, rows: Rows, clustering: Clustering, clusters: NDArray[np.int64], count: int
+    comm: Communicator, rows: KMeansRows, clustering: Clustering, clusters: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
     """Global numbers of the rows nearest to some centroids, nearest first: (m, count), -1 where there are fewer."""
     mine = np.flatnonzero(np.isin(clustering.labels, clusters))

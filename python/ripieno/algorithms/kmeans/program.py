@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ripieno import kernels
 from ripieno.algorithms.clock import Clock, FitReport, Iteration
 from ripieno.algorithms.kmeans import lloyd
-from ripieno.algorithms.kmeans.rows import Rows, load, mean_variance
+from ripieno.algorithms.kmeans.rows import KMeansRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, OwnRows
@@ -28,7 +28,7 @@ SEEDING_EVENTS = 20
 
 
 @dataclass(frozen=True)
-class FitOptions:
+class KMeansOptions:
     """What the workers are told; `starts` has one entry per run, a seed or the (k, d) centroids to start from."""
 
     n_clusters: int
@@ -39,7 +39,7 @@ class FitOptions:
 
 
 @dataclass(frozen=True)
-class FitPart:
+class KMeansPart:
     """One worker's part of the result; `clustering.labels` are those of its rows."""
 
     clustering: lloyd.Clustering
@@ -61,9 +61,9 @@ def fit(
     comm: Communicator,
     source: Dataset | OwnRows | NDArray[Any],
     weights: NDArray[np.float64] | None,
-    options: FitOptions,
+    options: KMeansOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
-) -> FitPart:
+) -> KMeansPart:
     """Run K-means from every start and keep the run of least inertia; `emit`, by default `comm.emit`, gets the events.
 
     Raises
@@ -87,7 +87,7 @@ def fit(
     sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
     largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTERS]
     exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS)
-    return FitPart(
+    return KMeansPart(
         clustering=clustering,
         laps=laps,
         history=history,
@@ -133,13 +133,13 @@ def check_cluster_count(n_clusters: int, row_count: int) -> None:
         raise InputError(f"n_samples={row_count} should be >= n_clusters={n_clusters}")
 
 
-def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport:
+def report(parts: list[KMeansPart], column_count: int, total_s: float) -> FitReport:
     """Put the workers' parts together."""
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
-        Iteration(*zip(*lap, strict=True), inertia, moved)
-        for (inertia, moved), lap in zip(best.history, laps, strict=True)
+        Iteration(*zip(*lap, strict=True), inertia, squared_shift)
+        for (inertia, squared_shift), lap in zip(best.history, laps, strict=True)
     ]
     return FitReport(
         iterations=tuple(iterations),
@@ -160,9 +160,9 @@ def report(parts: list[FitPart], column_count: int, total_s: float) -> FitReport
 
 def _run(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     number: int,
-    options: FitOptions,
+    options: KMeansOptions,
     tol: float,
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[lloyd.Clustering, list[tuple[float, float]], list[tuple[float, float]], float]:
@@ -202,10 +202,10 @@ def _run(
     seed_s = time.perf_counter() - begin
     clock, laps, history = Clock(), [], []
 
-    def on_iteration(iteration: int, inertia: float, moved: float) -> None:
+    def on_iteration(iteration: int, inertia: float, squared_shift: float) -> None:
         compute_s, communication_s = lap = clock.lap()
         laps.append(lap)
-        history.append((inertia, moved))
+        history.append((inertia, squared_shift))
         if comm.rank == 0:
             emit(
                 {
@@ -213,8 +213,8 @@ def _run(
                     "run": number + 1,
                     "iteration": iteration,
                     "inertia": inertia,
-                    "moved": moved,
-                    "points_per_s": rows.total / max(compute_s + communication_s, 1e-9),
+                    "squared_shift": squared_shift,
+                    "rows_per_s": rows.total / max(compute_s + communication_s, 1e-9),
                     "compute_s": compute_s,
                     "communication_s": communication_s,
                 }

@@ -27,7 +27,7 @@ PHILOX_WORDS = 4
 
 
 @dataclass(frozen=True)
-class Rows:
+class KMeansRows:
     """This worker's part of all rows.
 
     Parameters
@@ -49,7 +49,7 @@ class Rows:
         return len(self.points)
 
     @property
-    def mass(self) -> NDArray[np.float64]:
+    def row_weights(self) -> NDArray[np.float64]:
         """The weight of each row, (n,)."""
         return np.ones(len(self)) if self.weights is None else self.weights
 
@@ -63,7 +63,7 @@ class Rows:
 
 def load(
     comm: Communicator, source: Dataset | OwnRows | NDArray[Any], weights: NDArray[np.float64] | None = None
-) -> Rows:
+) -> KMeansRows:
     """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
 
     `weights` are those of all rows, in their order; rows that a worker has already bring their own.
@@ -86,10 +86,12 @@ def load(
     if weights is not None and len(weights) != total:
         raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
     own = share.weights if weights is None else weights[offset : offset + len(points)]
-    return Rows(points, own, offset, total)
+    return KMeansRows(points, own, offset, total)
 
 
-def values_at(comm: Communicator, rows: Rows, numbers: NDArray[np.int64], *columns: NDArray[Any]) -> list[NDArray[Any]]:
+def values_at(
+    comm: Communicator, rows: KMeansRows, numbers: NDArray[np.int64], *columns: NDArray[Any]
+) -> list[NDArray[Any]]:
     """Entries of columns, which have one for each row of this worker, by row number: (m, …), equal on all ranks."""
     places = np.flatnonzero((numbers >= rows.offset) & (numbers < rows.offset + len(rows)))
     own = numbers[places] - rows.offset
@@ -100,7 +102,7 @@ def values_at(comm: Communicator, rows: Rows, numbers: NDArray[np.int64], *colum
     return found
 
 
-def take(comm: Communicator, rows: Rows, numbers: NDArray[np.int64]) -> NDArray[Any]:
+def take(comm: Communicator, rows: KMeansRows, numbers: NDArray[np.int64]) -> NDArray[Any]:
     """Rows by global number, wherever they are: (m, d) of the centroids' type, equal on every rank."""
     (points,) = values_at(comm, rows, numbers, rows.points)
     return points.astype(kernels.centroid_dtype(points.dtype), copy=False)
@@ -115,7 +117,7 @@ def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
         return np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
 
 
-def lowest(comm: Communicator, rows: Rows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def lowest(comm: Communicator, rows: KMeansRows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Global numbers of the `count` rows with the lowest keys, in that order; of equal keys the lower row is first.
 
     Of many rows a rank offers hardly more than it has among them, for all ranks count first which keys are too high.
@@ -155,7 +157,7 @@ def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> 
     return upper <= (top << 16) + int(np.searchsorted(counts, rest))
 
 
-def mean_variance(comm: Communicator, rows: Rows) -> float:
+def mean_variance(comm: Communicator, rows: KMeansRows) -> float:
     """Mean over the columns of the variance of each over all rows."""
     mean = comm.allreduce(rows.points.sum(axis=0, dtype=np.float64)) / rows.total
     squares = np.zeros_like(mean)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.kmeans.rows import Rows, lowest, race, take
+from ripieno.algorithms.kmeans.rows import KMeansRows, lowest, race, take
 from ripieno.algorithms.kmeans.seeding_cells import by_cells
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PLUS_PLUS_STREAM = 1 << 32
 
 def seed_centroids(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     *,
     init: str,
     n_clusters: int,
@@ -56,14 +56,14 @@ def seed_centroids(
     return by_cells(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
 
 
-def random_rows(comm: Communicator, rows: Rows, n_clusters: int, seed: int) -> NDArray[Any]:
+def random_rows(comm: Communicator, rows: KMeansRows, n_clusters: int, seed: int) -> NDArray[Any]:
     """As many different rows, each with a chance in proportion to its weight."""
-    return take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), rows.mass), n_clusters))
+    return take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), rows.row_weights), n_clusters))
 
 
 def plus_plus(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     n_clusters: int,
     seed: int,
     *,
@@ -76,17 +76,17 @@ def plus_plus(
     Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
     the number of trials is scikit-learn's.
     """
-    mass, trial_count = rows.mass, 2 + int(np.log(n_clusters))
+    row_weights, trial_count = rows.row_weights, 2 + int(np.log(n_clusters))
     nearest = np.full(len(rows), np.inf)
-    centroids = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PLUS_PLUS_STREAM), mass), 1))
+    centroids = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PLUS_PLUS_STREAM), row_weights), 1))
     kernels.update_min_distances(rows.points, centroids, nearest, threads=threads)
     chosen = [centroids]
     for step in range(1, n_clusters):
-        keys = race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * mass)
+        keys = race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * row_weights)
         trials = take(comm, rows, lowest(comm, rows, keys, trial_count))
         lowered = np.square(kernels.distances(rows.points, trials, threads=threads), dtype=np.float64)
         np.minimum(lowered, nearest[:, None], out=lowered)
-        best = np.argmin(comm.allreduce(mass @ lowered))
+        best = np.argmin(comm.allreduce(row_weights @ lowered))
         nearest = lowered[:, best]
         chosen.append(trials[[best]])
         if (step + 1) % EVENT_CENTROIDS == 0:
@@ -96,7 +96,7 @@ def plus_plus(
 
 def scalable_plus_plus(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     n_clusters: int,
     seed: int,
     *,
@@ -109,13 +109,13 @@ def scalable_plus_plus(
     Cost: passes over the points worth 10 iterations, and two collectives a round.
     Source: Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012, algorithm 2.
     """
-    mass = rows.mass
+    row_weights = rows.row_weights
     nearest, closest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
-    new = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), mass), 1))
+    new = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), row_weights), 1))
     candidates = new
     kernels.update_min_distances(rows.points, new, nearest, closest, threads=threads)
     for round_number in range(1, ROUND_COUNT + 1):
-        costs = nearest * mass
+        costs = nearest * row_weights
         total = comm.allreduce(float(costs.sum()))
         drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
         new = np.concatenate(comm.allgather(rows.points[drawn].astype(candidates.dtype)))
@@ -125,7 +125,7 @@ def scalable_plus_plus(
         # Few rows, or few different ones: choosing among all of them is cheap.
         return plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
     # Of no rows NumPy makes a count of integers, whatever the weights are.
-    weights = comm.allreduce(np.bincount(closest, mass, len(candidates)).astype(np.float64, copy=False))
+    weights = comm.allreduce(np.bincount(closest, row_weights, len(candidates)).astype(np.float64, copy=False))
     first, last = (len(candidates) * i // comm.world_size for i in (comm.rank, comm.rank + 1))
-    share = Rows(candidates[first:last], weights[first:last], first, len(candidates))
+    share = KMeansRows(candidates[first:last], weights[first:last], first, len(candidates))
     return plus_plus(comm, share, n_clusters, seed, threads=threads, on_progress=on_progress)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.kmeans.rows import Rows, lowest, race, take
+from ripieno.algorithms.kmeans.rows import KMeansRows, lowest, race, take
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Centroids of a cell, on average.
 CELL_CENTROIDS = 128
-#: Rows in a sample, for each centroid.
+#: KMeansRows in a sample, for each centroid.
 SAMPLE_ROWS = 10
 #: Between two events a worker does so much of a round.
 BATCHES = 16
@@ -41,7 +41,7 @@ PIVOT_STREAM, SAMPLE_STREAM, REST_STREAM = range(1 << 33, (1 << 33) + 3)
 
 def by_cells(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     n_clusters: int,
     seed: int,
     *,
@@ -50,11 +50,11 @@ def by_cells(
 ) -> NDArray[Any]:
     """First centroids: (k, d) of the centroids' type, equal on every rank; `on_progress` hears how many are there."""
     pivot_count = max(1, n_clusters // CELL_CENTROIDS)
-    pivots = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PIVOT_STREAM), rows.mass), pivot_count))
+    pivots = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PIVOT_STREAM), rows.row_weights), pivot_count))
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
     kernels.assign(rows.points, pivots, labels, distances, threads=threads)
-    sampled, mass = _sample(comm, rows, distances, SAMPLE_ROWS * n_clusters, seed)
-    cells = _dealt(comm, rows, sampled, mass, labels[sampled], pivot_count)
+    sampled, row_weights = _sample(comm, rows, distances, SAMPLE_ROWS * n_clusters, seed)
+    cells = _dealt(comm, rows, sampled, row_weights, labels[sampled], pivot_count)
     numbers = _grown(comm, cells, n_clusters, seed, threads=threads, on_progress=on_progress)
     return take(comm, rows, np.concatenate([numbers, _rest(comm, rows, numbers, n_clusters - len(numbers), seed)]))
 
@@ -67,7 +67,7 @@ class _Cells:
     ----------
     first
         Number of the first one.
-    points, mass, numbers : (n, d), (n,) float64, (n,) int64
+    points, row_weights, numbers : (n, d), (n,) float64, (n,) int64
         Their rows, cell by cell and by global number, which stands beside.
     ends : (c,) int64
         Where each cell ends.
@@ -75,34 +75,34 @@ class _Cells:
 
     first: int
     points: NDArray[Any]
-    mass: NDArray[np.float64]
+    row_weights: NDArray[np.float64]
     numbers: NDArray[np.int64]
     ends: NDArray[np.int64]
 
 
 def _sample(
-    comm: Communicator, rows: Rows, distances: NDArray[np.float64], count: int, seed: int
+    comm: Communicator, rows: KMeansRows, distances: NDArray[np.float64], count: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Places of about `count` rows and how much they count; all rows, if there are not more.
 
-    Half of the chances go by mass, half by the squared distance to the pivot.
+    Half of the chances go by weight, half by the squared distance to the pivot.
     """
-    mass = rows.mass
+    row_weights = rows.row_weights
     if rows.total <= count:
-        places = np.flatnonzero(mass > 0)
-        return places, mass[places]
-    costs = mass * distances
-    mass_sum, cost_sum = comm.allreduce((float(mass.sum()), float(costs.sum())))
-    chances = count * (mass / mass_sum + (costs / cost_sum if cost_sum > 0 else mass / mass_sum)) / 2
+        places = np.flatnonzero(row_weights > 0)
+        return places, row_weights[places]
+    costs = row_weights * distances
+    weight_sum, cost_sum = comm.allreduce((float(row_weights.sum()), float(costs.sum())))
+    chances = count * (row_weights / weight_sum + (costs / cost_sum if cost_sum > 0 else row_weights / weight_sum)) / 2
     places = np.flatnonzero(rows.draw(seed, SAMPLE_STREAM) < chances)
-    return places, mass[places] / np.minimum(chances[places], 1)
+    return places, row_weights[places] / np.minimum(chances[places], 1)
 
 
 def _dealt(
     comm: Communicator,
-    rows: Rows,
+    rows: KMeansRows,
     places: NDArray[np.int64],
-    mass: NDArray[np.float64],
+    row_weights: NDArray[np.float64],
     labels: NDArray[np.int32],
     cell_count: int,
 ) -> _Cells:
@@ -116,11 +116,11 @@ def _dealt(
     order = np.argsort(labels, kind="stable")
     cuts = np.searchsorted(labels[order], bounds)
     parts = (order[start:end] for start, end in pairwise(cuts))
-    sent = [(labels[part], places[part] + rows.offset, mass[part], rows.points[places[part]]) for part in parts]
-    labels, numbers, mass, points = (np.concatenate(column) for column in zip(*comm.alltoall(sent), strict=True))
+    sent = [(labels[part], places[part] + rows.offset, row_weights[part], rows.points[places[part]]) for part in parts]
+    labels, numbers, row_weights, points = (np.concatenate(column) for column in zip(*comm.alltoall(sent), strict=True))
     order = np.argsort(labels, kind="stable")
     mine = sizes[bounds[comm.rank] : bounds[comm.rank + 1]]
-    return _Cells(int(bounds[comm.rank]), points[order], mass[order], numbers[order], np.cumsum(mine))
+    return _Cells(int(bounds[comm.rank]), points[order], row_weights[order], numbers[order], np.cumsum(mine))
 
 
 def _grown(
@@ -184,7 +184,7 @@ def _batch(
     counts, found, times = kernels.grow_cells(
         cells.points[rows],
         kernels.Cells(
-            mass=cells.mass[rows],
+            row_weights=cells.row_weights[rows],
             ends=cells.ends[begin:stop] - start,
             chosen=chosen[held[0] : held[-1]] - start,
             chosen_ends=held[1:] - held[0],
@@ -204,11 +204,11 @@ def _batch(
     return np.repeat(np.arange(begin, stop), counts), found + start, times
 
 
-def _rest(comm: Communicator, rows: Rows, numbers: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
-    """Other rows, where there are too few different ones; those without mass are the last to be taken."""
+def _rest(comm: Communicator, rows: KMeansRows, numbers: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+    """Other rows, where there are too few different ones; those without weight are the last to be taken."""
     if count == 0:
         return numbers[:0]
-    keys = np.minimum(race(rows.draw(seed, REST_STREAM), rows.mass), np.finfo(np.float64).max)
+    keys = np.minimum(race(rows.draw(seed, REST_STREAM), rows.row_weights), np.finfo(np.float64).max)
     mine = numbers[(numbers >= rows.offset) & (numbers < rows.offset + len(rows))]
     keys[mine - rows.offset] = np.inf
     return lowest(comm, rows, keys, count)

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ripieno._checks import check_count
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.pagerank import program
-from ripieno.algorithms.pagerank.program import Given, Options, Part
+from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
@@ -200,7 +200,7 @@ class PageRank(WorkerEstimator):
         begin = time.perf_counter()
         self._check_parameters()
         graph = open_graph(graph)
-        options = Options(
+        options = PageRankOptions(
             damping=float(self.damping),
             tol=float(self.tol),
             max_iter=self.max_iter,
@@ -231,7 +231,7 @@ class PageRank(WorkerEstimator):
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
 
-    def _keep(self, parts: list[Part], graph: Graph, total_s: float) -> None:
+    def _keep(self, parts: list[PageRankPart], graph: Graph, total_s: float) -> None:
         vertices = Vertices.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.ranks_ = vertices.put([part.ranks for part in parts])

@@ -34,7 +34,7 @@ NOWHERE = np.iinfo(np.uint32).max
 
 
 @dataclass(frozen=True)
-class Options:
+class PageRankOptions:
     """What the workers are told, see `ripieno.PageRank`; vertices are ids."""
 
     damping: float
@@ -45,7 +45,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Part:
+class PageRankPart:
     """One worker's part of the result: the vertices at home with it and their ranks."""
 
     ids: NDArray[np.int64]
@@ -66,8 +66,8 @@ class Part:
 
 
 def fit(
-    comm: Communicator, graph: Graph, options: Options, emit: Callable[[dict[str, Any]], None] | None = None
-) -> Part:
+    comm: Communicator, graph: Graph, options: PageRankOptions, emit: Callable[[dict[str, Any]], None] | None = None
+) -> PageRankPart:
     """Compute the ranks of a graph by power iteration; `emit`, by default the communicator's, gets rank 0's events.
 
     Raises
@@ -106,7 +106,7 @@ def fit(
             )
 
     converged = _iterate(comm, local, walk, exchange, options, on_iteration)
-    return Part(
+    return PageRankPart(
         ids=walk.ids[walk.counted],
         ranks=walk.ranks[walk.counted],
         iteration_count=len(errors),
@@ -130,7 +130,7 @@ def _iterate(
     local: LocalGraph,
     walk: _Walk,
     exchange: _Alone | _Together,
-    options: Options,
+    options: PageRankOptions,
     on_iteration: Callable[[float, tuple[float, float]], None],
 ) -> bool:
     """Walk until the ranks change by less than wanted, or not at all; whether they did."""
@@ -167,7 +167,7 @@ class _Walk:
         Of the vertices at home: by how much the last step changed their ranks; what lies on those without edges out.
     """
 
-    def __init__(self, comm: Communicator, local: LocalGraph, options: Options) -> None:
+    def __init__(self, comm: Communicator, local: LocalGraph, options: PageRankOptions) -> None:
         vertices = local.vertices
         wanted = vertices.home.copy()
         wanted[: len(local.columns)] = True

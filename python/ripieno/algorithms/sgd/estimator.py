@@ -243,7 +243,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         comm: Communicator | None,
     ) -> SparseSGD:
         """Run the workers over X, from `start` on, and keep what they find; `classes` are all there are, if known."""
-        options = program.Options(
+        options = program.SgdOptions(
             n_features=self.n_features,
             fit_intercept=self.fit_intercept,
             alpha=self.alpha,
@@ -278,7 +278,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         self._keep(parts, known, start)
         return self
 
-    def _keep(self, parts: Sequence[program.Part], classes: NDArray[Any], start: Any) -> None:
+    def _keep(self, parts: Sequence[program.SgdPart], classes: NDArray[Any], start: Any) -> None:
         shape = (parts[0].feature_count, program.weight_count(len(classes)))
         start = start or (np.zeros(shape), np.zeros(shape))
         self._weights, self._squares = (array.copy() for array in start)

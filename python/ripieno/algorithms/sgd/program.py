@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.sgd import rows as sgd_rows
-from ripieno.algorithms.sgd.rows import Rows
+from ripieno.algorithms.sgd.rows import SgdRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
-class Options:
+class SgdOptions:
     """What the workers are told.
 
     Parameters
@@ -85,7 +85,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Part:
+class SgdPart:
     """One worker's part of the result: the state of the features at home here, and what all workers know."""
 
     state: State
@@ -97,7 +97,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of this worker in a step, as `Rows`."""
+    """The rows of this worker in a step, as `SgdRows`."""
 
     matrix: csr_matrix
     features: NDArray[np.int64]
@@ -115,8 +115,8 @@ def fit(
     columns: range | None,
     classes: NDArray[Any] | None,
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
-    options: Options,
-) -> Part:
+    options: SgdOptions,
+) -> SgdPart:
     """Descend for some epochs from `start`, the weights and squares of all features, or from zero.
 
     The `columns` and `classes` are found if not given.
@@ -145,7 +145,7 @@ def fit(
             comm.emit({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
         if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
             break
-    return Part(state, rows.feature_count, rows.columns, rows.classes, losses)
+    return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses)
 
 
 def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
@@ -170,7 +170,7 @@ def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
 
 
-def _descend(comm: Communicator, rows: Rows, batches: Sequence[Batch], state: State, eta0: float) -> float:
+def _descend(comm: Communicator, rows: SgdRows, batches: Sequence[Batch], state: State, eta0: float) -> float:
     """One epoch, which changes `state`; returns the mean loss of the rows, each before its step."""
     row_count = rows.total / len(batches)
     needed = _needed_at_home(comm, batches, state.features)
@@ -210,7 +210,7 @@ def _gradient(batch: Batch, weights: NDArray[np.float64], row_count: float) -> t
     return gradient / row_count, -float(logarithms[true].sum())
 
 
-def _cut(rows: Rows, order: NDArray[np.int64], count: int) -> list[Batch]:
+def _cut(rows: SgdRows, order: NDArray[np.int64], count: int) -> list[Batch]:
     """The rows in this order, cut into `count` batches."""
     batches = []
     for step in range(count):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SgdRows:
     """This worker's rows.
 
     Parameters
@@ -62,7 +62,7 @@ def load(
     n_features: int | None,
     fit_intercept: bool,
     alpha: float,
-) -> Rows:
+) -> SgdRows:
     """Read this worker's share and number its features; the columns and the classes are found if not given.
 
     Raises
@@ -90,7 +90,7 @@ def load(
         matrix = hstack([matrix, np.ones((matrix.shape[0], 1))], format="csr")
         features, penalties = np.append(features, column_count), np.append(penalties, 0.0)
     labels = np.searchsorted(classes, share.labels)
-    return Rows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
+    return SgdRows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
 
 
 def _of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:

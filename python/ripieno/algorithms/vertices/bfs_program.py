@@ -25,7 +25,7 @@ _NOBODY = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Part:
+class BfsPart:
     """One worker's part of the result.
 
     Parameters
@@ -39,7 +39,7 @@ class Part:
     parents: NDArray[np.int64]
 
 
-def fit(comm: Communicator, graph: Graph, source: int) -> Part:
+def fit(comm: Communicator, graph: Graph, source: int) -> BfsPart:
     """Search from `source`.
 
     Raises
@@ -59,4 +59,4 @@ def fit(comm: Communicator, graph: Graph, source: int) -> Part:
         reached = (came != _NOBODY) & (distances == NOT_REACHED)
         parents[reached] = came[reached]
         steps += 1
-    return Part(*(each[values.home] for each in (values.vertices, distances, parents)))
+    return BfsPart(*(each[values.home] for each in (values.vertices, distances, parents)))

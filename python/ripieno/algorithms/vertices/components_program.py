@@ -30,7 +30,7 @@ _UNMIXING = ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
 
 
 @dataclass(frozen=True)
-class Part:
+class ComponentsPart:
     """One worker's part of the result.
 
     Parameters
@@ -46,7 +46,7 @@ class Part:
     round_count: int
 
 
-def fit(comm: Communicator, graph: Graph) -> Part:
+def fit(comm: Communicator, graph: Graph) -> ComponentsPart:
     """Find the components.
 
     Raises
@@ -58,7 +58,7 @@ def fit(comm: Communicator, graph: Graph) -> Part:
     local = load(comm, graph, both_ways=False)
     labels, round_count = _components(comm, local)
     home = local.vertices.home
-    return Part(local.vertices.ids[home], labels[home], round_count)
+    return ComponentsPart(local.vertices.ids[home], labels[home], round_count)
 
 
 def _components(comm: Communicator, graph: LocalGraph) -> tuple[NDArray[np.int64], int]:

@@ -130,7 +130,7 @@ class SpectralEmbedding(WorkerEstimator):
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
         graph = open_graph(graph)
-        options = program.Options(
+        options = program.SpectralOptions(
             count=self.n_components + bool(self.drop_first),
             tol=float(self.tol),
             max_iter=self.max_iter,

@@ -32,7 +32,7 @@ SHORT, DEPENDENT = 1e-12, 1e-7
 
 
 @dataclass(frozen=True)
-class Options:
+class SpectralOptions:
     """What the workers are told: `count` eigenvectors, to residuals of at most `tol` or in `max_iter` products."""
 
     count: int
@@ -42,7 +42,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Part:
+class SpectralPart:
     """One worker's part of the result, and what all workers know.
 
     Parameters
@@ -66,7 +66,7 @@ class Part:
     step_count: int
 
 
-def fit(comm: Communicator, graph: Graph, options: Options) -> Part:
+def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralPart:
     """Find the eigenvectors of the smallest eigenvalues, from a start that depends on vertices and seed only.
 
     Raises
@@ -109,7 +109,7 @@ def fit(comm: Communicator, graph: Graph, options: Options) -> Part:
             rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
         last, step_count = rest, step_count + 1
     coordinates = basis[home] @ vectors / roots[home]
-    return Part(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count)
+    return SpectralPart(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count)
 
 
 def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:

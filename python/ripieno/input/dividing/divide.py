@@ -23,7 +23,7 @@ from ripieno.input.dividing.replicas import placed
 from ripieno.input.formats.cuts import piece_size
 from ripieno.input.matrix.records import Record
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
-from ripieno.input.split import Format, Options, Split
+from ripieno.input.split import Format, FormatOptions, Split
 
 #: Text and CSV are looked through for records if there is less of them for each partition, and written unseen if more.
 LOOKED_AT_BYTES = 64 << 10
@@ -105,7 +105,7 @@ def divide(
             hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
             files = [file for file in found(source) if file.size_bytes]
-            options = Options(header, delimiter=checked_delimiter(delimiter), record=record)
+            options = FormatOptions(header, delimiter=checked_delimiter(delimiter), record=record)
             material = _material(files, open_formats(files, format, options))
             _check_enough(material, partitions)
             count = replicas or 1

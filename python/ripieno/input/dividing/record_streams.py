@@ -16,10 +16,10 @@ from ripieno.input.cutting import TEXT_SUFFIXES
 from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
 from ripieno.input.formats.csv import Csv, records
 from ripieno.input.formats.parquet import Parquet
-from ripieno.input.formats.rows import Binary, Npy, Rows
+from ripieno.input.formats.rows import ArrayRows, Binary, Npy
 from ripieno.input.formats.text import Text
 from ripieno.input.matrix.records import Record
-from ripieno.input.split import Format, Options, Split
+from ripieno.input.split import Format, FormatOptions, Split
 
 Piece = tuple[int, Any]
 
@@ -105,7 +105,7 @@ class Arrays:
 
     ending = ".npy"
 
-    def __init__(self, files: Sequence[File], formats: Sequence[Rows]) -> None:
+    def __init__(self, files: Sequence[File], formats: Sequence[ArrayRows]) -> None:
         self._first = formats[0]
         for file, other in zip(files, formats, strict=True):
             if (other.dtype, other.shape[1:]) != (self._first.dtype, self._first.shape[1:]):
@@ -126,9 +126,9 @@ class Arrays:
         """What puts them into a new file."""
         return NpySink(file, self._first.dtype, self._first.shape[1:])
 
-    def format(self, file: File) -> Rows:
+    def format(self, file: File) -> ArrayRows:
         """How they lie there."""
-        return Npy.open(file, Options())
+        return Npy.open(file, FormatOptions())
 
 
 class RawArrays(Arrays):
@@ -143,7 +143,7 @@ class RawArrays(Arrays):
     def format(self, file: File) -> Binary:
         """How they lie there."""
         record = Record(self._first.dtype, self._first.shape[1:])
-        return Binary.open(file, Options(record=record))
+        return Binary.open(file, FormatOptions(record=record))
 
 
 class Tables:

@@ -22,7 +22,7 @@ from ripieno.input.formats.cuts import grouped, piece_size
 from ripieno.input.lines import whole_lines
 
 if TYPE_CHECKING:
-    from ripieno.input.split import Options, Range, Split
+    from ripieno.input.split import FormatOptions, Range, Split
 
 MARK = b"\xef\xbb\xbf"
 #: How much of a file is read to know the types of its columns, and at once to find cuts.
@@ -66,7 +66,7 @@ class Csv:
     block_bytes = 8 << 20
 
     @classmethod
-    def open(cls, file: File, options: Options) -> Csv:
+    def open(cls, file: File, options: FormatOptions) -> Csv:
         """Read the header, and enough records to know the types of the columns."""
         with opened(file.path, file.compression) as stream, blamed_on(file.path):
             begin = len(MARK) if stream.read(len(MARK)) == MARK else 0
@@ -243,7 +243,7 @@ def _delimiter_of(file: File, head: bytes) -> str:
     return max(",;\t", key=lambda mark: unquoted.count(mark.encode()))
 
 
-def _types(path: str, schema: pa.Schema, options: Options) -> tuple[tuple[str, str], ...]:
+def _types(path: str, schema: pa.Schema, options: FormatOptions) -> tuple[tuple[str, str], ...]:
     names = schema.names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

@@ -16,7 +16,7 @@ from ripieno.files.sources import File, blamed_on, opened, size_bytes
 from ripieno.input.formats.cuts import grouped
 
 if TYPE_CHECKING:
-    from ripieno.input.split import Options, Range, Split
+    from ripieno.input.split import FormatOptions, Range, Split
 
 #: Behind the footer: its length, and a mark.
 FOOTER_END_BYTES = 8
@@ -33,7 +33,7 @@ class Parquet:
     block_bytes = 8 << 20
 
     @classmethod
-    def open(cls, file: File, options: Options) -> Parquet:
+    def open(cls, file: File, options: FormatOptions) -> Parquet:
         """Read the footer."""
         if file.compression is not None:
             raise InputError(f"{file.path}: Parquet is compressed inside and is read from its end: unpack it first")

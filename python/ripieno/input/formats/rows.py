@@ -16,11 +16,11 @@ from ripieno.input.formats.cuts import even
 from ripieno.input.matrix.binary import npy_header
 
 if TYPE_CHECKING:
-    from ripieno.input.split import Options, Range, Split
+    from ripieno.input.split import FormatOptions, Range, Split
 
 
 @dataclass(frozen=True)
-class Rows:
+class ArrayRows:
     """An array of one or more axes in a file.
 
     Parameters
@@ -84,13 +84,13 @@ class Rows:
         return np.frombuffer(rows, self.dtype).reshape(shape)
 
 
-class Npy(Rows):
+class Npy(ArrayRows):
     """A NumPy file, whose header says what it holds."""
 
     name = "npy"
 
     @classmethod
-    def open(cls, file: File, options: Options) -> Npy:
+    def open(cls, file: File, options: FormatOptions) -> Npy:
         """Read the header."""
         with opened(file.path, file.compression) as stream, blamed_on(file.path):
             shape, fortran, dtype = npy_header(stream, file.path)
@@ -105,13 +105,13 @@ class Npy(Rows):
         return cls(offset, dtype.str, shape)
 
 
-class Binary(Rows):
+class Binary(ArrayRows):
     """Records of equal length and nothing else, of which the caller says what they are."""
 
     name = "binary"
 
     @classmethod
-    def open(cls, file: File, options: Options) -> Binary:
+    def open(cls, file: File, options: FormatOptions) -> Binary:
         """Look how long the file is."""
         assert options.record is not None, "records are described where binary files are opened"
         return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))

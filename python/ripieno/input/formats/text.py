@@ -12,7 +12,7 @@ from ripieno.input import lines
 from ripieno.input.formats.cuts import even
 
 if TYPE_CHECKING:
-    from ripieno.input.split import Options, Range, Split
+    from ripieno.input.split import FormatOptions, Range, Split
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Text:
     block_bytes = 256 << 10
 
     @classmethod
-    def open(cls, file: File, options: Options) -> Text:
+    def open(cls, file: File, options: FormatOptions) -> Text:
         """Nothing has to be read to know how to."""
         return cls()
 

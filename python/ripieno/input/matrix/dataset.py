@@ -168,7 +168,7 @@ class InMemory:
     def read_share(self, rank: int, world_size: int) -> Share:
         """One worker's rows, a view of the array if that is C-contiguous and aligned."""
         first, last = (len(self.array) * i // world_size for i in (rank, rank + 1))
-        return Share(_for_kernels(self.array[first:last]), (Piece(_Rows(), first, last - first),))
+        return Share(_for_kernels(self.array[first:last]), (Piece(_Numbered(), first, last - first),))
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ class OwnRows:
 
     def read_share(self, rank: int, world_size: int) -> Share:
         """All of them."""
-        return Share(_for_kernels(self.points), (Piece(_Rows(f"{self.name}, "), 0, len(self.points)),), self.weights)
+        return Share(
+            _for_kernels(self.points), (Piece(_Numbered(f"{self.name}, "), 0, len(self.points)),), self.weights
+        )
 
 
 def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
@@ -197,7 +199,7 @@ def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _Numbered:
     where: str = ""
     column_names = None
 

@@ -20,10 +20,10 @@ from typing import Any, ClassVar
 
 from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
-from ripieno.launch.engine.hub import Hub, Invitation, Join, versions
+from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
-from ripieno.launch.job.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
 from ripieno.launch.job.job import EventListener
+from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.parcel import pack
@@ -164,11 +164,11 @@ class Run(ABC):
 class _Hold:
     """What must be given back, whatever becomes of the job."""
 
-    hub: Hub | None = None
+    server: MemberServer | None = None
     run: Run | None = None
 
 
-class EngineJob(Gang):
+class EngineJob(ProcessJob):
     """Ranks that are tasks of an engine.
 
     Parameters
@@ -223,29 +223,29 @@ class EngineJob(Gang):
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
-            hub = self._hold.hub = Hub(host, token)
+            server = self._hold.server = MemberServer(host, token)
         except OSError as error:
             raise EngineError(
                 f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "
                 f"{error.strerror or error}; see docs/engines for how to name another address of this machine"
             ) from None
-        invitation = Invitation(host, hub.port, token, self.workers, self.threads, self._options, _own_folders())
+        invitation = Invitation(host, server.port, token, self.workers, self.threads, self._options, _own_folders())
         self._hold.run = self._start(invitation)
-        self.members[:] = self._gathered(hub, self._hold.run)
+        self.members[:] = self._gathered(server, self._hold.run)
         # Whoever comes later belongs to no rank of this job.
-        hub.close()
+        server.close()
         for member in self.members:
             tell(member, "welcome")
         self._replies("ready", self._meeting_s())
 
-    def _gathered(self, hub: Hub, run: Run) -> list[Member]:
+    def _gathered(self, server: MemberServer, run: Run) -> list[Member]:
         """A member for every rank, all of one attempt."""
         patience_s = self._patience_s()
         deadline = time.monotonic() + patience_s
         attempts: dict[str, dict[int, Member]] = {}
         try:
             with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
-                selector.register(hub, selectors.EVENT_READ)
+                selector.register(server, selectors.EVENT_READ)
                 selector.register(run, selectors.EVENT_READ)
                 while True:
                     left_s = deadline - time.monotonic()
@@ -254,7 +254,7 @@ class EngineJob(Gang):
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
                             raise self._alarmed()
-                    for join, channel in self._joined(hub):
+                    for join, channel in self._joined(server):
                         members = attempts.setdefault(join.attempt, {})
                         earlier = members.pop(join.rank, None)
                         if earlier is not None:
@@ -268,12 +268,12 @@ class EngineJob(Gang):
                 for member in members.values():
                     member.channel.close()
 
-    def _joined(self, hub: Hub) -> Iterator[tuple[Join, RemoteChannel]]:
-        yield from hub.joined()
-        if hub.error is not None:
+    def _joined(self, server: MemberServer) -> Iterator[tuple[Join, RemoteChannel]]:
+        yield from server.joined()
+        if server.error is not None:
             raise EngineError(
-                f"ranks cannot join this process: {hub.error.strerror}; each needs a descriptor here: raise the limit "
-                "(ulimit -n)"
+                f"ranks cannot join this process: {server.error.strerror}; each needs a descriptor here: "
+                "raise the limit (ulimit -n)"
             )
 
     def _member(self, join: Join, channel: RemoteChannel) -> Member:
@@ -384,7 +384,7 @@ def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
     for member in members:
         member.channel.close()
     members.clear()
-    if hold.hub is not None:
-        hold.hub.close()
+    if hold.server is not None:
+        hold.server.close()
     if hold.run is not None:
         hold.run.close()

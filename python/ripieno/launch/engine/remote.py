@@ -119,7 +119,7 @@ class RemoteChannel(Channel):
 
 
 def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChannel:
-    """A member's channel to a hub.
+    """A member's channel to a member server.
 
     Raises
     ------

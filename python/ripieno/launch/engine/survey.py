@@ -20,9 +20,9 @@ from typing import Any
 from ripieno._version import __version__
 from ripieno.launch.engine import remote
 from ripieno.launch.engine.contract import Engine, EngineJob, Run
-from ripieno.launch.engine.hub import Invitation, Join
+from ripieno.launch.engine.member_server import Invitation, Join
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
-from ripieno.launch.job.gang import tell
+from ripieno.launch.job.process_job import tell
 
 PACKAGES = ("numpy", "pyarrow")
 # Who can be reached answers within this.

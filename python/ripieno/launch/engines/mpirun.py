@@ -1,7 +1,7 @@
 """MPI launchers: the processes of one `mpirun` or `mpiexec`, without MPI.
 
 The launcher brings the invitation in the environment of its processes, and ends all when one has failed; ranks meet by
-way of the hub.
+way of the member server.
 Needs Open MPI's mpirun or MPICH's mpiexec.hydra, and the same Python and ripieno, at the same place, on all hosts.
 """
 
@@ -16,7 +16,7 @@ from ripieno._checks import check_count
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.host import usable_cores
 from ripieno.launch.engine.contract import Engine, Handover, Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
 
 _FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"

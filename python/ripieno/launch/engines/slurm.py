@@ -1,6 +1,7 @@
 """Slurm: the tasks of one `srun`, in the allocation that this process is in, or in one of their own.
 
-srun brings the invitation in the environment of its tasks and says which task has failed; ranks meet by way of the hub.
+srun brings the invitation in the environment of its tasks and says which task has failed; ranks meet
+by way of the member server.
 Needs srun, sinfo and scontrol, and the same Python and ripieno, at the same place, on all nodes.
 """
 
@@ -17,7 +18,7 @@ from typing import ClassVar
 from ripieno._checks import check_count
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch.engine.contract import Engine, Handover, Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
 from ripieno.launch.script import launchers
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 
 from ripieno.errors import EngineError, RendezvousError
 from ripieno.launch.engine.contract import Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.member import serve
 from ripieno.launch.process import processes
 from ripieno.launch.script import environment, launchers

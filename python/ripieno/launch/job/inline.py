@@ -26,7 +26,7 @@ class InlineJob(Job):
     def __init__(self, *, threads: int, on_event: EventListener | None, trace: Trace | None, **options: Any) -> None:
         super().__init__(1, threads, trace, on_event)
         options |= {} if trace is None else {"flight_folder": trace.folder}
-        meet = partial(alone, threads=threads, on_event=partial(tell_all, self._listeners), **options)
+        meet = partial(single_rank, threads=threads, on_event=partial(tell_all, self._listeners), **options)
         self._seat = Seat(meet(), meet)
         self._local: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
     raise error
 
 
-def alone(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:
+def single_rank(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:
     """A communicator of one rank."""
     from ripieno import _native
 

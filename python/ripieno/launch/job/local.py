@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ripieno.flight.trace import Trace
-from ripieno.launch.job.gang import CULPRIT_S, GOODBYE_S, Gang, Member, tell
 from ripieno.launch.job.job import EventListener
+from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
 from ripieno.launch.job.replicas import copies_environment
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
@@ -48,7 +48,7 @@ class _Worker(Member):
             return super().ending()
 
 
-class LocalJob(Gang):
+class LocalJob(ProcessJob):
     """Two or more worker processes."""
 
     members: list[_Worker]

@@ -15,7 +15,7 @@ from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
-from ripieno.launch.process.report import Report
+from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
 
@@ -78,7 +78,7 @@ class Returned:
     """
 
     value: Any
-    failure: Report
+    failure: FailureReport
     was_known: bool
 
 
@@ -168,7 +168,7 @@ def _run(
     try:
         seat.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
-        report = Report.of(_in_terms_of_programs(error), rank, seat.comm.hosts[rank])
+        report = FailureReport.of(_in_terms_of_programs(error), rank, seat.comm.hosts[rank])
         _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
     else:
         _send_result(channel, rank, "result", result, result)
@@ -194,6 +194,6 @@ def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
     while inner is not None and inner.tb_frame.f_globals is globals():
         inner = inner.tb_next
     # A program's traceback begins in the program.
-    report = Report.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
+    report = FailureReport.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
     sys.stdout.flush()
     channel.send("error", report)

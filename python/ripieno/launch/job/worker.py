@@ -17,7 +17,7 @@ from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import standing_for
 from ripieno.launch.process import main_module, processes
 from ripieno.launch.process.channel import Channel, HungUp, inherited
-from ripieno.launch.process.report import Report
+from ripieno.launch.process.report import FailureReport
 
 
 def main(fd: int) -> None:
@@ -51,7 +51,7 @@ def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **opt
     try:
         comm = meet()
     except Exception as error:
-        channel.send("error", Report.of(error, rank, socket.gethostname()))
+        channel.send("error", FailureReport.of(error, rank, socket.gethostname()))
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return

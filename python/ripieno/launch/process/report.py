@@ -14,7 +14,7 @@ from ripieno.errors import RankFailed
 
 
 @dataclass(frozen=True)
-class Report:
+class FailureReport:
     """A rank's account of an exception.
 
     Attributes
@@ -40,12 +40,12 @@ class Report:
     flight: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, error: BaseException, rank: int, host: str) -> Report:
+    def of(cls, error: BaseException, rank: int, host: str) -> FailureReport:
         """The report of `rank` about `error`."""
         cause, text = describe(error)
         return cls(rank, host, cause, text, other_rank(error), _pickled(error))
 
-    def told_to_all(self, comm: Communicator | None) -> Report:
+    def told_to_all(self, comm: Communicator | None) -> FailureReport:
         """With what the rank did over `comm`, after its other ranks were told of a failure of this rank's own."""
         if comm is None or comm.closed:
             return self

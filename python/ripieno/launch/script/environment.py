@@ -16,7 +16,7 @@ from ripieno import flight
 from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
-from ripieno.launch.job.inline import alone
+from ripieno.launch.job.inline import single_rank
 from ripieno.launch.process import running
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, meeting
@@ -78,7 +78,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
         missing = ", ".join(name for name in ("RANK", "WORLD_SIZE") if name not in present)
         raise RendezvousError(f"{', '.join(present)} set, but not {missing}: a launcher sets all or none")
     if place is None or place.is_alone:
-        return alone(threads=threads, **options)
+        return single_rank(threads=threads, **options)
     from ripieno import _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)

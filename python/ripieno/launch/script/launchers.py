@@ -46,7 +46,7 @@ _LAST_STEP = 0xFFFFFFF0
 
 
 @dataclass(frozen=True)
-class Place:
+class LaunchedRank:
     """What a launcher says of one of its ranks.
 
     Attributes
@@ -97,7 +97,7 @@ class Place:
         return max(1, min(usable_cores, (self.cores or usable_cores) // (self.local_size or 1)))
 
 
-def detect(variables: Mapping[str, str]) -> Place | None:
+def detect(variables: Mapping[str, str]) -> LaunchedRank | None:
     """What a launcher says of this process in `variables`; None if none has started it as a rank.
 
     Raises
@@ -135,22 +135,24 @@ def number(variables: Mapping[str, str], name: str, default: int | None = None) 
         raise RendezvousError(f"{name}={text!r}: expected a number") from None
 
 
-def _torchrun(variables: Mapping[str, str]) -> Place:
+def _torchrun(variables: Mapping[str, str]) -> LaunchedRank:
     attempt = (variables.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"))
     has_store = variables.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     return _numbered(TORCHRUN, variables, job=" ".join(attempt), has_store=has_store)
 
 
-def _ripieno(variables: Mapping[str, str]) -> Place:
+def _ripieno(variables: Mapping[str, str]) -> LaunchedRank:
     return _numbered(RIPIENO, variables)
 
 
-def _other(variables: Mapping[str, str]) -> Place:
+def _other(variables: Mapping[str, str]) -> LaunchedRank:
     return _numbered(OTHER, variables)
 
 
-def _numbered(launcher: str, variables: Mapping[str, str], job: str | None = None, has_store: bool = False) -> Place:
-    return Place(
+def _numbered(
+    launcher: str, variables: Mapping[str, str], job: str | None = None, has_store: bool = False
+) -> LaunchedRank:
+    return LaunchedRank(
         launcher,
         number(variables, "RANK"),
         number(variables, "WORLD_SIZE"),
@@ -161,11 +163,11 @@ def _numbered(launcher: str, variables: Mapping[str, str], job: str | None = Non
     )
 
 
-def _open_mpi(variables: Mapping[str, str]) -> Place:
+def _open_mpi(variables: Mapping[str, str]) -> LaunchedRank:
     # The namespace counts up from the number of a process; the key is drawn at random for each job.
     names = ("PMIX_NAMESPACE", "OMPI_MCA_orte_precondition_transports")
     job = " ".join(variables[name] for name in names if name in variables)
-    return Place(
+    return LaunchedRank(
         OPEN_MPI,
         number(variables, "OMPI_COMM_WORLD_RANK"),
         number(variables, "OMPI_COMM_WORLD_SIZE"),
@@ -176,14 +178,14 @@ def _open_mpi(variables: Mapping[str, str]) -> Place:
     )
 
 
-def _pmi(variables: Mapping[str, str]) -> Place | None:
+def _pmi(variables: Mapping[str, str]) -> LaunchedRank | None:
     if "SLURM_STEP_ID" in variables and "MPI_LOCALRANKID" not in variables:
         # srun --mpi=pmi2, which tells more itself.
         return None
     # On several hosts of Slurm its processes are a step; steps that came before are no part of a world of one host.
     step = [variables[name] for name in ("SLURM_JOB_ID", "SLURM_STEP_ID") if name in variables]
     local_size, world_size = _optional(variables, "MPI_LOCALNRANKS"), number(variables, "PMI_SIZE")
-    return Place(
+    return LaunchedRank(
         PMI,
         number(variables, "PMI_RANK"),
         world_size,
@@ -193,7 +195,7 @@ def _pmi(variables: Mapping[str, str]) -> Place | None:
     )
 
 
-def _slurm(variables: Mapping[str, str]) -> Place | None:
+def _slurm(variables: Mapping[str, str]) -> LaunchedRank | None:
     tasks, node = counts_of_nodes(variables["SLURM_STEP_TASKS_PER_NODE"]), number(variables, "SLURM_NODEID")
     here = variables["SLURM_GTIDS"].count(",") + 1
     # A batch script that was submitted in a step inherits the variables of that one, but has tasks of its own.
@@ -201,7 +203,7 @@ def _slurm(variables: Mapping[str, str]) -> Place | None:
     if number(variables, "SLURM_STEP_ID") >= _LAST_STEP or is_inherited:
         return None
     names = ("SLURM_CLUSTER_NAME", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
-    return Place(
+    return LaunchedRank(
         SLURM,
         number(variables, "SLURM_PROCID"),
         number(variables, "SLURM_STEP_NUM_TASKS"),
@@ -213,15 +215,15 @@ def _slurm(variables: Mapping[str, str]) -> Place | None:
     )
 
 
-def _kubernetes(variables: Mapping[str, str]) -> Place:
-    return Place(KUBERNETES, number(variables, "JOB_COMPLETION_INDEX"), number(variables, "WORLD_SIZE"))
+def _kubernetes(variables: Mapping[str, str]) -> LaunchedRank:
+    return LaunchedRank(KUBERNETES, number(variables, "JOB_COMPLETION_INDEX"), number(variables, "WORLD_SIZE"))
 
 
 def _optional(variables: Mapping[str, str], name: str) -> int | None:
     return number(variables, name) if name in variables else None
 
 
-def _checked(place: Place, name: str) -> Place:
+def _checked(place: LaunchedRank, name: str) -> LaunchedRank:
     if not 0 <= place.rank < place.world_size:
         raise RendezvousError(f"{name}={place.rank}: expected 0 … {place.world_size - 1}, of {place.world_size} ranks")
     return place

@@ -27,7 +27,7 @@ from typing import Any
 from ripieno.errors import RendezvousError
 from ripieno.launch.process import processes
 from ripieno.launch.script import launchers, token_file
-from ripieno.launch.script.launchers import Place
+from ripieno.launch.script.launchers import LaunchedRank
 
 # How long ranks wait for each other, unless told otherwise.
 MEETING_S = 60
@@ -48,7 +48,7 @@ class Meeting:
     store: tuple[str, int] | None = None
 
 
-def choose(place: Place, variables: Mapping[str, str], job: str | None) -> Meeting:
+def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> Meeting:
     """Where the ranks of `job` meet, the same on all of them.
 
     Raises
@@ -69,7 +69,7 @@ def choose(place: Place, variables: Mapping[str, str], job: str | None) -> Meeti
 
 
 @contextmanager
-def arranged(place: Place, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
+def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
     """What `Communicator.connect` is to be told of the meeting; to be left when the ranks have met."""
     job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
     meeting = choose(place, variables, job)
@@ -98,7 +98,7 @@ def arranged(place: Place, variables: Mapping[str, str], timeout_s: float) -> It
         yield {"directory": str(meeting.directory), "token": token.encode()}
 
 
-def _port(place: Place, variables: Mapping[str, str], job: str | None) -> int:
+def _port(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> int:
     if variables.get("MASTER_PORT") and not place.has_store:
         return launchers.number(variables, "MASTER_PORT")
     if job is None:
@@ -119,16 +119,16 @@ def _leaving_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _prefix(place: Place) -> str:
+def _prefix(place: LaunchedRank) -> str:
     """What the names of directories of one job alone begin with."""
     return f"{'' if place.on_one_host else '.'}ripieno-{os.geteuid()}-"
 
 
-def _digest(place: Place, job: str) -> bytes:
+def _digest(place: LaunchedRank, job: str) -> bytes:
     return hashlib.sha256(f"{place.launcher} {job}".encode()).digest()
 
 
-def _what_is_missing(place: Place, variables: Mapping[str, str]) -> str:
+def _what_is_missing(place: LaunchedRank, variables: Mapping[str, str]) -> str:
     known = [name for name in ("RIPIENO_TOKEN", "MASTER_ADDR", "MASTER_PORT") if variables.get(name)]
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
     who = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "

@@ -19,7 +19,7 @@ from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp, pair
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.output import LinePump
-from ripieno.launch.process.report import Report
+from ripieno.launch.process.report import FailureReport
 from ripieno.launch.script import launchers
 
 # After the first failure the other ranks have this long to report, tidy up and end by themselves.
@@ -76,7 +76,7 @@ class _Rank:
     rank: int
     process: subprocess.Popen[bytes]
     channel: Channel
-    report: Report | None = None
+    report: FailureReport | None = None
     status: int | None = None
 
     @property
@@ -230,7 +230,7 @@ def _hear(rank: _Rank) -> bool:
         try:
             rank.status = rank.process.wait(REPORT_S)
         except subprocess.TimeoutExpired:
-            rank.report = Report(
+            rank.report = FailureReport(
                 rank.rank, socket.gethostname(), "its process closed the connection to its launcher", ""
             )
         return True

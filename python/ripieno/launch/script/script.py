@@ -17,7 +17,7 @@ from typing import Any
 
 from ripieno.launch.process import processes
 from ripieno.launch.process.channel import Channel, HungUp, inherited
-from ripieno.launch.process.report import Report
+from ripieno.launch.process.report import FailureReport
 from ripieno.launch.script import environment
 
 # Whose frames come before those of the script.
@@ -38,10 +38,10 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
             runpy.run_path(target, run_name="__main__")
     except SystemExit as error:
         if error.code:
-            Report.of(error, *_whoami()).told_to_all(environment.current())
+            FailureReport.of(error, *_whoami()).told_to_all(environment.current())
         raise
     except BaseException as error:
-        report = Report.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
+        report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
         _tell(channel, report.told_to_all(environment.current()))
         sys.exit(1)
 
@@ -50,7 +50,7 @@ def _whoami() -> tuple[int, str]:
     return int(os.environ["RANK"]), socket.gethostname()
 
 
-def _tell(channel: Channel, report: Report) -> None:
+def _tell(channel: Channel, report: FailureReport) -> None:
     sys.stdout.flush()
     try:
         channel.send("error", report)

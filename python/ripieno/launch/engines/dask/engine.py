@@ -21,7 +21,7 @@ from distributed.utils import get_ip
 from ripieno._version import __version__
 from ripieno.errors import EngineError, InputError, TooFewSlots
 from ripieno.launch.engine.contract import Engine, Handover
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.dask.job import DaskJob
 from ripieno.launch.engines.dask.run import RESTART_S, DaskRun
 

@@ -135,7 +135,7 @@ def _joining(value: Any) -> Callable[[list[Any]], Any]:
             raise InputError(f"a Dask array of {type(value._meta).__name__}, ndim={value.ndim}: expected NumPy's rows")
         if any(len(sizes) > 1 for sizes in value.chunks[1:]):
             raise InputError("a Dask array cut along other axes than the first: x.rechunk({1: -1}) puts rows together")
-        return _Rows(value.shape[1:], value.dtype)
+        return _Arrays(value.shape[1:], value.dtype)
     if _is(value, "dask.dataframe", "DataFrame", "Series"):
         return _Frames(value._meta)
     if _is(value, "dask.bag", "Bag"):
@@ -149,7 +149,7 @@ def _is(value: Any, module: str, *names: str) -> bool:
     return found is not None and isinstance(value, tuple(getattr(found, name) for name in names))
 
 
-class _Rows:
+class _Arrays:
     """Arrays to one, read-only, as it may be the worker's own."""
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:

@@ -16,7 +16,7 @@ from distributed import Client, Future, get_worker, secede
 
 from ripieno.errors import EngineError
 from ripieno.launch.engine.contract import Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.member import serve
 
 # Tasks that have not begun after this long wait for a thread that others keep.
@@ -47,7 +47,7 @@ class DaskRun(Run):
         self._is_over = False
         self._name = name
         self._futures: list[Future] = []
-        self._ears: list[Ear] = []
+        self._subscriptions: list[EventSubscription] = []
         self._waiting: set[int] = set()
         self._staying: set[int] = set()
         self._change = threading.Condition()
@@ -57,7 +57,9 @@ class DaskRun(Run):
         self.places = places
         self._waiting = set(range(len(places)))
         self._staying = set(range(len(places)))
-        self._ears = [Ear(self._client, worker, partial(self._heard_of, rank)) for rank, worker in enumerate(places)]
+        self._subscriptions = [
+            EventSubscription(self._client, worker, partial(self._heard_of, rank)) for rank, worker in enumerate(places)
+        ]
         for rank, worker in enumerate(places):
             future = self._client.submit(
                 _rank,
@@ -77,7 +79,7 @@ class DaskRun(Run):
             return len(self._waiting)
 
     def abandon(self) -> None:
-        """End the tasks before there is a job, whose hub those that have begun are waiting for."""
+        """End the tasks before there is a job, whose server those that have begun are waiting for."""
         with self._change:
             self._staying.clear()
         self.close()
@@ -95,8 +97,8 @@ class DaskRun(Run):
                 with suppress(Exception):
                     self._client.restart_workers(still, timeout=RESTART_S)
         finally:
-            for ear in self._ears:
-                ear.close()
+            for subscription in self._subscriptions:
+                subscription.close()
             futures, self._futures = self._futures, []
             # A client that was closed has let go of them.
             with suppress(Exception):
@@ -142,13 +144,13 @@ class DaskRun(Run):
             self._change.notify_all()
 
 
-class Ear:
+class EventSubscription:
     """Hears what the scheduler knows of a worker, and what the worker's tasks say: both go under its address.
 
     A client tells one listener of each address; here are all that this process has.
     """
 
-    _open: ClassVar[dict[tuple[str, str], list[Ear]]] = {}
+    _open: ClassVar[dict[tuple[str, str], list[EventSubscription]]] = {}
     _lock = threading.Lock()
 
     def __init__(self, client: Client, worker: str, hear: Callable[[tuple[float, Any]], None]) -> None:
@@ -156,17 +158,17 @@ class Ear:
         self._worker = worker
         self._hear = hear
         with self._lock:
-            ears = self._open.setdefault((client.id, worker), [])
-            ears.append(self)
-            if len(ears) == 1:
-                client.subscribe_topic(worker, partial(_tell_all, ears))
+            subscriptions = self._open.setdefault((client.id, worker), [])
+            subscriptions.append(self)
+            if len(subscriptions) == 1:
+                client.subscribe_topic(worker, partial(_tell_all, subscriptions))
 
     def close(self) -> None:
         """Hear no more."""
         with self._lock:
-            ears = self._open[self._client.id, self._worker]
-            ears.remove(self)
-            if ears:
+            subscriptions = self._open[self._client.id, self._worker]
+            subscriptions.remove(self)
+            if subscriptions:
                 return
             del self._open[self._client.id, self._worker]
             # A client that was closed tells nobody.
@@ -177,9 +179,9 @@ class Ear:
         self._hear(event)
 
 
-def _tell_all(ears: list[Ear], event: tuple[float, Any]) -> None:
-    for ear in list(ears):
-        ear(event)
+def _tell_all(subscriptions: list[EventSubscription], event: tuple[float, Any]) -> None:
+    for subscription in list(subscriptions):
+        subscription(event)
 
 
 def _rank(invitation: Invitation, rank: int) -> None:

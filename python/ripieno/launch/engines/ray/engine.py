@@ -1,6 +1,7 @@
 """Ray: one actor per rank, in a placement group, so that all ranks are there at once or none is.
 
-Ray brings the invitation, says which actor has died and takes everything back at the end; ranks meet by way of the hub.
+Ray brings the invitation, says which actor has died and takes everything back at the end; ranks meet
+by way of the member server.
 Needs ``pip install 'ripieno[ray]'``, and the same ripieno where Ray's workers run.
 """
 
@@ -18,7 +19,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ripieno._checks import check_count
 from ripieno.errors import InputError, TooFewSlots
 from ripieno.launch.engine.contract import Engine, EngineJob, Handover
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.objects import handed_out
 from ripieno.launch.engines.ray.run import RayRun
 from ripieno.launch.engines.ray.session import Session, one_line

@@ -17,7 +17,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ripieno._version import __version__
 from ripieno.launch.engine.contract import Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.session import one_line
 
 # Actors that were told to leave have this long to do so; then they are killed, and Ray has as long again to say so.

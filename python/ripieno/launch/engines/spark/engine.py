@@ -16,7 +16,7 @@ from pyspark.sql.utils import is_remote
 
 from ripieno.errors import EngineError, InputError
 from ripieno.launch.engine.contract import Engine, EngineJob, Handover, Run
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.spark import frames, task
 from ripieno.launch.engines.spark.archive import shipped
 from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, slots

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from ripieno.errors import InputError
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.spark import task
 from ripieno.launch.engines.spark.archive import shipped
 from ripieno.launch.engines.spark.internals import partition_count, tuned, untuned

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ripieno.launch.engine.hub import Invitation
+from ripieno.launch.engine.member_server import Invitation
 
 if TYPE_CHECKING:
     import pyarrow as pa

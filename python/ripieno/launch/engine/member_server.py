@@ -1,4 +1,4 @@
-"""The hub: where the members of a job in an engine report to the process that launched it."""
+"""The member server: where the members of a job in an engine report to the process that launched it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Invitation:
     Attributes
     ----------
     host, port
-        Where the hub listens.
+        Where the member server listens.
     token
         The job's secret, 32 bytes.
     world_size, threads
@@ -81,7 +81,7 @@ def versions() -> dict[str, str]:
     return {"ripieno": __version__, "Python": ".".join(platform.python_version_tuple()[:2])}
 
 
-class Hub:
+class MemberServer:
     """A listener on `host`. Use ``joined`` when its descriptor is readable.
 
     Attributes
@@ -105,7 +105,7 @@ class Hub:
         self._places = threading.BoundedSemaphore(GREETED_COUNT)
         # Of those who have not said yet who they are.
         self._strangers: set[socket.socket] = set()
-        threading.Thread(target=self._accept, name="ripieno-hub", daemon=True).start()
+        threading.Thread(target=self._accept, name="ripieno-members", daemon=True).start()
 
     def fileno(self) -> int:
         """Readable when somebody has joined."""
@@ -146,7 +146,7 @@ class Hub:
                         os.eventfd_write(self._heard, 1)
                 return
             self._places.acquire()
-            threading.Thread(target=self._greet, args=(end,), name="ripieno-hub", daemon=True).start()
+            threading.Thread(target=self._greet, args=(end,), name="ripieno-members", daemon=True).start()
 
     def _greet(self, end: socket.socket) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""`Gang`: a job whose ranks are processes elsewhere, each with a channel to this one.
+"""`ProcessJob`: a job whose ranks are processes elsewhere, each with a channel to this one.
 
 Programs, exchanged addresses, events, results and reports pass there, and the end of either side is noticed there.
 """
@@ -24,7 +24,7 @@ from ripieno.launch.job.programs import Returned
 from ripieno.launch.job.replicas import copies_of
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
-from ripieno.launch.process.report import Report, other_rank
+from ripieno.launch.process.report import FailureReport, other_rank
 
 # Once a rank says that another one failed, that one has this long to give its own account.
 CULPRIT_S = 2.0
@@ -68,7 +68,7 @@ class State(Enum):
     GONE = "its ranks have ended, and others must be started"
 
 
-class Gang(Job):
+class ProcessJob(Job):
     """Ranks that live and die together.
 
     Attributes
@@ -86,7 +86,7 @@ class Gang(Job):
         self._runner = 0
         self._state = State.GONE
         # Of the program that runs, or ran last, by rank: of ranks that have failed, and what others have returned.
-        self._reports: dict[int, Report] = {}
+        self._reports: dict[int, FailureReport] = {}
         self._answers: dict[int, Any] = {}
 
     @abstractmethod
@@ -311,7 +311,7 @@ class Gang(Job):
 class _Conversation:
     """What the members have said so far."""
 
-    def __init__(self, awaited: str, gang: Gang, within_s: float | None) -> None:
+    def __init__(self, awaited: str, gang: ProcessJob, within_s: float | None) -> None:
         self._awaited = awaited
         self._within_s = within_s
         self._deadline = None if within_s is None else time.monotonic() + within_s
@@ -403,7 +403,7 @@ class _Conversation:
             for each in self._members:
                 tell(each, "exchange", texts)
 
-    def _reported(self, member: Member, report: Report) -> None:
+    def _reported(self, member: Member, report: FailureReport) -> None:
         self._reports[member.rank] = report
         if report.victim is None or report.victim.rank in self._lost:
             report.throw()

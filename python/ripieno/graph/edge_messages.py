@@ -34,7 +34,7 @@ _PRODUCT_TYPES = {"sum": _NUMBERS, "min": _NUMBERS, "max": _NUMBERS, "or": _INTE
 _ANY = combiner_of("or")
 
 
-class AlongEdges:
+class EdgeMessages:
     """The way along the edges of a graph, configured; every rank makes one.
 
     Parameters
