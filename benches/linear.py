@@ -17,7 +17,7 @@ import numpy as np
 from effort import Effort
 from kmeans import hog_like
 from numpy.typing import DTypeLike, NDArray
-from ripieno.bench.figures import Figure, Report, Samples
+from ripieno.bench.figures import Figure, Measurements, Samples
 
 SHAPE, COMPONENT_COUNT = (60_000, 512), 50
 QUICK_SHAPE, QUICK_COMPONENT_COUNT = (600, 24), 3
@@ -41,7 +41,7 @@ class Case:
     dtype: DTypeLike
 
 
-def measured(report: Report, effort: Effort) -> None:
+def measured(report: Measurements, effort: Effort) -> None:
     """All cases, in turns."""
     import ripieno as rp
 

@@ -10,7 +10,7 @@ import ripieno as rp
 from hypothesis import given
 from hypothesis import strategies as st
 from ripieno import kernels
-from ripieno.algorithms.kmeans.rows import KMeansRows
+from ripieno.algorithms.kmeans.rows import WeightedRows
 from seeding_program import first_centroids, lowest_of
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.cluster import kmeans_plusplus
@@ -31,10 +31,10 @@ def digits():
 @given(cuts=st.lists(st.integers(0, 100), max_size=6), seed=st.integers(0, 2**31), stream=st.integers(0, 2**33))
 def test_a_row_draws_the_same_number_however_rows_are_divided(cuts, seed, stream):
     points = np.zeros((100, 1))
-    whole = KMeansRows(points, None, 0, 100).draw(seed, stream)
+    whole = WeightedRows(points, None, 0, 100).draw(seed, stream)
     edges = [0, *sorted(cuts), 100]
 
-    parts = [KMeansRows(points[a:b], None, a, 100).draw(seed, stream) for a, b in pairwise(edges)]
+    parts = [WeightedRows(points[a:b], None, a, 100).draw(seed, stream) for a, b in pairwise(edges)]
 
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 

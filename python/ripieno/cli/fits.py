@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from ripieno._version import __version__
 from ripieno.algorithms.journal import RunReport
 from ripieno.cli.options import PathOrUrl, overwrite_option, read_numbers, threads_option, trace_option
-from ripieno.files.results import Place, check_new_folder, check_results, new_folder, save_array
+from ripieno.files.results import ResultPath, check_new_folder, check_results, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
 #: What a model was told that is nothing to the result.
@@ -95,7 +95,7 @@ def replaceable(arrays: Collection[str]) -> tuple[str, ...]:
 
 
 def check_folder(
-    out: Place, arrays: Collection[str], inputs: Collection[str], trace: Path | None, *, overwrite: bool
+    out: ResultPath, arrays: Collection[str], inputs: Collection[str], trace: Path | None, *, overwrite: bool
 ) -> tuple[str, ...]:
     """What the folder may hold that is replaced; InputError, before any work, if it cannot be written."""
     names = replaceable(arrays) if overwrite else ()
@@ -105,7 +105,7 @@ def check_folder(
 
 
 def write_model(
-    out: Place,
+    out: ResultPath,
     names: Collection[str],
     model: BaseEstimator,
     arrays: Mapping[str, NDArray[Any]],
@@ -133,7 +133,7 @@ def write_model(
         )
 
 
-def say_end(console: Console, out: Place, report: RunReport, told: Told, result: str) -> None:
+def say_end(console: Console, out: ResultPath, report: RunReport, told: Told, result: str) -> None:
     """Tell what came out, and where it is."""
     console.print(
         f"{report.row_count:,} {told.words[0]} × {report.column_count:,} {told.words[1]}: {result}, "

@@ -12,7 +12,7 @@ from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
 from ripieno.cli.fits import Told, check_folder, fit_options, say_end, write_model
 from ripieno.cli.progress import MeasureProgress
-from ripieno.files.results import Place
+from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import open_source
 from ripieno.report import Charted, charts
@@ -49,7 +49,7 @@ PROJECTED = "projected"
 @click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
 def pca_command(
     inputs: tuple[str, ...],
-    out: Place,
+    out: ResultPath,
     workers: int,
     threads: int | None,
     components: int | None,

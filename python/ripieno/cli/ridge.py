@@ -12,7 +12,7 @@ from ripieno.algorithms import Ridge
 from ripieno.algorithms.linear.regression import SOLVERS
 from ripieno.cli.fits import Told, check_folder, fit_options, say_end, target_of, target_option, write_model
 from ripieno.cli.progress import MeasureProgress
-from ripieno.files.results import Place
+from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import open_source
 
@@ -40,7 +40,7 @@ ARRAYS = ("coef", "intercept")
 )
 def ridge_command(
     inputs: tuple[str, ...],
-    out: Place,
+    out: ResultPath,
     workers: int,
     threads: int | None,
     target: str,

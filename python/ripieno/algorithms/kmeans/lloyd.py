@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ripieno import kernels
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.kmeans.rows import KMeansRows, lowest, values_at
+from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, values_at
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -49,7 +49,7 @@ class Clustering:
 
 def lloyd(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     centroids: NDArray[Any],
     *,
     max_iter: int,
@@ -106,7 +106,7 @@ def lloyd(
 
 def reseed_empty(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     labels: NDArray[np.int32],
     squared_distances: NDArray[np.float64],
     sums: NDArray[np.float64],
@@ -134,7 +134,7 @@ def reseed_empty(
 
 
 def nearest_rows(
-    comm: Communicator, rows: KMeansRows, clustering: Clustering, clusters: NDArray[np.int64], count: int
+    comm: Communicator, rows: WeightedRows, clustering: Clustering, clusters: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
     """Global numbers of the rows nearest to some centroids, nearest first: (m, count), -1 where there are fewer."""
     mine = np.flatnonzero(np.isin(clustering.labels, clusters))

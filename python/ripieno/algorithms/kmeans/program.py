@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ripieno import kernels
 from ripieno.algorithms.clock import Clock, FitReport, Iteration
 from ripieno.algorithms.kmeans import lloyd
-from ripieno.algorithms.kmeans.rows import KMeansRows, load, mean_variance
+from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, OwnRows
@@ -160,7 +160,7 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> FitRep
 
 def _run(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     number: int,
     options: KMeansOptions,
     tol: float,

@@ -27,7 +27,7 @@ PHILOX_WORDS = 4
 
 
 @dataclass(frozen=True)
-class KMeansRows:
+class WeightedRows:
     """This worker's part of all rows.
 
     Parameters
@@ -63,7 +63,7 @@ class KMeansRows:
 
 def load(
     comm: Communicator, source: Dataset | OwnRows | NDArray[Any], weights: NDArray[np.float64] | None = None
-) -> KMeansRows:
+) -> WeightedRows:
     """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
 
     `weights` are those of all rows, in their order; rows that a worker has already bring their own.
@@ -86,11 +86,11 @@ def load(
     if weights is not None and len(weights) != total:
         raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
     own = share.weights if weights is None else weights[offset : offset + len(points)]
-    return KMeansRows(points, own, offset, total)
+    return WeightedRows(points, own, offset, total)
 
 
 def values_at(
-    comm: Communicator, rows: KMeansRows, numbers: NDArray[np.int64], *columns: NDArray[Any]
+    comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64], *columns: NDArray[Any]
 ) -> list[NDArray[Any]]:
     """Entries of columns, which have one for each row of this worker, by row number: (m, …), equal on all ranks."""
     places = np.flatnonzero((numbers >= rows.offset) & (numbers < rows.offset + len(rows)))
@@ -102,7 +102,7 @@ def values_at(
     return found
 
 
-def take(comm: Communicator, rows: KMeansRows, numbers: NDArray[np.int64]) -> NDArray[Any]:
+def take(comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64]) -> NDArray[Any]:
     """Rows by global number, wherever they are: (m, d) of the centroids' type, equal on every rank."""
     (points,) = values_at(comm, rows, numbers, rows.points)
     return points.astype(kernels.centroid_dtype(points.dtype), copy=False)
@@ -117,7 +117,7 @@ def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
         return np.where(weights > 0, -np.log1p(-uniform) / weights, np.inf)
 
 
-def lowest(comm: Communicator, rows: KMeansRows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def lowest(comm: Communicator, rows: WeightedRows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Global numbers of the `count` rows with the lowest keys, in that order; of equal keys the lower row is first.
 
     Of many rows a rank offers hardly more than it has among them, for all ranks count first which keys are too high.
@@ -157,7 +157,7 @@ def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> 
     return upper <= (top << 16) + int(np.searchsorted(counts, rest))
 
 
-def mean_variance(comm: Communicator, rows: KMeansRows) -> float:
+def mean_variance(comm: Communicator, rows: WeightedRows) -> float:
     """Mean over the columns of the variance of each over all rows."""
     mean = comm.allreduce(rows.points.sum(axis=0, dtype=np.float64)) / rows.total
     squares = np.zeros_like(mean)

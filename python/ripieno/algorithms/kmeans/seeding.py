@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.kmeans.rows import KMeansRows, lowest, race, take
+from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, race, take
 from ripieno.algorithms.kmeans.seeding_cells import by_cells
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ PLUS_PLUS_STREAM = 1 << 32
 
 def seed_centroids(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     *,
     init: str,
     n_clusters: int,
@@ -56,14 +56,14 @@ def seed_centroids(
     return by_cells(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
 
 
-def random_rows(comm: Communicator, rows: KMeansRows, n_clusters: int, seed: int) -> NDArray[Any]:
+def random_rows(comm: Communicator, rows: WeightedRows, n_clusters: int, seed: int) -> NDArray[Any]:
     """As many different rows, each with a chance in proportion to its weight."""
     return take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), rows.row_weights), n_clusters))
 
 
 def plus_plus(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     n_clusters: int,
     seed: int,
     *,
@@ -96,7 +96,7 @@ def plus_plus(
 
 def scalable_plus_plus(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     n_clusters: int,
     seed: int,
     *,
@@ -127,5 +127,5 @@ def scalable_plus_plus(
     # Of no rows NumPy makes a count of integers, whatever the weights are.
     weights = comm.allreduce(np.bincount(closest, row_weights, len(candidates)).astype(np.float64, copy=False))
     first, last = (len(candidates) * i // comm.world_size for i in (comm.rank, comm.rank + 1))
-    share = KMeansRows(candidates[first:last], weights[first:last], first, len(candidates))
+    share = WeightedRows(candidates[first:last], weights[first:last], first, len(candidates))
     return plus_plus(comm, share, n_clusters, seed, threads=threads, on_progress=on_progress)

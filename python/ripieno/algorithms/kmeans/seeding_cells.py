@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.kmeans.rows import KMeansRows, lowest, race, take
+from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, race, take
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Centroids of a cell, on average.
 CELL_CENTROIDS = 128
-#: KMeansRows in a sample, for each centroid.
+#: WeightedRows in a sample, for each centroid.
 SAMPLE_ROWS = 10
 #: Between two events a worker does so much of a round.
 BATCHES = 16
@@ -41,7 +41,7 @@ PIVOT_STREAM, SAMPLE_STREAM, REST_STREAM = range(1 << 33, (1 << 33) + 3)
 
 def by_cells(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     n_clusters: int,
     seed: int,
     *,
@@ -81,7 +81,7 @@ class _Cells:
 
 
 def _sample(
-    comm: Communicator, rows: KMeansRows, distances: NDArray[np.float64], count: int, seed: int
+    comm: Communicator, rows: WeightedRows, distances: NDArray[np.float64], count: int, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Places of about `count` rows and how much they count; all rows, if there are not more.
 
@@ -100,7 +100,7 @@ def _sample(
 
 def _dealt(
     comm: Communicator,
-    rows: KMeansRows,
+    rows: WeightedRows,
     places: NDArray[np.int64],
     row_weights: NDArray[np.float64],
     labels: NDArray[np.int32],
@@ -204,7 +204,9 @@ def _batch(
     return np.repeat(np.arange(begin, stop), counts), found + start, times
 
 
-def _rest(comm: Communicator, rows: KMeansRows, numbers: NDArray[np.int64], count: int, seed: int) -> NDArray[np.int64]:
+def _rest(
+    comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64], count: int, seed: int
+) -> NDArray[np.int64]:
     """Other rows, where there are too few different ones; those without weight are the last to be taken."""
     if count == 0:
         return numbers[:0]

@@ -17,7 +17,7 @@ from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import POINT_DTYPES, Input, check_columns, in_files, open_rows, payload
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
-from ripieno.algorithms.linear.regression_program import Options
+from ripieno.algorithms.linear.regression_program import RegressionOptions
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
@@ -129,11 +129,11 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
     def _keep(self, solution: program.Solution) -> None:
         """Attributes of this regression alone."""
 
-    def _options(self) -> Options:
+    def _options(self) -> RegressionOptions:
         self._check_workers()
         if self.solver not in SOLVERS:
             raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
-        return Options(self._penalty(), bool(self.fit_intercept), self.solver)
+        return RegressionOptions(self._penalty(), bool(self.fit_intercept), self.solver)
 
     def _penalty(self) -> float:
         return 0.0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from ripieno.algorithms.journal import Emit, Journal, Record
-from ripieno.algorithms.kmeans.rows import Rows, load
+from ripieno.algorithms.kmeans.rows import WeightedRows, load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
 from ripieno.errors import InputError
@@ -29,7 +29,7 @@ LEAST_EIGENVALUE = 1e-5
 
 
 @dataclass(frozen=True)
-class Options:
+class RegressionOptions:
     """What the workers are told; `alpha` is the factor of the squared weights."""
 
     alpha: float
@@ -49,7 +49,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class Part:
+class RegressionPart:
     """One worker's part of the result: what all know of the solution, and its own record."""
 
     solution: Solution
@@ -62,9 +62,9 @@ def fit(
     source: Dataset | NDArray[Any],
     targets: NDArray[np.float64] | int,
     weights: NDArray[np.float64] | None,
-    options: Options,
+    options: RegressionOptions,
     emit: Emit | None = None,
-) -> Part:
+) -> RegressionPart:
     """Solve least squares; `targets` are those of all rows, (n, t), or the number of the column that holds them.
 
     Raises
@@ -79,7 +79,7 @@ def fit(
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     solution = _solve(comm, columns, rows.total, options, journal)
-    return Part(solution, rows.total, journal.record(load_s))
+    return RegressionPart(solution, rows.total, journal.record(load_s))
 
 
 def predict(
@@ -106,7 +106,7 @@ def load_targets(
     source: Dataset | NDArray[Any],
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
-) -> tuple[Rows, NDArray[np.float64]]:
+) -> tuple[WeightedRows, NDArray[np.float64]]:
     """This worker's rows, and their targets as (n, t) float64.
 
     Raises
@@ -117,13 +117,15 @@ def load_targets(
     rows = load(comm, source, weights)
     if isinstance(targets, int):
         own = rows.points[:, [targets]].astype(np.float64)
-        return Rows(np.delete(rows.points, targets, axis=1), rows.weights, rows.offset, rows.total), own
+        return WeightedRows(np.delete(rows.points, targets, axis=1), rows.weights, rows.offset, rows.total), own
     if len(targets) != rows.total:
         raise InputError(f"y has {len(targets)} entries for {rows.total} rows")
     return rows, np.asarray(targets[rows.offset : rows.offset + len(rows)], np.float64)
 
 
-def _solve(comm: Communicator, columns: Columns, row_count: int, options: Options, journal: Journal) -> Solution:
+def _solve(
+    comm: Communicator, columns: Columns, row_count: int, options: RegressionOptions, journal: Journal
+) -> Solution:
     clock = journal.clock
     center = np.zeros(columns.count)
     if options.fit_intercept:
@@ -141,7 +143,7 @@ def _solve(comm: Communicator, columns: Columns, row_count: int, options: Option
 
 
 def _by_normal_equations(
-    comm: Communicator, columns: Columns, center: NDArray[np.float64], options: Options, journal: Journal
+    comm: Communicator, columns: Columns, center: NDArray[np.float64], options: RegressionOptions, journal: Journal
 ) -> Solution | None:
     """The solution on every rank, or None on every rank if too many digits would be lost."""
     clock = journal.clock
@@ -163,7 +165,7 @@ def _by_normal_equations(
 
 
 def _solve_normal_equations(
-    scatter: NDArray[np.float64], center: NDArray[np.float64], width: int, options: Options
+    scatter: NDArray[np.float64], center: NDArray[np.float64], width: int, options: RegressionOptions
 ) -> Solution | None:
     matrix = scatter[:width, :width].copy()
     eigenvalues = np.maximum(linalg.eigvalsh(matrix)[::-1], 0.0)
@@ -180,7 +182,7 @@ def _by_factors(
     columns: Columns,
     center: NDArray[np.float64],
     row_count: int,
-    options: Options,
+    options: RegressionOptions,
     journal: Journal,
 ) -> Solution:
     clock, width = journal.clock, columns.points.shape[1]

@@ -17,7 +17,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows, payload
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
-from ripieno.algorithms.pca.program import Options, Part
+from ripieno.algorithms.pca.program import PCAOptions, PCAPart
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import InMemory
@@ -160,7 +160,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
         begin = time.perf_counter()
         self._check_parameters()
         source = open_rows(self, X, reset=True, least=2)
-        options = Options(
+        options = PCAOptions(
             n_components=self._wanted(),
             solver=self.svd_solver,
             oversamples=self.n_oversamples,
@@ -235,7 +235,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
         if self.iterated_power != "auto":
             check_count("iterated_power", self.iterated_power, "expected 'auto' or a whole number >= 1")
 
-    def _keep(self, parts: list[Part], total_s: float) -> None:
+    def _keep(self, parts: list[PCAPart], total_s: float) -> None:
         first = parts[0]
         axes, dtype = first.axes, np.dtype(first.dtype)
         self.components_ = axes.components.astype(dtype)

@@ -35,7 +35,7 @@ FEW_COMPONENTS, ITERATIONS, ITERATIONS_FOR_FEW = 0.1, 4, 7
 
 
 @dataclass(frozen=True)
-class Options:
+class PCAOptions:
     """What the workers are told.
 
     Parameters
@@ -68,7 +68,7 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Part:
+class PCAPart:
     """One worker's part of the result: what all know, and its own record."""
 
     axes: Axes
@@ -79,7 +79,7 @@ class Part:
     record: Record
 
 
-def fit(comm: Communicator, source: Dataset | NDArray[Any], options: Options, emit: Emit | None = None) -> Part:
+def fit(comm: Communicator, source: Dataset | NDArray[Any], options: PCAOptions, emit: Emit | None = None) -> PCAPart:
     """Find principal components.
 
     Raises
@@ -105,7 +105,7 @@ def fit(comm: Communicator, source: Dataset | NDArray[Any], options: Options, em
     solver = chosen_solver(options, rows.total, columns.count)
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, journal)
-    return Part(axes, mean, solver, str(dtype), rows.total, journal.record(load_s))
+    return PCAPart(axes, mean, solver, str(dtype), rows.total, journal.record(load_s))
 
 
 def transform(
@@ -126,7 +126,7 @@ def check_component_count(n_components: int | float | None, row_count: int, colu
         )
 
 
-def chosen_solver(options: Options, row_count: int, column_count: int) -> str:
+def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str:
     """The solver of a name, by scikit-learn's rules."""
     if options.solver != "auto":
         return options.solver
@@ -144,7 +144,7 @@ def _by_scatter_matrix(
     columns: Columns,
     mean: NDArray[np.float64],
     row_count: int,
-    options: Options,
+    options: PCAOptions,
     journal: Journal,
 ) -> Axes:
     clock = journal.clock
@@ -178,7 +178,7 @@ def _by_factors(
     columns: Columns,
     mean: NDArray[np.float64],
     row_count: int,
-    options: Options,
+    options: PCAOptions,
     journal: Journal,
 ) -> Axes:
     clock = journal.clock
@@ -204,7 +204,7 @@ def _by_subspace(
     columns: Columns,
     mean: NDArray[np.float64],
     row_count: int,
-    options: Options,
+    options: PCAOptions,
     journal: Journal,
 ) -> Axes:
     clock = journal.clock
