@@ -14,7 +14,6 @@ import slurm_cluster
 import spark_sessions
 from spark_sessions import Sessions
 
-
 #: Fixtures whose tests one process runs, so that what they start is started once. Tests of others stay by their files.
 ENGINES = (
     "spark_yarn", "mini_hadoop", "spark_standalone", "spark_cluster", "spark_local", "ray_nodes", "dask_client",
