@@ -27,7 +27,7 @@ class RankFailed(RipienoError):
     Attributes
     ----------
     results : dict of int to object, or None
-        Raised by `Job.run`, or the cause of what it raises: what the ranks have returned that did return, by rank.
+        The results of the ranks that did return, by rank, if `Job.run` raised this error or has it as a cause.
     """
 
     def __init__(self, rank: int, host: str = "", cause: str = "", traceback: str = "") -> None:
@@ -47,11 +47,11 @@ class RankFailed(RipienoError):
 
 
 class CollectiveMismatch(RipienoError):
-    """Ranks called different collectives, or gave other sizes, types, shapes, keys or roots; says who called what."""
+    """Ranks called different collectives, or gave other sizes, types, shapes, keys or roots; lists the ranks' calls."""
 
 
 class RendezvousError(RipienoError):
-    """The ranks could not meet: an address nobody can reach, a wrong token, a rank that never came."""
+    """The ranks could not meet: an address out of reach, a wrong token, a rank that never came."""
 
 
 class EngineError(RipienoError):
@@ -91,7 +91,7 @@ class CommunicatorClosed(RipienoError):
 
 
 class InputError(RipienoError, ValueError):
-    """An argument or an input file is wrong; the message names it and what was expected."""
+    """An argument or an input file is wrong; the message names it and the expected value."""
 
 
 class SpillError(RipienoError, OSError):
@@ -104,9 +104,9 @@ class MissingIndicesError(RipienoError, KeyError):
     Parameters
     ----------
     count : int
-        How many different ones.
+        How many different indices.
     examples : list of int
-        The smallest of those that ranks named, ascending.
+        The smallest of them, ascending.
     """
 
     def __init__(self, count: int, examples: list[int]) -> None:
@@ -132,4 +132,4 @@ class CheckpointError(RipienoError):
 
 
 class LabError(RipienoError):
-    """An emulated cluster cannot be made here, or is not what a command takes it for; the message says what to do."""
+    """An emulated cluster cannot be made here, or is not in the state that a command needs; says what to do."""

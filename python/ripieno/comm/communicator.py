@@ -115,35 +115,36 @@ class Communicator:
     nodes : list of int
         The node of every rank: ranks of equal number can share memory.
     racks : list of str or None
-        The rack of every rank; None where nobody said, see `ripieno.launch.racks`.
+        The rack of every rank, or None if it is not known; see `ripieno.launch.racks`.
     threads : int
-        How many threads this rank should compute with, so that the ranks of a host share its cores.
+        The number of threads for this rank's computation, so that the ranks of a host share its cores.
     replicas : int
         How many copies there are of each rank, see `replicate`.
     replica : int
         Which of the copies of its rank this process is, 0 … replicas - 1.
     kept : dict
-        What programs keep on this rank from one `Job.run` to the next, under keys of their own; emptied when the
-        communicator is closed. A program that comes after a failure gets a new communicator, whose `kept` is empty.
+        Values that programs keep on this rank from one `Job.run` to the next, under keys of their own. It is emptied
+        when the communicator is closed. After a failure the next program gets a new communicator with an empty `kept`.
 
     Notes
     -----
-    ``algorithm=`` names one of `ripieno._native.algorithms`. ``order=`` says how the ranks of chains, rings and the
-    trees over them follow each other: "racks" (the default; rack by rack and node by node, so that uplinks and cables
-    are crossed the fewest times possible), "given" (by rank) or "random:SEED" ("random" is seed 0), the same on every
-    rank. Algorithms in which every rank talks to every other have no order to follow. RIPIENO_ALGORITHM in the
-    environment of all ranks overrides the defaults: ``ring``, ``allreduce=ring,broadcast=chain@given``.
+    ``algorithm=`` names one of `ripieno._native.algorithms`. ``order=`` is the order of the ranks in chains, rings and
+    the trees over them, and is the same on every rank. "racks" is the default: rack by rack and node by node, so that
+    uplinks and cables are crossed the fewest times possible. "given" is by rank, and "random:SEED" is random ("random"
+    is seed 0). Algorithms in which every rank talks to every other have no order. RIPIENO_ALGORITHM in the environment
+    of all ranks overrides the defaults: ``ring``, ``allreduce=ring,broadcast=chain@given``.
 
     Raises
     ------
     RankFailed
-        By every call that communicates: a rank died, fell silent, raised, or left while others waited for it.
+        A rank died, fell silent, raised, or left while others waited for it. Every call that communicates may raise it.
     CollectiveMismatch
-        Likewise: ranks called different collectives, or the same with other sizes, types, shapes, keys or roots.
+        Ranks called different collectives, or the same with other sizes, types, shapes, keys or roots. Every call that
+        communicates may raise it.
     InputError
         An argument is wrong; nothing has been sent.
     CommunicatorClosed
-        It has been closed, or this process was forked from the rank's: that may compute, but is no rank.
+        The communicator has been closed, or this process was forked from the rank's. It may compute, but is no rank.
     """
 
     def __init__(
@@ -191,16 +192,16 @@ class Communicator:
         Parameters
         ----------
         value : array or object
-            Only the root's counts; others may leave it out.
+            Used at the root only; other ranks may leave it out.
         root : int
             The rank whose value it is.
         out : ndarray, optional
-            Same shape and dtype on every rank, else `CollectiveMismatch` says who gave which. The root's `value` is
-            copied there first, if one is given.
+            Same shape and dtype on every rank; if not, `CollectiveMismatch` lists those of the ranks. The root's
+            `value` is copied there first, if one is given.
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
-            How the ranks of chains, rings and trees follow each other, see `Communicator`.
+            The order of the ranks in chains, rings and trees, see `Communicator`.
 
         Returns
         -------
@@ -246,9 +247,9 @@ class Communicator:
         Parameters
         ----------
         value : array, number, or tuple, list, dict of these; KeyValues; Table
-            Same kinds of containers, keys, shapes and dtypes on every rank; if not, `CollectiveMismatch` says who gave
-            which. All parts of one dtype travel together. Key-values and tables may differ from rank to rank: every
-            rank gets one row per key, a partition per id, of those of all ranks.
+            Same kinds of containers, keys, shapes and dtypes on every rank; if not, `CollectiveMismatch` lists those of
+            the ranks. All parts of one dtype travel together. Key-values and tables may differ from rank to rank. Every
+            rank gets one row per key, or one partition per id, of those of all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"}, optional
             How two elements are combined, by default "sum"; "and", "or", "xor" work on the bits of integers, and on
             booleans. For rows of key-values also a function, see `regroup`; a table has its own, and no other.
@@ -257,7 +258,7 @@ class Communicator:
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
-            How the ranks of chains, rings and trees follow each other, see `Communicator`.
+            The order of the ranks in chains, rings and trees, see `Communicator`.
 
         Returns
         -------
@@ -293,7 +294,7 @@ class Communicator:
     ) -> Any:
         """Like `allreduce`, but only the root gets the result; the others get None and need no `out`.
 
-        Values are combined in their own dtype; an `out` of another takes the result.
+        Values are combined in their own dtype. `out` may have another dtype.
         """
         root = self._rank("root", root)
         args = (op, root, in_order(algorithm, order))
@@ -355,7 +356,7 @@ class Communicator:
         algorithm : str, optional
             By default the cheapest for these sizes and this world is chosen.
         order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
-            How the ranks of chains, rings and trees follow each other, see `Communicator`.
+            The order of the ranks in chains, rings and trees, see `Communicator`.
 
         Returns
         -------
@@ -478,7 +479,7 @@ class Communicator:
         algorithm : str, optional
             By default the cheapest for this size and world is chosen.
         order : {\"racks\", \"given\", \"random\", \"random:SEED\"}, optional
-            How the ranks of chains, rings and trees follow each other, see `Communicator`.
+            The order of the ranks in chains, rings and trees, see `Communicator`.
 
         Returns
         -------
@@ -557,7 +558,7 @@ class Communicator:
         Parameters
         ----------
         block : array or object
-            What this rank passes on; blocks may differ in kind, shape and size from rank to rank.
+            The block that this rank passes on. Blocks may differ in kind, shape and size from rank to rank.
         distance : int
             How many ranks further; negative ones go the other way.
         out : ndarray, optional
@@ -591,7 +592,7 @@ class Communicator:
         out: Mapping[int, np.ndarray] | None = None,
         algorithm: str | None = None,
     ) -> dict[int, Any]:
-        """Every rank gives a value to each of its neighbours and gets what they have for it.
+        """Every rank gives a value to each of its neighbours, and gets their values for it.
 
         Parameters
         ----------
@@ -638,9 +639,9 @@ class Communicator:
     def send(self, value: Any, to: int) -> None:
         """Send `value` to rank `to`, which calls `recv`.
 
-        What does not fit into the link waits for the receiver: ranks that exchange large values take turns, the lower
-        one sending first, or call `alltoall`. Ranks that wait for each other in a circle are told after some seconds.
-        For a `recv` with ``out=``, wrap nothing and send the array with `send_into`.
+        A value that does not fit into the link waits for the receiver. Ranks that exchange large values take turns, the
+        lower one sending first, or call `alltoall`. Ranks that wait for each other in a circle get an error after some
+        seconds. For a `recv` with ``out=`` send the array with `send_into`.
         """
         to = self._other("to", to)
         calls: list[tuple[Any, ...]] = []
@@ -678,8 +679,8 @@ class Communicator:
     ) -> SparseReduce:
         """Prepare reductions of sparse data: the indices travel once, here, and only rows of values afterwards.
 
-        Every rank calls it, with its own indices and the same options. Rows go down the layers of a nested butterfly,
-        at each of which they are combined with those of `d` ranks, and come back by the same ranks.
+        Every rank calls it, with its own indices and the same options. Rows go down the layers of a nested butterfly.
+        At each layer they are combined with those of `d` ranks. They come back by the same ranks.
 
         Parameters
         ----------
@@ -693,11 +694,11 @@ class Communicator:
             How many ranks meet at each layer; their product is the number of ranks, and a single number is the only
             layer. By default designed from the indices of all ranks.
         missing : {"error", "zero"}
-            What becomes of in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
+            The result for in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
-            Where the ranks of a layer have more than this share of the indices of their range, they exchange rows of
-            the whole range, without index maps; more than 1: never. Never either where their sets together have less
-            than one index in 32 of the range.
+            If the ranks of a layer have more than this share of the indices of their range, they exchange rows of the
+            whole range, without index maps. They never do so with a share above 1, nor if their sets together have
+            less than one index in 32 of the range.
         replicas : int, optional
             ``comm.sparse(..., replicas=2)`` is short for ``comm.replicate(2).sparse(...)``, see `replicate`.
 
@@ -783,21 +784,21 @@ class Communicator:
         rows : KeyValues or Table
             Keys of one kind, values of one dtype and width on all ranks; a rank without rows takes those of the others.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable, optional
-            How rows of a key become one; by default "sum", or what the table says. "concat" keeps them all, side by
-            side. A function takes two blocks of rows, of shape (m,) or (m, width), and gives one of the same shape and
-            dtype, as NumPy's ufuncs do; it is associative.
+            How rows of a key become one; by default "sum", or the operation of the table. "concat" keeps them all, side
+            by side. A function takes two blocks of rows, of shape (m,) or (m, width), and gives one of the same shape
+            and dtype, as NumPy's ufuncs do; it is associative.
         partitioner : {"hash", "balanced"} or callable, optional
-            Where keys are at home: by their hash, the same on every machine, which is the default; or as the hash says,
-            but dealt so that ranks get about equal amounts, the default of "concat"; or as a function says, which takes
-            an array of keys, gives an array of ranks, and equal keys equal ones on every rank. Ids of tables are at
-            home at ``id % world_size``, or where a function says. Python's builtin ``hash`` means "hash".
+            Where keys are at home. "hash", the default, goes by a hash that is the same on every machine. "balanced",
+            the default of "concat", deals the ranges of hashes so that ranks get about equal amounts. A function takes
+            an array of keys and gives an array of ranks, equal ones for equal keys on every rank. Ids of tables are at
+            home at ``id % world_size``, or at the rank that a function gives. Python's builtin ``hash`` means "hash".
         local_reduction : bool
-            False sends every row: to see what local reduction saves.
+            False sends every row, which shows how much local reduction saves.
         memory_limit : int, optional
-            Bytes, beyond which rows go to temporary files on their way; what comes in the end is in memory. Keys are
-            divided into 256 parts, or 4 for each rank if that is more, and a part is merged and handed on whole: one
-            that is larger than half of the limit, because a key has many rows, say, passes it. The limit does not
-            change the bits, but where a function combines: that folds the rows of a key in several goes then.
+            Bytes beyond which rows go to temporary files on their way. The result is in memory. Keys are divided into
+            256 parts, or 4 for each rank if that is more. A part is merged and handed on whole, so a part that is
+            larger than half of the limit, for instance because a key has many rows, exceeds it. The limit does not
+            change the bits, unless a function combines: it then folds the rows of a key in several goes.
         spill_directory : path, optional
             Where temporary files are; by default where Python's are. They have no names, so none is left behind.
         on_block : callable, optional
@@ -806,7 +807,7 @@ class Communicator:
         Returns
         -------
         KeyValues, Groups, Table or None
-            What has its home here: Groups for "concat", None with `on_block`.
+            The keys that are at home here: Groups for "concat", None with `on_block`.
 
         Raises
         ------
@@ -820,7 +821,7 @@ class Communicator:
 
         Notes
         -----
-        What `combine`, `partitioner` or `on_block` raise goes to the caller; other ranks get `RankFailed`.
+        Errors of `combine`, `partitioner` or `on_block` go to the caller; other ranks get `RankFailed`.
         """
         call = regrouping(
             self,
@@ -859,17 +860,17 @@ class Communicator:
     # Packets
 
     def measure_packets(self, sizes_bytes: Sequence[int] | None = None, *, budget_s: float = 1.0) -> PacketCurve:
-        """Measure what a packet costs by its size when every rank sends some to different ranks at once. Collective.
+        """Measure the cost of packets by their size, while every rank sends to several ranks at once. Collective.
 
-        From now on the degrees of sparse reductions on this communicator are designed for what was measured, and not
-        for what is usual in the memory of one node, or between nodes.
+        From now on the degrees of sparse reductions on this communicator are designed for the measured costs, not for
+        the usual ones of the memory of one node, or of links between nodes.
 
         Parameters
         ----------
         sizes_bytes : sequence of int, optional
             Sizes to try, ascending, the same on every rank; by default 64 bytes to 16 MiB in steps of a factor of 4.
         budget_s : float
-            About so many seconds; sizes that it does not allow are left out, the first two excepted.
+            About how many seconds it takes. Sizes that need more are left out, except for the first two.
 
         Returns
         -------
@@ -893,7 +894,7 @@ class Communicator:
         Parameters
         ----------
         color : int or None
-            Not negative; ranks that give the same one come together. None takes part in none.
+            Not negative. Ranks of the same color come together. A rank with None is in no new communicator.
         key : int
             Members are numbered in the order of their keys, and of their ranks here where these are equal.
 
@@ -912,16 +913,16 @@ class Communicator:
         )
 
     def replicate(self, replicas: int) -> Communicator:
-        """The communicator of logical ranks, each of which lives as long as one of its copies does.
+        """The communicator of logical ranks. A logical rank lives as long as one of its copies does.
 
         In a world started with ``replicas=s`` (`ripieno.launch`, ``ripieno run --replicas``, or RIPIENO_REPLICAS in the
         environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
         are copies of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
         copies of its receiver, which takes each byte from the copy of the sender that brings it first. So every
-        collective ends with the same bits on every rank that lives, whoever is killed whenever, as long as one copy of
-        each logical rank is left. When the last copy of one dies all calls raise `RankFailed`; so does every call on
-        the world itself, or on what was split from it, once any rank has died. An exception in one copy ends the job,
-        as its copies would raise it too.
+        collective ends with the same bits on every living rank, as long as one copy of each logical rank lives. When
+        the last copy of a rank dies, all calls raise `RankFailed`. Once any rank has died, so does every call on the
+        world itself, or on a communicator that was split from it. An exception in one copy ends the job, because its
+        copies would raise it, too.
 
         Parameters
         ----------
@@ -945,9 +946,9 @@ class Communicator:
         common seed and the like have no place in them. Ripieno's launchers set PYTHONHASHSEED where ranks have copies
         and it is not set, so that sets of strings have one order; other launchers have to.
 
-        What a slower copy still has to send when a call has ended is taken from its link during the next calls. A
-        rank sends to all copies to the end, so a copy that lags holds the others back as soon as it is more than what
-        the links hold behind (1 MiB each in shared memory).
+        When a call has ended, a slower copy may still have to send. These bytes are taken from its link during the next
+        calls. A rank sends to all copies to the end. So a copy holds the others back if it lags by more than the links
+        hold (1 MiB each in shared memory).
         """
         native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
         return Communicator(native, threads=self.threads, on_event=self._on_event, parent=self)
@@ -965,7 +966,7 @@ class Communicator:
         return self._native_or_none is None or (self._parent is not None and self._parent.closed)
 
     def emit(self, event: dict[str, Any]) -> None:
-        """Hand a small dict to whoever launched the job (``on_event=``); without a listener it is dropped."""
+        """Hand a small dict to the process that launched the job (``on_event=``); without a listener it is dropped."""
         self._check_process()
         if not isinstance(event, Mapping):
             raise InputError(f"emit: a {type(event).__name__}: expected a dict")
@@ -979,7 +980,7 @@ class Communicator:
     def stats(self, *, all_ranks: Literal[True]) -> Waiting: ...
 
     def stats(self, *, all_ranks: bool = False) -> dict[str, Any] | Waiting:
-        """What this rank has communicated since the start, and for whom it has waited.
+        """Calls, bytes and seconds that this rank has communicated since the start, and the ranks it has waited for.
 
         Parameters
         ----------
@@ -993,7 +994,8 @@ class Communicator:
             "seconds_waited_for", a list with one number per rank of this communicator: how long this process has
             waited for that one, in whatever communicator. Waits of less than a microsecond may be missing.
         Waiting
-            Of all ranks: a table of who waited for whom, and which rank made the others wait. Print it.
+            Of all ranks: a table of the waits of each rank for each other, and the straggler that made the others wait.
+            Print it.
         """
         of_world = self._native.flight(0)["seconds_waited_for"]
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
@@ -1033,11 +1035,11 @@ class Communicator:
         flight.leave_file(native)
 
     def close(self) -> None:
-        """End what is in flight, then the connections. May be called again.
+        """End the calls in flight, then the connections. May be called again.
 
-        What was split from the world is closed with it; closing such a communicator leaves the world as it is: its
-        calls on arrays that are in flight go on to their end, its calls on objects that are queued behind others
-        raise `CommunicatorClosed` from ``wait()``.
+        Communicators that were split from the world are closed with it. Closing such a communicator leaves the world as
+        it is. Its calls on arrays that are in flight go on to their end. Its calls on objects that are queued behind
+        others raise `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
         self.kept.clear()

@@ -42,26 +42,26 @@ def launch(
         How many; by default one per usable core, or per slot of an engine. A single local one runs in this process and
         starts nothing.
     engine : {"local", "spark", "dask", "ray", "slurm", "mpirun"} or Engine
-        Where they run: "local" are processes of this machine, others are tasks of an engine that runs already, see
-        docs/engines, which also tells how to write one.
+        Where they run. "local" workers are processes of this machine; others are tasks of an engine that runs already.
+        docs/engines describes the engines, and how to write one.
     threads : int, optional
-        Threads that each computes with; by default the usable cores divided among the workers, at least one, or what an
-        engine's slot has.
+        Threads that each computes with; by default the usable cores divided among the workers, at least one, or the
+        cores of an engine's slot.
     on_event : callable, optional
         Gets every dict that a rank emits, with its "rank", in the calling process while `Job.run` waits.
     replicas : int
-        How many copies there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are copies. One of
-        each is enough for programs that communicate by ``comm.replicate(replicas)``, and `Job.run` returns one result
-        for each logical rank.
+        How many copies there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are copies.
+        Programs that communicate by ``comm.replicate(replicas)`` go on while one copy of each lives. `Job.run` returns
+        one result for each logical rank.
     prefix_output : bool
         Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
     trace : path, optional
-        A file to write when the job ends, well or not: what every rank communicated and when, for ui.perfetto.dev.
+        A file to write when the job ends, well or not: the collectives of every rank over time, for ui.perfetto.dev.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
-        ``ports``; ``racks``, a file or a dict that says which hosts stand in which rack, see `ripieno.launch.racks`;
-        and those of an engine, see docs/engines.
+        ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; and the options of
+        an engine, see docs/engines.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def launch(
     Raises
     ------
     EngineError
-        The engine has too few free slots, or cannot be used; says what is needed and what there is.
+        The engine has too few free slots, or cannot be used; the message has the numbers.
     RendezvousError, RankFailed
         The workers could not meet, or one ended before.
 

@@ -51,24 +51,25 @@ def serve(
     invitation : Invitation
     rank : int
     exchange : callable, optional
-        The engine's own way to give a string and get those of all ranks, in order of rank; by default the member
-        server's. Then ranks meet before they join the member server, so that those of different attempts never mix.
+        The engine's own exchange: it gives a string and gets those of all ranks, in order of rank. By default ranks use
+        the member server's. With an exchange ranks meet before they join the member server, so that ranks of different
+        attempts never mix.
     attempt : str
-        What distinguishes tasks that are started again, if there is no `exchange`.
+        Tells tasks that are started again from those before, if there is no `exchange`.
     bind_host : str, optional
-        The address to listen on for the other ranks, unless the job's options name one; by default that by which the
-        server is reached, or with an `exchange` all that there are.
+        The address to listen on for the other ranks, unless the job's options name one. By default it is the address by
+        which the server is reached, or with an `exchange` all addresses.
     local : dict, optional
-        What `Here` stands for.
+        The values that `Here` stands for.
     hung_up : callable, optional
-        Called in another thread once there is no connection to the launcher any more, for whatever reason.
+        Called in another thread once the connection to the launcher has ended, for any reason.
 
     Raises
     ------
     RendezvousError
         The member server cannot be reached, has begun without this task, or is over; or the ranks cannot meet.
     EngineError
-        The job has failed, and its caller knows why, or who launched it is gone.
+        The job has failed, and its caller knows why, or the launching process is gone.
     """
     if invitation.is_survey:
         _answer(invitation, rank, attempt, bind_host)

@@ -50,8 +50,8 @@ class SparseReduce:
     degrees : str
         How many ranks meet at each layer, ``"8x4x2"``.
     volumes : list of dict
-        What this rank holds before the first layer and after each: "range", how many indices there are in its range,
-        "out_rows", how many rows it has there on the way down, and "in_rows", how many on the way up.
+        Volumes of this rank before the first layer and after each: "range", the count of indices in its range,
+        "out_rows", its rows there on the way down, and "in_rows", its rows on the way up.
     """
 
     def __init__(self, comm: Communicator, native: _native.SparseReduce) -> None:
@@ -93,7 +93,7 @@ class SparseReduce:
         CollectiveMismatch
             Ranks reduce other configurations, widths, dtypes or ops.
         RankFailed
-            A rank died; nobody gets a result.
+            A rank died; no rank gets a result.
         """
         rows = rows_of(values, op, self._configured.out_count)
 
@@ -103,16 +103,16 @@ class SparseReduce:
         return reduced(reduce, rows, self._configured.in_count, out)
 
     def explain(self, width: int = 1, dtype: DTypeLike = np.float32) -> LiveExplanation:
-        """What the layers hold and a reduction takes, measured beside predicted, and what other degrees would take.
+        """Rows of the layers and time of a reduction, measured beside predicted, and the times of other degrees.
 
-        Every rank calls it and gets the same; print it.
+        Every rank calls it and gets the same. Print it.
 
         Parameters
         ----------
         width : int
             Elements of a row.
         dtype : dtype
-            Of an element.
+            Type of an element.
         """
         from ripieno.sparse.design import explain_live
 

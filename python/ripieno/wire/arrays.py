@@ -132,9 +132,9 @@ def empty_rows(counts: list[int], rows: np.ndarray) -> np.ndarray:
 def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np.ndarray:
     """An array of any content, as `numpy.empty` makes it, in memory that ranks of the same host can read where it is.
 
-    What a rank sends of such an array to a rank of its host is not copied on the way, if it is 64 KiB or longer.
-    Smaller arrays are NumPy's own. The array may be used like any other; when it is collected, its memory goes to the
-    next one of about its size. A process that was forked shares it: what either writes both see.
+    From 64 KiB on, elements that a rank sends to a rank of its host are not copied on the way. Smaller arrays are
+    NumPy's own. The array may be used like any other. When it is collected, its memory goes to the next one of about
+    its size. A process that was forked shares it: both see the writes of either.
 
     Parameters
     ----------

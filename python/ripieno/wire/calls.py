@@ -43,12 +43,12 @@ class Pending(Protocol):
 
 
 class Handle(Generic[R]):
-    """A call that goes on by itself. Whoever forgets it loses nothing but its result.
+    """A call that goes on by itself. A program that drops the handle loses only the result.
 
     Attributes
     ----------
     done : bool
-        Whether the call has ended, well or not. If well, what was given as ``out=`` holds the result.
+        Whether the call has ended, well or not. If it ended well, ``out`` holds the result.
     """
 
     def __init__(self, pending: list[Pending], finish: Callable[[], R], owner: Any) -> None:
@@ -76,14 +76,14 @@ class Handle(Generic[R]):
         return self._finish is None
 
     def wait(self) -> R:
-        """Return the result when the call has ended; again and again, if asked.
+        """Return the result when the call has ended. May be called again.
 
         Raises
         ------
         RankFailed, CollectiveMismatch, CommunicatorClosed
             As the blocking call does.
         KeyboardInterrupt
-            The wait was interrupted, not the call: another wait tells how that ends.
+            The wait was interrupted, not the call: wait again for its end.
         """
         self._owner._check_process()
         with self._lock:

@@ -44,9 +44,9 @@ class Engine(ABC):
     NAME : str
         As in ``launch(engine=NAME)``.
     OPTIONS : frozenset of str
-        What `__init__` takes, by keyword, of the options of `launch`.
+        Options of `launch` that `__init__` takes by keyword.
     threads : int
-        That each rank may compute with, unless the caller says otherwise.
+        Threads of each rank, unless the caller gives another number.
     is_own : bool
         Whether the system did not run already, but was started for this process, and ends with it.
     """
@@ -69,12 +69,12 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, workers: int, invitation: Invitation) -> Run:
-        """Start a task per rank, each of which calls `ripieno.launch.member.serve`.
+        """Start a task per rank. Each task calls `ripieno.launch.member.serve`.
 
         Raises
         ------
         TooFewSlots
-            If there is no room, within seconds: how many slots are needed, free, and there in all, and what to do.
+            If there is no room, within seconds. It has the numbers of needed, free and all slots, and an advice.
         """
 
     def handover(self) -> Handover:
@@ -82,7 +82,7 @@ class Engine(ABC):
         return Handover(f"as {self.NAME} sends its tasks", False, False, f"see how {self.NAME} can be made to encrypt")
 
     def job(self, workers: int, **options: Any) -> EngineJob:
-        """The job of so many ranks here."""
+        """A job of `workers` ranks in this engine."""
         return EngineJob(self, workers, **options)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
@@ -116,7 +116,7 @@ class Run(ABC):
     Attributes
     ----------
     failure : tuple of (int or None, str), or None
-        What the engine has said first: the rank that failed, if it can tell, and why in one line.
+        The first failure that the engine reported: the rank, if it is known, and the cause in one line.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Run(ABC):
         return self._heard
 
     def failed(self, rank: int | None, cause: str) -> None:
-        """Note what the engine says; only the first account is kept."""
+        """Note a failure that the engine reports; only the first one is kept."""
         with self._lock:
             if self.failure is None and self._unheard.alive:
                 self.failure = (rank, cause)
@@ -142,7 +142,7 @@ class Run(ABC):
                 os.eventfd_write(self._heard, 1)
 
     def wait(self, timeout_s: float) -> tuple[int | None, str] | None:
-        """What the engine says, if it does so in time."""
+        """The failure that the engine reports, if it does so in time."""
         self._said.wait(timeout_s)
         return self.failure
 
@@ -154,7 +154,7 @@ class Run(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Give all slots back: the members have been told, whoever does not leave now is cancelled.
+        """Give all slots back: members know that the job is over, and those that do not leave now are cancelled.
 
         It takes 15 s at most, may be called again, and raises nothing.
         """

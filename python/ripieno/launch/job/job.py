@@ -33,13 +33,13 @@ class Job(ABC):
     replicas : int
         How many copies there are of each logical rank.
     lost : dict of int to str
-        Ranks that have died of which a copy lives, and why; none once new ones have been started.
+        Ranks that have died while a copy lives, and why; empty once new ranks have been started.
     kept : set of Broadcast
         The values that the ranks keep.
     dropped : deque of str
-        Names of those that they are to forget before the next program.
+        Names of the values that they are to forget before the next program.
     epoch : int
-        Grows whenever the ranks lose their communicators; what these kept (`Communicator.kept`) is gone then.
+        Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
     """
 
     def __init__(
@@ -74,8 +74,9 @@ class Job(ABC):
         Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
         large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The
         caller may go on to write to its own arrays once the program has ended. Other objects are copies. A single
-        worker, which is the calling process, differs in two ways: the program itself is no copy, so what it has closed
-        over is the caller's own; and the result is the very object that it returned, which need not be able to travel.
+        worker is the calling process, and differs in two ways. The program itself is no copy, so variables that it has
+        closed over are the caller's own. The result is the very object that it returned, which need not be able to
+        travel.
 
         Parameters
         ----------
@@ -85,17 +86,17 @@ class Job(ABC):
         Returns
         -------
         list
-            What each rank returned, in order of rank; where ranks have copies, what the first copy of each logical rank
-            returned that lived.
+            The result of each rank, in order of rank. If ranks have copies, the result of the first living copy of each
+            logical rank.
 
         Raises
         ------
         Exception
-            What the program raised on the rank that failed first, from a `RankFailed` that says which and where.
+            The exception of the program on the rank that failed first, from a `RankFailed` with the rank and its host.
         RankFailed
-            If a rank ended without a word, even if others went on without it, or its exception cannot travel.
+            If a rank died, even if others went on without it, or if its exception cannot travel.
         CollectiveMismatch
-            If ranks made different calls and no program has met that; or as an exception of the program.
+            If ranks made different calls and no program has noticed; or as an exception of the program.
         SerializationError
             If the program, an argument or a result cannot travel.
         CommunicatorClosed
@@ -104,12 +105,13 @@ class Job(ABC):
         Notes
         -----
         If all ranks return, their results are returned, also those of programs that have caught a `CollectiveMismatch`
-        or `RankFailed`, or closed the communicator. If a rank fails, others that return within a second, having caught
-        `RankFailed` say, lose nothing: `RankFailed.results` of what is raised, or of its cause, has what they returned.
+        or `RankFailed`, or closed the communicator. If a rank fails, others may still return within a second, for
+        instance because they have caught `RankFailed`. Their results are in `RankFailed.results` of the error, or of
+        its cause.
 
         After a failure the job goes on. Ranks that wait for the next program keep their process, with all modules and
-        broadcast values, and meet anew before it; if one has died, still computes, or has a copy that died, all are
-        ended, and the next program gets new ones, to which broadcast values are sent again. Either way it gets a new
+        broadcast values, and meet anew before it. If one has died, still computes, or has a copy that died, all are
+        ended. The next program then gets new ranks, to which broadcast values are sent again. Either way it gets a new
         communicator, whose ``kept`` is empty.
         """
         if not callable(program):
@@ -149,7 +151,7 @@ class Job(ABC):
         return "this process"
 
     def broadcast(self, value: Any) -> Broadcast:
-        """Give all ranks `value`, to keep until it is released, or nobody holds what is returned here.
+        """Give all ranks `value`, to keep until the returned handle is released or collected.
 
         Parameters
         ----------
@@ -176,7 +178,7 @@ class Job(ABC):
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:
-        """Within the ``with`` statement `listener` gets what ranks emit, too; with None nothing changes."""
+        """Within the ``with`` statement `listener` gets the events of ranks, too; with None nothing changes."""
         listeners = [] if listener is None else [listener]
         # What ranks emit for other threads is not for this listener.
         with self._turn:
