@@ -46,8 +46,6 @@ ROOMS = (
 ABOVE_ALL = ("__init__", "__main__")
 # Why a room that stands later is named all the same.
 EXCEPTIONS = {
-    ("keyed", "comm"): "the type of the communicator whose calls keyed data take part in",
-    ("sparse", "comm"): "the type of the communicator whose calls reduce",
     ("launch", "__init__"): "an actor of Ray asks which ripieno is installed where it runs",
 }
 

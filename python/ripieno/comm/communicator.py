@@ -24,11 +24,14 @@ import numpy as np
 
 from ripieno import _native, flight
 from ripieno._checks import number, whole
+from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
-from ripieno.keyed import regrouping
-from ripieno.keyed.joint import Joint, refuse_options
-from ripieno.sparse.reduction import DENSE_ABOVE, SparseReduce, indices_of, options_of, reduced, rows_of
+from ripieno.keyed import collectives
+from ripieno.keyed.collectives import KEYED
+from ripieno.keyed.options import refuse_options
+from ripieno.keyed.regroup import regrouping
+from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import forms, objects, wholes
 from ripieno.wire.arrays import (
     ARITHMETIC,
@@ -273,13 +276,14 @@ class Communicator:
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
-        if op is None and not isinstance(value, Joint):
+        if op is None and not isinstance(value, KEYED):
             op = "sum"
         if out is not None and out is value and op in ARITHMETIC and type(out) is np.ndarray and is_native(out.dtype):
             # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
             return self._allreduce_in_place(out, op, algorithm)
-        if isinstance(value, Joint):
-            return self._do(refuse_options(value, out=out, algorithm=algorithm).allreduce(self, op))
+        if isinstance(value, KEYED):
+            refuse_options(value, out=out, algorithm=algorithm)
+            return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
     def reduce(
@@ -365,8 +369,9 @@ class Communicator:
             ranks in one; of tables, one with the partitions of all, equal ids combined.
         """
         algorithm = in_order(algorithm, order)
-        if isinstance(value, Joint):
-            return self._do(refuse_options(value, out=out, counts=counts, algorithm=algorithm).allgather())
+        if isinstance(value, KEYED):
+            refuse_options(value, out=out, counts=counts, algorithm=algorithm)
+            return self._do(collectives.allgathered(value))
         if out is None and counts is None:
             return self._do(StagedCall(lambda native: objects.allgather(native, value, algorithm)))
         out, rows, element_counts = self._all_rows(value, out, counts)
@@ -824,8 +829,9 @@ class Communicator:
         Errors of `combine`, `partitioner` or `on_block` go to the caller; other ranks get `RankFailed`.
         """
         call = regrouping(
-            self,
             rows,
+            self.world_size,
+            self.threads,
             combine=combine,
             partitioner=partitioner,
             local_reduction=local_reduction,

@@ -11,7 +11,7 @@ from ripieno.keyed.columns import Form
 from ripieno.keyed.emitter import Emitter
 from ripieno.keyed.groups import Groups
 from ripieno.keyed.key_values import KeyValues
-from ripieno.keyed.regroup import regroup, regrouping
+from ripieno.keyed.regroup import regroup
 from ripieno.keyed.table import Table
 
-__all__ = ["Emitter", "Form", "Groups", "KeyValues", "Table", "regroup", "regrouping"]
+__all__ = ["Emitter", "Form", "Groups", "KeyValues", "Table", "regroup"]

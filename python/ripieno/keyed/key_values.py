@@ -12,18 +12,15 @@ from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.columns import Form, Keys, Strings
 from ripieno.keyed.combiners import Combiner
-from ripieno.keyed.joint import Joint
-from ripieno.wire.calls import StagedCall
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ripieno.comm.communicator import Communicator
     from ripieno.keyed.combiners import Combine
     from ripieno.keyed.groups import Groups
 
 
-class KeyValues(Joint):
+class KeyValues:
     """A column of keys and a row of numbers for each; keys may repeat, and stand in any order.
 
     Columns that have the right layout already are not copied: int64 arrays, NumPy arrays of numbers, Arrow columns of
@@ -221,16 +218,6 @@ class KeyValues(Joint):
             return self
         values = columns.widened(self.values, combiner.name)
         return self if values is self.values else KeyValues(self.key_column, values)
-
-    def allreduce(self, comm: Communicator, op: Combine | None) -> StagedCall:
-        from ripieno.keyed.regroup import allreduced
-
-        return allreduced(comm, self, op)
-
-    def allgather(self) -> StagedCall:
-        from ripieno.keyed.gather import allgathered
-
-        return StagedCall(lambda native: allgathered(native, self))
 
     def _topped(self, k: int) -> KeyValues:
         ordered = self.sorted("value", descending=True)

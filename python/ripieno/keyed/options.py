@@ -76,6 +76,13 @@ def options_of(
     return RegroupOptions(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit, widen)
 
 
+def refuse_options(value: Any, **options: Any) -> None:
+    """`InputError` if any option is given beside `value`, which takes none."""
+    for name, option in options.items():
+        if option is not None:
+            raise InputError(f"{name}={option!r} beside {type(value).__name__}: expected to be left out")
+
+
 def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> Limit:
     if memory_limit is None:
         if spill_directory is not None:

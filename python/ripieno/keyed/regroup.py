@@ -10,23 +10,18 @@ clustering with iterative MapReduce (Twister)", section 5.1 (local reduction).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.keyed.combiners import CONCAT, Combine
 from ripieno.keyed.emitter import Emitter
-from ripieno.keyed.gather import allgathered
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.table import Table
 from ripieno.keyed.table_calls import table_regrouping
-from ripieno.wire.calls import StagedCall
-
-if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
+from ripieno.wire.calls import Caller, StagedCall
 
 
 def regroup(
-    comm: Communicator,
+    comm: Caller,
     rows: KeyValues | Table | Emitter,
     *,
     on_block: Callable[[Any], None] | None = None,
@@ -52,12 +47,14 @@ def regroup(
     dict
         What `Emitter.regroup` tells.
     """
-    return comm._do(StagedCall(regrouping(comm, rows, on_block=on_block, exchange=exchange, **options)))
+    call = regrouping(rows, comm.world_size, comm.threads, on_block=on_block, exchange=exchange, **options)
+    return comm._do(StagedCall(call))
 
 
 def regrouping(
-    comm: Communicator,
     rows: Any,
+    world_size: int,
+    threads: int,
     *,
     on_block: Callable[[Any], None] | None = None,
     exchange: dict[str, int] | None = None,
@@ -69,7 +66,7 @@ def regrouping(
     if isinstance(rows, KeyValues):
         if options.get("combine") is None:
             options["combine"] = "sum"
-        emitter = Emitter(comm.world_size, threads=comm.threads, **options)
+        emitter = Emitter(world_size, threads=threads, **options)
     elif isinstance(rows, Emitter):
         if options:
             raise InputError(f"{', '.join(options)} beside an emitter, which has its own")
@@ -83,11 +80,3 @@ def regrouping(
         return emitter.regroup(native, on_block, **(exchange or {}))
 
     return call
-
-
-def allreduced(comm: Communicator, rows: KeyValues, op: Combine | None) -> StagedCall:
-    """One row per key, of all ranks' rows, on every rank."""
-    if op == CONCAT:
-        raise InputError("op='concat': allgather brings all rows to every rank")
-    regroup_rows = regrouping(comm, rows, combine=op)
-    return StagedCall(lambda native: allgathered(native, regroup_rows(native)[0]))

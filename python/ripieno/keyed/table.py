@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
-from ripieno.keyed.joint import Joint
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import reducible, split
-from ripieno.wire.calls import StagedCall
-
-if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
 
 Partition = np.ndarray | KeyValues
 
@@ -25,7 +20,7 @@ Partition = np.ndarray | KeyValues
 _WAITING_BYTES = 1 << 20
 
 
-class Table(Joint, MutableMapping[int, Partition]):
+class Table(MutableMapping[int, Partition]):
     """Partitions under ids, as a mapping whose ids ascend; an id that is added again is combined.
 
     ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. What is given is neither copied nor
@@ -116,18 +111,6 @@ class Table(Joint, MutableMapping[int, Partition]):
 
     def __reduce__(self) -> Any:
         return _unpacked, (pack(self), self.combiner.function or self.combiner.name)
-
-    def allreduce(self, comm: Communicator, op: Any) -> StagedCall:
-        from ripieno.keyed.table_calls import allreduced
-
-        if op not in (None, self.combiner.name):
-            raise InputError(f"op={op!r}: this table combines by {self.combiner.name}: leave op out")
-        return StagedCall(lambda native: allreduced(native, self))
-
-    def allgather(self) -> StagedCall:
-        from ripieno.keyed.table_calls import allgathered
-
-        return StagedCall(lambda native: allgathered(native, self))
 
     def _checked(self, number: int, partition: Any) -> Partition:
         named = self.combiner.function is None and self.combiner.name != CONCAT

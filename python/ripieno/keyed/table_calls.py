@@ -18,7 +18,7 @@ import numpy as np
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, partitioners
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner
-from ripieno.keyed.joint import refuse_options
+from ripieno.keyed.options import refuse_options
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.keyed.table import Packed, Table, pack, unpack
 from ripieno.wire import objects

@@ -1,4 +1,4 @@
-"""Sparse reductions: every rank contributes rows for some indices and gets the combined rows of others.
+"""What sparse reductions take: every rank contributes rows for some indices and gets the combined rows of others.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ripieno import _native
-from ripieno._checks import check_count, number, whole
+from ripieno._checks import number, whole
 from ripieno.errors import InputError
 from ripieno.wire.arrays import (
     as_array,
@@ -28,96 +28,10 @@ from ripieno.wire.arrays import (
 )
 from ripieno.wire.forms import of_rows
 
-if TYPE_CHECKING:
-    from numpy.typing import DTypeLike
-
-    from ripieno.comm.communicator import Communicator
-    from ripieno.sparse.design import LiveExplanation
-
 #: Where a union of index sets fills more of its range than this, it takes the whole range.
 DENSE_ABOVE: float = _native.DENSE_ABOVE
 
 Degrees = str | int | Sequence[int] | None
-
-
-class SparseReduce:
-    """A configured sparse reduction, to be run any number of times; `Communicator.sparse` makes one.
-
-    Attributes
-    ----------
-    size : int
-        Indices are smaller than this.
-    degrees : str
-        How many ranks meet at each layer, ``"8x4x2"``.
-    volumes : list of dict
-        Volumes of this rank before the first layer and after each: "range", the count of indices in its range,
-        "out_rows", its rows there on the way down, and "in_rows", its rows on the way up.
-    """
-
-    def __init__(self, comm: Communicator, native: _native.SparseReduce) -> None:
-        self._comm = comm
-        self._configured = native
-        self.size: int = native.size
-        self.degrees: str = native.degrees
-        self.volumes: list[dict[str, Any]] = native.volumes
-
-    def __repr__(self) -> str:
-        rows = f"{self._configured.out_count} rows out, {self._configured.in_count} in"
-        return f"<SparseReduce {self.degrees}, {rows}, indices below {self.size}>"
-
-    def reduce(self, values: Any, op: str = "sum", *, out: np.ndarray | None = None) -> np.ndarray:
-        """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
-
-        Every rank calls it. The order of the combination is fixed, so results are the same bits in every run and, for
-        one index, on every rank.
-
-        Parameters
-        ----------
-        values : array of shape (len(out_indices),) or (len(out_indices), width)
-            A row for each of the out-indices, in their order. Any dtype that `Communicator.allreduce` takes; dtype and
-            width are the same on every rank, also where a rank has no row. Rows may have more axes.
-        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
-            How two elements are combined.
-        out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
-            Receives the result.
-
-        Returns
-        -------
-        ndarray
-            A row for each of the in-indices, in their order; of the dtype of `values`.
-
-        Raises
-        ------
-        InputError
-            `values` or `out` do not fit; nothing has been sent.
-        CollectiveMismatch
-            Ranks reduce other configurations, widths, dtypes or ops.
-        RankFailed
-            A rank died; no rank gets a result.
-        """
-        rows = rows_of(values, op, self._configured.out_count)
-
-        def reduce(given: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
-            self._configured.reduce(self._comm._native, given, into, width, op, row)
-
-        return reduced(reduce, rows, self._configured.in_count, out)
-
-    def explain(self, width: int = 1, dtype: DTypeLike = np.float32) -> LiveExplanation:
-        """Rows of the layers and time of a reduction, measured beside predicted, and the times of other degrees.
-
-        Every rank calls it and gets the same. Print it.
-
-        Parameters
-        ----------
-        width : int
-            Elements of a row.
-        dtype : dtype
-            Type of an element.
-        """
-        from ripieno.sparse.design import explain_live
-
-        check_count("width", width)
-        return explain_live(self._comm, self, width, np.dtype(dtype))
 
 
 def indices_of(value: Any, what: str) -> np.ndarray:

@@ -33,6 +33,16 @@ class StagedCall(NamedTuple):
     run: Callable[[Any], Any]
 
 
+class Caller(Protocol):
+    """A rank that makes calls: as much of a communicator as rooms below it know."""
+
+    world_size: int
+    threads: int
+
+    def _do(self, call: StagedCall) -> Any:
+        """Carry the call out, or begin it."""
+
+
 class Pending(Protocol):
     """A part of a call that is on its way."""
 

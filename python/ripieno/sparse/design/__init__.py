@@ -4,6 +4,6 @@ Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP
 """
 
 from ripieno.sparse.design.explain import Data, Explanation, explain, price, volumes
-from ripieno.sparse.design.live import LiveExplanation, explain_live
+from ripieno.sparse.design.live import LiveExplanation, explain_configured
 
-__all__ = ["Data", "Explanation", "LiveExplanation", "explain", "explain_live", "price", "volumes"]
+__all__ = ["Data", "Explanation", "LiveExplanation", "explain", "explain_configured", "price", "volumes"]

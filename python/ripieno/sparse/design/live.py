@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import _native
-from ripieno._native import DensityCurve
+from ripieno._native import DensityCurve, PacketCurve
 from ripieno.sparse.design.explain import Data, Explanation, explain, levels
 
-if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
-    from ripieno.sparse.reduction import SparseReduce
-
-#: Reductions that are timed, after one that is not.
-ROUND_COUNT = 5
 DIRECTIONS = ("down", "up")
 
 
@@ -57,25 +49,31 @@ class LiveExplanation:
         return self.explanation.as_json() | {"measured": told}
 
 
-def explain_live(comm: Communicator, reduction: SparseReduce, width: int, dtype: np.dtype[Any]) -> LiveExplanation:
-    """Bring all ranks' volumes together, and time a few reductions of zeros. Collective; the same on every rank."""
-    own = np.array([[each["out_rows"], each["in_rows"]] for each in reduction.volumes], np.int64)
-    totals = comm.allreduce(own)
-    row_bytes = width * dtype.itemsize
-    packets = _native.packet_curve(comm._native)
+class Configured(NamedTuple):
+    """A configured reduction, and what it is to carry."""
+
+    world_size: int
+    size: int
+    degrees: str
+    row_bytes: int
+
+
+def explain_configured(
+    reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
+) -> LiveExplanation:
+    """What all ranks together hold at each level, `totals`, and what a reduction took, beside what is predicted."""
     # Which level unites how many ranks' sets is in any price of these degrees.
     nothing = DensityCurve.through([(1.0, 0.0)])
     outline = _native.design_estimate(
-        comm.world_size, reduction.degrees, (nothing, 0.0), (nothing, 0.0), row_bytes, packets
+        reduction.world_size, reduction.degrees, (nothing, 0.0), (nothing, 0.0), reduction.row_bytes, packets
     )
     means = totals / np.array([level["holder_count"] for level in levels(outline)])[:, None]
     curves, deviation = {}, {}
     for direction, rows in zip(DIRECTIONS, means.T, strict=True):
         curves[direction], deviation[direction] = _curve(reduction.size, outline, rows)
-    data = Data(comm.world_size, reduction.size, curves["down"], row_bytes, curves["up"])
+    data = Data(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
     explanation = explain(data, packets, degrees=reduction.degrees)
     rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
-    seconds = _timed(comm, reduction, width, dtype) if comm.replicas == 1 else None
     return LiveExplanation(explanation, rows, deviation, seconds)
 
 
@@ -89,15 +87,3 @@ def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tup
     if len(between) < 2:
         return DensityCurve.through(sorted(points.items())), None
     return DensityCurve.fit(size, between)
-
-
-def _timed(comm: Communicator, reduction: SparseReduce, width: int, dtype: np.dtype[Any]) -> float:
-    values = np.zeros((reduction._configured.out_count, width), dtype)
-    into = reduction.reduce(values)
-    seconds = []
-    for _ in range(ROUND_COUNT):
-        comm.barrier()
-        start = time.perf_counter()
-        reduction.reduce(values, out=into)
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(comm.allreduce(np.array(seconds), op="max").tolist())

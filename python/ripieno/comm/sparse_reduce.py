@@ -1,0 +1,120 @@
+"""`SparseReduce`: a sparse reduction that is configured, run and explained between the ranks of a communicator."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno import _native
+from ripieno._checks import check_count
+from ripieno.sparse.reduction import reduced, rows_of
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
+
+    from ripieno.comm.communicator import Communicator
+    from ripieno.sparse.design import LiveExplanation
+
+#: Reductions that `SparseReduce.explain` times, after one that is not.
+ROUND_COUNT = 5
+
+
+class SparseReduce:
+    """A configured sparse reduction, to be run any number of times; `Communicator.sparse` makes one.
+
+    Attributes
+    ----------
+    size : int
+        Indices are smaller than this.
+    degrees : str
+        How many ranks meet at each layer, ``"8x4x2"``.
+    volumes : list of dict
+        Volumes of this rank before the first layer and after each: "range", the count of indices in its range,
+        "out_rows", its rows there on the way down, and "in_rows", its rows on the way up.
+    """
+
+    def __init__(self, comm: Communicator, native: _native.SparseReduce) -> None:
+        self._comm = comm
+        self._configured = native
+        self.size: int = native.size
+        self.degrees: str = native.degrees
+        self.volumes: list[dict[str, Any]] = native.volumes
+
+    def __repr__(self) -> str:
+        rows = f"{self._configured.out_count} rows out, {self._configured.in_count} in"
+        return f"<SparseReduce {self.degrees}, {rows}, indices below {self.size}>"
+
+    def reduce(self, values: Any, op: str = "sum", *, out: np.ndarray | None = None) -> np.ndarray:
+        """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
+
+        Every rank calls it. The order of the combination is fixed, so results are the same bits in every run and, for
+        one index, on every rank.
+
+        Parameters
+        ----------
+        values : array of shape (len(out_indices),) or (len(out_indices), width)
+            A row for each of the out-indices, in their order. Any dtype that `Communicator.allreduce` takes; dtype and
+            width are the same on every rank, also where a rank has no row. Rows may have more axes.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
+            How two elements are combined.
+        out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
+            Receives the result.
+
+        Returns
+        -------
+        ndarray
+            A row for each of the in-indices, in their order; of the dtype of `values`.
+
+        Raises
+        ------
+        InputError
+            `values` or `out` do not fit; nothing has been sent.
+        CollectiveMismatch
+            Ranks reduce other configurations, widths, dtypes or ops.
+        RankFailed
+            A rank died; no rank gets a result.
+        """
+        rows = rows_of(values, op, self._configured.out_count)
+
+        def reduce(given: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
+            self._configured.reduce(self._comm._native, given, into, width, op, row)
+
+        return reduced(reduce, rows, self._configured.in_count, out)
+
+    def explain(self, width: int = 1, dtype: DTypeLike = np.float32) -> LiveExplanation:
+        """Rows of the layers and time of a reduction, measured beside predicted, and the times of other degrees.
+
+        Every rank calls it and gets the same. Print it.
+
+        Parameters
+        ----------
+        width : int
+            Elements of a row.
+        dtype : dtype
+            Type of an element.
+        """
+        from ripieno.sparse.design.live import Configured, explain_configured
+
+        check_count("width", width)
+        dtype = np.dtype(dtype)
+        comm, own = self._comm, [[each["out_rows"], each["in_rows"]] for each in self.volumes]
+        totals = comm.allreduce(np.array(own, np.int64))
+        packets = _native.packet_curve(comm._native)
+        seconds = self._timed(width, dtype) if comm.replicas == 1 else None
+        reduction = Configured(comm.world_size, self.size, self.degrees, width * dtype.itemsize)
+        return explain_configured(reduction, totals, packets, seconds)
+
+    def _timed(self, width: int, dtype: np.dtype[Any]) -> float:
+        """Seconds of a reduction of zeros: the slowest rank's, in the median."""
+        values = np.zeros((self._configured.out_count, width), dtype)
+        into = self.reduce(values)
+        seconds = []
+        for _ in range(ROUND_COUNT):
+            self._comm.barrier()
+            start = time.perf_counter()
+            self.reduce(values, out=into)
+            seconds.append(time.perf_counter() - start)
+        return statistics.median(self._comm.allreduce(np.array(seconds), op="max").tolist())
