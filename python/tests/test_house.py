@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,6 +44,34 @@ ROOMS = (
 )
 # The package itself is the face of all rooms, and `python -m ripieno` is a command.
 ABOVE_ALL = ("__init__", "__main__")
+# The same inside rooms that have many; the face of a room stands above all of it.
+INNER_ROOMS = {
+    "launch": ("limits", "racks", "process", "job", "script", "engine", "member", "engines", "kubernetes"),
+    "input": (
+        "checksums",
+        "lines",
+        "matrix",
+        "split",
+        "formats",
+        "partitions",
+        "cutting",
+        "assigning",
+        "dividing",
+    ),
+    "algorithms": (
+        "checks",
+        "clock",
+        "inputs",
+        "journal",
+        "worker_estimator",
+        "kmeans",
+        "linear",
+        "pca",
+        "sgd",
+        "vertices",
+        "pagerank",
+    ),
+}
 # Why a room that stands later is named all the same.
 EXCEPTIONS = {
     ("launch", "__init__"): "an actor of Ray asks which ripieno is installed where it runs",
@@ -60,9 +88,7 @@ class Import(NamedTuple):
 
 
 def test_every_room_is_in_the_list():
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-
-    assert rooms == {*ROOMS, *ABOVE_ALL} - {"_native"}
+    assert _rooms_in(PACKAGE) == {*ROOMS, *ABOVE_ALL} - {"_native"}
 
 
 def test_arrows_point_down():
@@ -76,19 +102,41 @@ def test_an_exception_is_needed(room: str, imported: str):
     assert any((each.room, each.imported) == (room, imported) for each in _imports())
 
 
+@pytest.mark.parametrize("room", INNER_ROOMS)
+def test_every_inner_room_is_in_its_list(room: str):
+    assert _rooms_in(PACKAGE / room) - {"__init__"} == set(INNER_ROOMS[room])
+
+
+@pytest.mark.parametrize("room", INNER_ROOMS)
+def test_arrows_inside_a_room_point_down(room: str):
+    order = (*INNER_ROOMS[room], "__init__")
+    found = [each for each in _imports(f"ripieno.{room}", order) if each.room != "__init__"]
+
+    upward = [each for each in found if order.index(each.imported) > order.index(each.room)]
+
+    assert found
+    assert [f"{each.file}:{each.line}: {each.room} imports {each.imported}" for each in upward] == []
+
+
+def _rooms_in(folder: Path) -> set[str]:
+    return {path.stem for path in folder.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+
+
 def _stands_later(found: Import) -> bool:
     if (found.room, found.imported) in EXCEPTIONS:
         return False
     return found.imported in ABOVE_ALL or ROOMS.index(found.imported) > ROOMS.index(found.room)
 
 
-def _imports() -> Iterator[Import]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        inside = path.relative_to(PACKAGE)
+def _imports(package: str = "ripieno", rooms: Collection[str] = ROOMS) -> Iterator[Import]:
+    """The imports between the rooms of a package, or of a room of it."""
+    folder = PACKAGE.joinpath(*package.split(".")[1:])
+    for path in sorted(folder.rglob("*.py")):
+        inside = path.relative_to(folder)
         room = inside.parts[0].removesuffix(".py")
         for node in ast.walk(ast.parse(path.read_text())):
             for module in _modules(node):
-                imported = _room_of(module)
+                imported = _room_of(module, package, rooms)
                 if imported is not None and imported != room:
                     yield Import(str(inside), node.lineno, room, imported)
 
@@ -101,10 +149,9 @@ def _modules(node: ast.AST) -> list[str]:
     return []
 
 
-def _room_of(module: str) -> str | None:
+def _room_of(module: str, package: str, rooms: Collection[str]) -> str | None:
     """The room of a module or name of the package; None of others."""
-    package, _, rest = module.partition(".")
-    if package != "ripieno":
+    if not f"{module}.".startswith(f"{package}."):
         return None
-    first = rest.partition(".")[0]
-    return first if first in ROOMS else "__init__"
+    first = module.removeprefix(f"{package}.").partition(".")[0]
+    return first if first in rooms else "__init__"

@@ -11,11 +11,12 @@ from numpy.typing import DTypeLike
 from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.input.formats import FORMATS
 from ripieno.input.formats.csv import Csv, arrow_type, of_same_types
 from ripieno.input.formats.cuts import apportioned
 from ripieno.input.matrix.records import Record
 from ripieno.input.partitions import FILE_NAME, open_partitions
-from ripieno.input.split import FORMATS, Format, FormatOptions, Split
+from ripieno.input.split import Format, FormatOptions, Split
 
 #: Bytes of a split where nothing else is asked for.
 SPLIT_BYTES = 64 << 20

@@ -15,7 +15,8 @@ from typing import Any
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, blamed_on, is_url, size_bytes
 from ripieno.input.checksums import Checksum
-from ripieno.input.split import FORMATS, Format, Split
+from ripieno.input.formats import FORMATS
+from ripieno.input.split import Format, Split
 
 #: What a partition file is called that `ripieno split` writes.
 FILE_NAME = "partitions.json"

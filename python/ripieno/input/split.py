@@ -13,10 +13,6 @@ from typing import IO, Any, Protocol
 from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
-from ripieno.input.formats.csv import Csv
-from ripieno.input.formats.parquet import Parquet
-from ripieno.input.formats.rows import Binary, Npy
-from ripieno.input.formats.text import Text
 from ripieno.input.matrix.records import Record
 
 #: Start and stop in the format's unit, and what the split holds in bytes.
@@ -42,9 +38,6 @@ class Format(Protocol):
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """The bytes of the file, as it is stored, that a split is made of."""
-
-
-FORMATS: dict[str, Any] = {"text": Text, "csv": Csv, "npy": Npy, "parquet": Parquet, "binary": Binary}
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, 
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
+from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.parcel import pack
-from ripieno.launch.script.meeting import MEETING_S
 from ripieno.wire import packing
 
 # Larger programs and arguments go to rank 0 only, and from there to the others.

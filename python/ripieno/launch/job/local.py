@@ -21,12 +21,12 @@ from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
 from ripieno.launch.job.replicas import copies_environment
+from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.parcel import Parcel
-from ripieno.launch.script.meeting import MEETING_S
 
 # How long workers take to begin, on a busy machine; then they have `MEETING_S` to meet.
 START_S = 60.0

@@ -17,6 +17,7 @@ from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
 from ripieno.launch.job.inline import single_rank
+from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import running
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, meeting
@@ -84,7 +85,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))
     options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
-    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", meeting.MEETING_S)
+    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", MEETING_S)
     options.setdefault("rendezvous_timeout_s", timeout_s)
     with meeting.arranged(place, variables, options["rendezvous_timeout_s"]) as how:
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in how:

@@ -29,9 +29,6 @@ from ripieno.launch.process import processes
 from ripieno.launch.script import launchers, token_file
 from ripieno.launch.script.launchers import LaunchedRank
 
-# How long ranks wait for each other, unless told otherwise.
-MEETING_S = 60
-
 # Below the ports that systems give to outgoing connections, above those of most services.
 _FIRST_PORT = 20_000
 _PORT_COUNT = 10_000
