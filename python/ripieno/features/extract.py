@@ -73,7 +73,7 @@ def extract(
     Parameters
     ----------
     pictures
-        From :func:`find_pictures` or :func:`demo_images`.
+        From `find_pictures` or `demo_images`.
     out
         File to write; nothing of it exists before all is done.
     options

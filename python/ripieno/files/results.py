@@ -28,7 +28,7 @@ ResultPath = str | os.PathLike[str]
 def new_file(path: ResultPath) -> Iterator[Path]:
     """A path to write to; at the end the file takes the name `path`, after an error it is gone.
 
-    What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
+    The unfinished result lies beside `path`. For a URL it lies in a temporary folder until it is sent.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def new_file(path: ResultPath) -> Iterator[Path]:
 def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[Path]:
     """A folder to write to; at the end it takes the name `path`, after an error it is gone.
 
-    What is written lies beside `path`, and before it is sent to a URL, in a temporary folder.
+    The unfinished result lies beside `path`. For a URL it lies in a temporary folder until it is sent.
 
     Parameters
     ----------

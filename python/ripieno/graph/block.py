@@ -23,22 +23,22 @@ class Block:
     Attributes
     ----------
     number : int
-        Of the superstep, from 0.
+        Number of the superstep, from 0.
     vertices : (k,) int64
         Their ids, ascending.
     places : (k,) int64
-        Where each stands among the graph's `vertices`.
+        Their places among the graph's `vertices`.
     values
         Their rows of the graph's columns: ``block.values["rank"]`` is a copy, assigning overwrites.
     received : (k,) bool
         Which of them got a message.
     messages : (k, …)
-        What the messages for each combine to; of one that got none the identity of the combination: 0 of a sum, the
-        largest number of a minimum. With combine="concat" all messages, one vertex's after the other's.
+        The combined messages of each vertex. A vertex without messages has the identity of the combination: 0 of a sum,
+        the largest number of a minimum. With combine="concat" all messages, one vertex's after the other's.
     offsets : (k + 1,) int64, or None
         With combine="concat": where the messages of each begin.
     aggregates : dict of str to number or array
-        What all ranks contributed in the superstep before.
+        The combined contributions of all ranks in the superstep before.
     """
 
     def __repr__(self) -> str:

@@ -13,12 +13,12 @@ from ripieno.errors import InputError
 
 
 class Columns(MutableMapping[str, NDArray[Any]]):
-    """Named arrays of shape (n, …), a row per vertex; what is assigned is copied, and a number stands for all rows.
+    """Named arrays of shape (n, …), a row per vertex. Assigned values are copied; a number stands for all rows.
 
     Raises
     ------
     InputError
-        What is assigned has another number of rows, or holds no numbers.
+        An assigned value has another number of rows, or holds no numbers.
     KeyError
         There is no column of that name.
     """

@@ -84,16 +84,16 @@ class Graph:
         matrix, row i, column j is the edge from i to j.
     directed : bool, optional
         With False each edge leads both ways; of weighted edges that do so already, as in a symmetric matrix, each pair
-        counts once, and weights that differ by direction are an error. By default what a networkx graph says of itself,
-        otherwise True.
+        counts once, and weights that differ by direction are an error. By default a networkx graph decides; otherwise
+        True.
     weighted : bool, optional
         True: edges have weights, in the third column or one named weight. False: they count alike. By default weights
-        count where something says that they are some; a third column without a name is an error.
+        count if a name marks them as weights; a third column without a name is an error.
     vertex_count : int, optional
-        Vertices 0 … vertex_count - 1 are there, be it without edges. By default a vertex is there if an edge says so,
-        an adjacency list has a line for it, or the matrix or networkx graph has it.
+        Vertices 0 … vertex_count - 1 are there, also without edges. By default a vertex is there if an edge has it, an
+        adjacency list has a line for it, or the matrix or networkx graph has it.
     format : {"text", "csv", "parquet", "npy", "npz"}, optional
-        What the files are; by default what their names say.
+        Format of the files; by default their names decide.
     duplicates : {"once", "sum"}, optional
         Whether edges of equal ends count as one, as in `networkx.DiGraph`, or their weights add up, as in
         `networkx.MultiDiGraph` and in SciPy. By default "sum" with weights and for multigraphs, otherwise "once".
@@ -101,8 +101,8 @@ class Graph:
     Raises
     ------
     InputError
-        Nothing matches, a file is missing or empty, or something is not as said here. What stands in the rows is read,
-        and complained about, by the workers.
+        Nothing matches, a file is missing or empty, or an argument is wrong. The workers read the rows, and raise the
+        errors in them.
 
     Notes
     -----
@@ -170,9 +170,9 @@ class Graph:
             with weights, otherwise "once".
         home : {"hash", "blocks"} or callable
             Where a vertex is at home. "hash": at random. "blocks": ranks have runs of ids of equal length. A callable
-            gets (m,) int64 ids and gives (m,) ranks; equal ids get equal ranks, whoever asks.
+            gets (m,) int64 ids and gives (m,) ranks; equal ids get equal ranks on every rank.
         by : {"source", "target"}
-            At the home of which end an edge lies.
+            The end of an edge at whose home it lies.
 
         Returns
         -------
@@ -181,8 +181,8 @@ class Graph:
         Raises
         ------
         InputError
-            On every rank: ids or weights of any rank are not what they should be, there is nothing at all, or a
-            callable `home` gives ranks that there are not.
+            On every rank: ids or weights of any rank are wrong, there is no vertex at all, or a callable `home` gives
+            ranks out of range.
         """
         with agreement(comm):
             edges = checked(sources, targets, weights, where=f"edges of rank {comm.rank}")
@@ -214,8 +214,7 @@ class Graph:
         Raises
         ------
         InputError
-            On every rank: what :func:`~ripieno.graph.load` complains about, or a callable `home` gives ranks that
-            there are not.
+            On every rank: the edges of some rank cannot be read, or a callable `home` gives ranks out of range.
         """
         with agreement(comm):
             edges = self.read_share(comm.rank, comm.world_size)
@@ -225,7 +224,7 @@ class Graph:
 
     @property
     def labels(self) -> NDArray[Any] | None:
-        """What the user calls vertex 0, 1, …; None where ids are what the user gave."""
+        """The user's names of vertex 0, 1, …; None if the ids are the user's own."""
         return self.source.labels
 
     @property

@@ -17,15 +17,15 @@ from ripieno.wire.arrays import identity, reducible, required
 
 @dataclass(frozen=True)
 class Messages:
-    """What has come for the n vertices that are at home on a rank.
+    """Messages for the n vertices that are at home on a rank.
 
     Parameters
     ----------
     received : (n,) bool
         Which of them got a message.
     values : (n, …)
-        What the messages for each combine to; of a vertex without one the identity of the combination (0 of a sum, the
-        largest number of a minimum), or zeros where a callable combines. With combine="concat" (m, …): all messages,
+        The combined messages of each vertex. A vertex without messages has the identity of the combination (0 of a sum,
+        the largest number of a minimum), or zeros if a callable combines. With combine="concat" (m, …): all messages,
         those for one vertex after the other's.
     offsets : (n + 1,) int64, or None
         With combine="concat": where the messages of each vertex begin, and those of the last end.
@@ -45,7 +45,7 @@ class Messages:
 
     @staticmethod
     def grouped(places: NDArray[np.int64], rows: NDArray[Any], count: int) -> Messages:
-        """Messages for the vertices at `places`, of which one vertex's follow each other, vertices ascending."""
+        """Messages for the vertices at `places`, which ascend; those for one vertex follow each other."""
         lengths = np.bincount(places, minlength=count)
         return Messages(lengths > 0, rows, offsets_of(lengths))
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class PartitionedGraph(Layout):
     """A graph whose vertices have homes on the ranks of `comm`; `Graph.from_edges` and `Graph.partition` make one.
 
-    Every rank calls each method, with what concerns its own vertices and with equal options. Attributes are those of
-    `Layout`, which says what lies here, and
+    Every rank calls each method, with the arguments of its own vertices and with equal options. Attributes are those of
+    `Layout`, which describes the vertices and edges of this rank, and
 
     Attributes
     ----------
@@ -70,18 +70,18 @@ class PartitionedGraph(Layout):
             How two messages for a vertex become one; "concat": they stay apart. A callable is called with two blocks
             of rows and gives one, as NumPy's ufuncs do.
         missing : {"error", "drop"}
-            What becomes of messages for vertices that the graph does not have.
+            Whether messages for vertices that the graph does not have are an error, or dropped.
 
         Returns
         -------
         Messages
-            What has come for the vertices at home here, in their order.
+            The messages for the vertices at home here, in the order of the vertices.
 
         Raises
         ------
         InputError
-            Targets or values are not what they should be, and nothing has been sent; or, on every rank, there are
-            messages for vertices that the graph does not have.
+            Targets or values are wrong, and nothing has been sent; or, on every rank, there are messages for vertices
+            that the graph does not have.
         """
         return deliver(self, targets, values, combiner_of(combine), missing)
 
@@ -90,31 +90,32 @@ class PartitionedGraph(Layout):
     ) -> Messages:
         """Send a value of each vertex along the edges out of it.
 
-        The way is configured by the first call and used again by all others; what edges of one rank carry to one vertex
-        is combined before it leaves.
+        The first call configures the way, and all others use it again. Messages of one rank's edges to one vertex are
+        combined before they leave.
 
         Parameters
         ----------
         values : (n,) or (n, width) array
             A row for each vertex at home here; dtype and width are the same on every rank.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-            As for `send_messages`. "concat" gets what edges carry in the order of their sources; for it edges that lie
-            with their sources are brought to their targets, by the first call, and kept there, too.
+            As for `send_messages`. "concat" keeps the messages in the order of their sources. For it the first call
+            brings edges that lie with their sources to their targets, where they are kept, too.
         along : callable, optional
-            What an edge makes of a value: called with the values of the sources of edges, (m, …), and the weights of
-            these edges, (m, 1, …), ones where there are none, and gives (m, …). Without one values arrive as they are.
+            Makes an edge's message of its source's value. It is called with the values of the sources of edges, (m, …),
+            and the weights of these edges, (m, 1, …), ones without weights, and gives (m, …). Without it values arrive
+            as they are.
         where : (n,) bool, optional
             Which vertices send; all by default. Either no rank names it, or every one.
 
         Returns
         -------
         Messages
-            What has come for the vertices at home here, in their order.
+            The messages for the vertices at home here, in the order of the vertices.
 
         Raises
         ------
         InputError
-            An argument is not what it should be; nothing has been sent.
+            An argument is wrong; nothing has been sent.
         """
         combiner = combiner_of(combine)
         values = checked_rows(values, len(self.vertices), combiner, "send_along_edges")
@@ -218,10 +219,10 @@ class PartitionedGraph(Layout):
     ) -> Supersteps:
         """Run supersteps until every vertex has halted and no message is under way.
 
-        In each, every rank calls ``fn(block)`` once, with the columns of its active vertices: all of them in the first
-        superstep, later those that have not halted or got a message. By the `Block`, `fn` reads and writes values,
-        sends messages, which arrive in the next superstep, contributes to aggregators and votes to halt, for whole
-        columns. It is called also where no vertex of a rank is active.
+        In each superstep every rank calls ``fn(block)`` once, with the columns of its active vertices. In the first
+        superstep all vertices are active, later those that have not halted or got a message. Through the `Block`, `fn`
+        reads and writes values, sends messages, which arrive in the next superstep, contributes to aggregators and
+        votes to halt, for whole columns. It is also called on ranks without an active vertex.
 
         Parameters
         ----------
@@ -229,28 +230,29 @@ class PartitionedGraph(Layout):
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
             How messages for one vertex become one, as for `send_messages`.
         message : dtype
-            Of a message; with a shape, ``"3f8"`` or ``(np.float64, (3,))``, where a message is several numbers.
+            Type of a message; with a shape, ``"3f8"`` or ``(np.float64, (3,))``, if a message is several numbers.
         along : callable, optional
-            What an edge makes of a message that is sent along it, as for `send_along_edges`.
+            Changes a message that is sent along an edge, as for `send_along_edges`.
         aggregators : dict of str to op, or to (op, zero), optional
-            What `Block.aggregate` contributes to, with op one of sum, prod, min, max, and, or, xor. ``zero`` is a
-            number or array whose dtype and shape a contribution has; by default float64, or bool with and, or, xor.
+            The names that `Block.aggregate` contributes to, with op one of sum, prod, min, max, and, or, xor. ``zero``
+            is a number or array whose dtype and shape a contribution has; by default float64, or bool with and, or,
+            xor.
         max_supersteps : int, optional
-            Stop after so many, whether or not vertices have halted: `Supersteps.halted` tells. By default there is no
-            limit.
+            Stop after this number, whether or not vertices have halted; `Supersteps.halted` says which. By default
+            there is no limit.
         missing : {"error", "drop"}
-            What becomes of messages for vertices that the graph does not have.
+            Whether messages for vertices that the graph does not have are an error, or dropped.
 
         Returns
         -------
         Supersteps
-            How many there were, whether all halted, the last aggregates, and the times of each. What was computed is in
-            the graph's `values`.
+            Their number, whether all halted, the last aggregates, and the times of each. Results are in the graph's
+            `values`.
 
         Raises
         ------
         InputError
-            An argument is not what it should be, or something that `fn` gives to its block.
+            An argument is wrong, or `fn` gives wrong values to its block.
         RankFailed
             `fn` raised on another rank.
 

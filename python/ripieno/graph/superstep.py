@@ -62,7 +62,7 @@ class Supersteps:
     halted : bool
         Whether all vertices had halted and no message was under way; otherwise max_supersteps were over.
     aggregates : dict of str to number or array
-        What the contributions of the last superstep come to.
+        The combined contributions of the last superstep.
     steps : list of Superstep
     """
 

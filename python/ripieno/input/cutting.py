@@ -43,7 +43,7 @@ def splits(
     shape: int | tuple[int, ...] | None = None,
     verify: bool = True,
 ) -> list[Split]:
-    """Cut files into splits between records, in the order of the files, reading no more than it takes to know where.
+    """Cut files into splits between records, in the order of the files, and read only as much as cutting needs.
 
     Parameters
     ----------
@@ -55,19 +55,20 @@ def splits(
         How many splits; the largest is as small as can be. There are more if there are more files, and fewer if there
         is not as much to cut.
     bytes : int, optional
-        About how much a split holds at most, but for what cannot be cut. By default, without `count`, 64 MiB.
+        About the largest size of a split; records and files that cannot be cut may exceed it. By default, without
+        `count`, 64 MiB.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
-        By default what the names of the files say: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
-        .jsonl, .ndjson and names without an end are text. Files that are described as records are binary.
+        By default the names of the files decide: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
+        .jsonl, .ndjson and names without an ending are text. Files that are described as records are binary.
     header : bool, default=True
         Whether a CSV file begins with the names of its columns; without, they are f0, f1, …
     types : mapping of str to str, optional
-        Arrow types of columns of CSV, such as {"zip": "string"}; others are what the first MiB looks like.
+        Arrow types of columns of CSV, such as {"zip": "string"}; by default the first MiB decides.
     columns : sequence of str, optional
         The columns of CSV or Parquet that are read; by default all.
     delimiter : str, optional
-        The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise what the
-        first record has most of outside quotes: commas, semicolons or tabs.
+        The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise the most
+        frequent of commas, semicolons and tabs outside quotes in the first record.
     record_bytes : int, optional
         The length of every record of files that hold nothing else. They are read as arrays of shape
         (n, record_bytes / size of a value).

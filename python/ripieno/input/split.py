@@ -60,7 +60,7 @@ class FormatOptions:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a file that one worker reads. Small: it travels to the worker in place of what it stands for.
+    """A part of a file that one worker reads. It is small, and travels to the worker in place of the data.
 
     Attributes
     ----------
@@ -72,15 +72,15 @@ class Split:
         The range that this split has, in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet.
         Of text, the lines that *begin* there are the split's; those of CSV begin and end with a record.
     size_bytes : int
-        What it holds, as it is stored: what splits are balanced by.
+        Its bytes as they are stored, by which splits are balanced.
     hosts : tuple of str
-        Hosts that have the file on a disk of their own; empty where all are as near.
+        Hosts that have the file on a disk of their own; empty if all are equally near.
     compression : str or None
-        What fsspec calls it. The split is then the whole file, and `stop` its length as it is stored.
+        fsspec's name of the compression. The split is then the whole file, and `stop` its length as it is stored.
     copies : tuple of str
-        Other paths of the same file. The first of all that is there, and is what it was, is read.
+        Other paths of the same file. The first one that is there and undamaged is read.
     checksum : Checksum, optional
-        Of the bytes in which the split lies, from the partition file. With it nothing is read that is something else.
+        Checksum of the split's bytes, from the partition file. Bytes that differ from it are not read.
     """
 
     path: str
@@ -109,7 +109,7 @@ class Split:
         return self.format.read(self)
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[Any]:
-        """What `read` gives, in pieces of about `block_bytes`, cut between records: in bounded memory.
+        """The records of `read` in pieces of about `block_bytes`, cut between records, in bounded memory.
 
         Parameters
         ----------
@@ -131,7 +131,8 @@ class Split:
         Raises
         ------
         InputError
-            One is not what it was when the partition file was written; names all that are not. Or there is no checksum.
+            A copy differs from the checksum of the partition file, and the message names all that do. Or there is no
+            checksum.
         """
         if self.checksum is None:
             raise InputError(f"{self} has no checksum: only what a partition file lists has one")

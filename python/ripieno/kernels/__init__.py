@@ -1,7 +1,7 @@
 """The numeric inner loops of the algorithms, on NumPy arrays: compiled, threaded, never communicating.
 
 Points are C-contiguous float32, float64 or uint8 rows. Centroids are float64 for float64 points, else float32
-(:func:`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on who added what first.
+(`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on who added what first.
 Distances are Euclidean. Results do not depend on the number of threads, nor, but for the rounding of sums, on how rows
 are cut into shares.
 """

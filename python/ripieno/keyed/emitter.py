@@ -22,7 +22,7 @@ from ripieno.keyed.options import options_of
 class Emitter:
     """Rows of equal keys are combined as they are added; all leave for their homes at once.
 
-    What fails while rows are added leaves some of them added and others not: every later call raises it again.
+    If adding rows fails, some of them are added and others not. Every later call raises the same error.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Emitter:
     Attributes
     ----------
     form : Form or None
-        What has been added: kind of keys, dtype and width; None as long as nothing was.
+        The form of the added rows: kind of keys, dtype and width; None before the first.
     row_count : int
         How many rows were added.
     """
@@ -88,7 +88,7 @@ class Emitter:
                 self._add_leaving(rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
-        """Add what was added to `other`, of the same options, behind what was added here; `other` is empty then."""
+        """Add the rows of `other`, of the same options, behind those of this one; `other` is empty then."""
         self._check_whole()
         if other.row_count == 0:
             return

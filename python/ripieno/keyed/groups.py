@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """What ``combine="concat"`` makes of key-values: keys, each once, and their rows, one key's after the other's.
+    """The result of ``combine="concat"``: keys, each once, and their rows, one key's after the other's.
 
     The rows of key i are ``values[offsets[i]:offsets[i + 1]]``, in the order in which they were added, ranks in order.
 

@@ -143,7 +143,7 @@ class KeyValues:
     def combined(
         self, combine: Combine = "sum", *, threads: int = 1, memory_limit: int | None = None
     ) -> KeyValues | Groups:
-        """One row for each key: what `Communicator.regroup` does to the rows of all ranks, here to these.
+        """One row for each key, as `Communicator.regroup` makes them, of these rows alone.
 
         Parameters
         ----------

@@ -23,9 +23,9 @@ _WAITING_BYTES = 1 << 20
 class Table(MutableMapping[int, Partition]):
     """Partitions under ids, as a mapping whose ids ascend; an id that is added again is combined.
 
-    ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. What is given is neither copied nor
-    changed, and must stay as it is. Rows, that is key-values and arrays of "concat", come together when they are read,
-    or have become twice as many: adding takes time in proportion to what is added.
+    ``table[id] = partition`` replaces, ``table.add(id, partition)`` combines. Partitions are neither copied nor
+    changed, and must stay as they are. Rows, that is key-values and arrays of "concat", are combined when they are
+    read, or have become twice as many. So adding takes time in proportion to the added rows.
 
     Parameters
     ----------
@@ -61,12 +61,12 @@ class Table(MutableMapping[int, Partition]):
             self[number] = partition
 
     def add(self, number: int, partition: Any) -> None:
-        """Put `partition` under an id, combined with what is there.
+        """Put `partition` under an id, combined with the one that is there.
 
         Raises
         ------
         InputError
-            It has another shape or dtype than what is there.
+            It has another shape or dtype than the one that is there.
         """
         number = _checked_id(number)
         given = self._checked(number, partition)

@@ -41,7 +41,7 @@ class Host:
     Attributes
     ----------
     name
-        What it calls itself, and what its cable is called: "h03".
+        Its name, and that of its cable: "h03".
     address
         Its IPv4 address.
     rack
@@ -58,7 +58,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """The shape of a lab; :class:`ripieno.lab.Lab` says what the parameters are.
+    """The shape of a lab; `ripieno.lab.Lab` says what the parameters are.
 
     Raises
     ------

@@ -14,14 +14,14 @@ from ripieno.lab.wiring import SWITCHES, uplink_ends
 
 @dataclass(frozen=True)
 class Counters:
-    """What a cable has carried; of an uplink, seen from its rack.
+    """Bytes and packets that a cable has carried; for an uplink, seen from its rack.
 
     Attributes
     ----------
     sent_bytes, received_bytes
         Ethernet frames, their headers included.
     dropped_packets
-        What its queues had no room for.
+        Packets that its queues had no room for.
     """
 
     sent_bytes: int = 0

@@ -38,9 +38,9 @@ class Lab:
     rate
         Of each direction of a host's cable, as ``tc`` writes it: "100mbit".
     uplink
-        Of each direction of a rack's uplink; by default what its hosts can send together.
+        Rate of each direction of a rack's uplink; by default the sum of its hosts' rates.
     name
-        What other processes call it; by default one that nobody else has.
+        Its name for other processes; by default a new one.
 
     Attributes
     ----------
@@ -151,9 +151,9 @@ class Lab:
         ranks_per_host
             Ranks of one host have consecutive numbers.
         first, on
-            Only the first so many hosts, or only these, by name.
+            Only this number of first hosts, or only these, by name.
         timeout_s
-            After so many seconds all ranks are ended.
+            Seconds after which all ranks are ended.
         environment
             Variables to set beside this process's own.
         prefix
@@ -195,7 +195,7 @@ class Lab:
         raise InputError(f"host={name!r}: this lab has {self.hosts[0].name} … {self.hosts[-1].name}")
 
     def counters(self) -> dict[str, Counters]:
-        """What every cable has carried since the lab came up, or since `reset_counters`; uplinks are named as racks."""
+        """The counters of every cable since the lab came up, or since `reset_counters`; uplinks are named as racks."""
         start = registry.load(self.name, COUNTERS) or {}
         now = cables.read_counters(self._prefix, self.blueprint)
         return {name: counters - Counters(**start.get(name, {})) for name, counters in now.items()}
@@ -213,7 +213,7 @@ class Lab:
         name
             Of a host, or of a rack: "rack0".
         kill
-            Also kill what runs on that host, or on all hosts of that rack, as a power failure does.
+            Also kill all processes on that host, or on all hosts of that rack, as a power failure does.
 
         Returns
         -------

@@ -35,7 +35,7 @@ class Accumulator:
     Attributes
     ----------
     value : number or ndarray
-        The initial value, combined with what was added in all steps that have ended well.
+        The initial value, combined with the additions of all steps that have ended well.
     """
 
     def __init__(self, number: int, initial: Any, op: str) -> None:

@@ -40,40 +40,41 @@ class MapReduce(Progress):
     Parameters
     ----------
     map : callable
-        ``map(partition, value)`` of each map task gets its partition and what was broadcast last (None before that),
-        arrays in them read-only. It gives `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids to arrays;
-        or None.
+        ``map(partition, value)`` of each map task gets its partition and the last broadcast value (None before that).
+        Arrays in them are read-only. It gives `KeyValues` or ``(keys, values)``; or a `Table` or a dict of ids to
+        arrays; or None.
     combine : str or callable, default="sum"
         How rows of equal keys (arrays of equal ids) become one, as for `Communicator.regroup`: "sum", "prod", "min",
         "max", "and", "or", "xor", a function of two blocks of rows, or "concat", which keeps all.
     reduce : callable, optional
         ``reduce(keys, values)`` gets blocks of keys as soon as they are complete, each key in one block of one rank. It
-        gives what `map` may give, or any other object: a pair always stands for keys and values, a dict for a table,
-        so what is neither goes into a list. With "concat" it is ``reduce(keys, values, offsets)``, the rows
-        of key i being ``values[offsets[i]:offsets[i + 1]]``; of tables it is ``reduce(id, array)`` and gives an array.
+        gives the same as `map`, or any other object. A pair always stands for keys and values, and a dict for a table;
+        put such objects into a list. With "concat" it is ``reduce(keys, values, offsets)``, and the rows of key i are
+        ``values[offsets[i]:offsets[i + 1]]``. For tables it is ``reduce(id, array)`` and gives an array.
     collect : callable, optional
-        ``collect(result)`` in the driver: what `step` shall return of what has come together there.
+        ``collect(result)`` in the driver makes the result of `step` from the results of all ranks.
     workers : int, optional
         Worker processes to start for the job, as `launch` does, which also takes the `options`.
     threads : int, default=1
         Map tasks of a worker that run at the same time; `map` must then be safe for threads.
     name : str
-        The job's: one that is started again with the same name resumes from its checkpoint, if its functions are the
-        same: their code, default arguments, what they have closed over, arguments of a `functools.partial`. The input,
-        broadcast values, global variables and functions called by a global name are not compared: where these change,
-        choose another name.
+        Name of the job. A job that is started again with the same name resumes from its checkpoint if its functions are
+        the same: their code, default arguments, closures, and arguments of a `functools.partial`. The input, broadcast
+        values, global variables and functions called by a global name are not compared. If these change, choose another
+        name.
     checkpoint : path, optional
-        Folder for checkpoints; see `iterations`. What is in them and is no array, number, string, keyed data or list,
-        tuple or dict of these is pickled, and a pickle may run any code when it is read: keep the folder to yourself.
+        Folder for checkpoints; see `iterations`. Arrays, numbers, strings, keyed data, and lists, tuples and dicts of
+        these are stored as they are. Other objects are pickled, and a pickle may run any code when it is read: keep the
+        folder to yourself.
     every : int, default=1
         Iterations from one checkpoint to the next.
     partitioner : callable or str, optional
         Which rank gets which key, as for `Communicator.regroup`.
     local_reduction : bool, default=True
-        Whether what all tasks of a rank give is combined before it is sent; tables always are.
+        Whether the rows of all tasks of a rank are combined before they are sent; tables always are.
     memory_limit, spill_directory : int and path, optional
-        Bytes that a rank may hold of what its tasks give, and where the rest goes, as for `Communicator.regroup`. Where
-        tasks give tables there is no limit: these are combined as they come, and stay in memory.
+        Bytes that a rank may hold of its tasks' rows, and the folder of the rest, as for `Communicator.regroup`. For
+        tables there is no limit: they are combined as they come, and stay in memory.
     job : Job, optional
         Workers that there are already; they live on when this is closed.
     comm : Communicator, optional
@@ -87,7 +88,7 @@ class MapReduce(Progress):
     iteration : int
         How many iterations are done.
     result : object
-        What the last step gave; None before the first.
+        The result of the last step; None before the first.
     state : dict
         The user's own; it goes into checkpoints and comes back from them.
     resumed_from : int or None
@@ -166,8 +167,8 @@ class MapReduce(Progress):
     ) -> list[Task]:
         """Give the job its input: a map task for every partition, loaded once by the rank that runs it in every step.
 
-        Ranks get stretches of the list, the largest as small as can be, by size where all sizes are known; of splits
-        whose hosts are known, those that lie on theirs, see `ripieno.input.assign`.
+        Ranks get stretches of the list, the largest as small as can be, by size if all sizes are known. If the hosts of
+        splits are known, ranks get splits that lie on their hosts, see `ripieno.input.assign`.
 
         Parameters
         ----------
@@ -177,8 +178,8 @@ class MapReduce(Progress):
         tasks : int, optional
             Blocks to cut an array into; by default one for each rank.
         loader : callable, optional
-            ``loader(partition)`` gives what `map` shall get, on the rank that keeps it; by default splits are read and
-            other partitions are what they are.
+            ``loader(partition)`` makes the argument of `map`, on the rank that keeps the partition. By default splits
+            are read, and other partitions are taken as they are.
 
         Returns
         -------
@@ -212,16 +213,16 @@ class MapReduce(Progress):
         Returns
         -------
         KeyValues, Groups, Table, list or None
-            What `reduce` has given, or what was combined if there is none, of rank 0, 1 …: keyed data in one, other
-            objects in a list; None if there is nothing. With `collect`, what that makes of it.
+            The results of `reduce`, or the combined rows if there is no `reduce`, of rank 0, 1 …: keyed data in one,
+            other objects in a list, None if there are none. With `collect`, its result.
 
         Raises
         ------
         Exception
-            What a function has raised, with a note that says in which task, on which partition. What the workers kept
-            for the job is gone: a job of the same name resumes from the last checkpoint.
+            The error of a function, with a note of the task and its partition. The workers' parts of the job are gone:
+            a job of the same name resumes from the last checkpoint.
         InputError
-            A function has given something else than it may; names the task.
+            A function has returned an object of a wrong type; names the task.
         RankFailed
             A worker has died; a job of the same name resumes from the last checkpoint.
         """

@@ -82,7 +82,7 @@ class Charted:
     title, explanation
         What stands above it.
     svg
-        From :mod:`ripieno.report.charts`.
+        From `ripieno.report.charts`.
     """
 
     title: str

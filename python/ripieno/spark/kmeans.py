@@ -34,7 +34,7 @@ LARGEST_SEED = 2**32 - 1
 class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadable):
     """K-means by Lloyd's iteration, on the rows of a DataFrame.
 
-    A fit needs a free slot for every rank at once. It gives the bits that :class:`ripieno.KMeans` gives for the same
+    A fit needs a free slot for every rank at once. It gives the bits that `ripieno.KMeans` gives for the same
     rows in the same order, if a rank has as many of them as a worker has there; otherwise sums are rounded differently.
     Parameters may have the names of Spark, too (``maxIter=20``), and so may accessors (``setMaxIter``, ``getMaxIter``).
 

@@ -56,7 +56,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
     ------
     InputError
         On every rank: a column is not what it should be, ranks have points of different lengths, or what
-        :func:`ripieno.algorithms.kmeans.program.fit` says.
+        `ripieno.algorithms.kmeans.program.fit` says.
     """
     name, *weight_names = batches.schema.names
     with agreement(comm):

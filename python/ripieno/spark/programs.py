@@ -49,7 +49,7 @@ def run(
     threads : int, optional
         That each rank computes with; by default ``spark.task.cpus``.
     on_event : callable, optional
-        Gets what ranks emit, see `ripieno.launch`.
+        Gets the events of ranks, see `ripieno.launch`.
     **options
         ``slots_timeout_s`` and other options of `ripieno.launch`.
 
@@ -67,7 +67,7 @@ def run(
     EngineError
         If there is no room for the ranks.
     Exception
-        What the program raised, see `Job.run`.
+        The error of the program, see `Job.run`.
     """
     frames.check(df)
     names = SparkEngine.OPTIONS & options.keys()

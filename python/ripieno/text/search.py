@@ -168,7 +168,7 @@ def grep(
     workers, threads : int
         As for `ripieno.launch`.
     comm : Communicator, optional
-        Ranks that are there already, each of which calls this. `workers` means nothing then.
+        Ranks that run already. Each of them makes this call; `workers` is ignored.
 
     Returns
     -------

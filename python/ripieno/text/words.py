@@ -58,7 +58,7 @@ def count_words(
     spill_directory : path, optional
         Where these are; by default where Python's are.
     comm : Communicator, optional
-        Ranks that are there already, each of which calls this. `workers` and `on_event` mean nothing then.
+        Ranks that run already. Each of them makes this call; `workers` and `on_event` are ignored.
     on_event : callable, optional
         Gets ``{"event": "counted", "rank", "bytes", "total_bytes"}`` whenever a split is done.
 

@@ -58,9 +58,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
@@ -90,7 +90,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     Notes
     -----
     A cluster that loses all rows gets the row that is farthest from its centroid (see
-    :func:`ripieno.algorithms.kmeans.lloyd.reseed_empty`).
+    `ripieno.algorithms.kmeans.lloyd.reseed_empty`).
 
     References
     ----------
@@ -156,7 +156,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
         comm : Communicator, optional
-            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
             started for it; all get the result.
 
         Returns
@@ -167,7 +167,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         Raises
         ------
         InputError
-            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         RankFailed
             A worker died.
         """

@@ -69,7 +69,7 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: bad rows (see :func:`~ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
+        On every rank: bad rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
         so large that squared distances between them have no finite sum.
     """
     begin = time.perf_counter()

@@ -1,7 +1,7 @@
 """Where K-means starts: `random`, `k-means++` and `k-means||`, on rows that lie with many workers.
 
 Every row's random numbers come from a counter-based generator at the row's global number, and rows are drawn by a race
-(:func:`~ripieno.algorithms.kmeans.rows.race`). So no worker needs another one's numbers, and the same rows are chosen
+(`ripieno.algorithms.kmeans.rows.race`). So no worker needs another one's numbers, and the same rows are chosen
 whatever the number of workers (but for the rounding of sums of distances).
 """
 

@@ -73,7 +73,7 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: bad input (see :func:`~ripieno.graph.load`), a negative weight, or a vertex in `personalization`
+        On every rank: bad input (see `ripieno.graph.load`), a negative weight, or a vertex in `personalization`
         or `dangling` that the graph has not.
     """
     begin = time.perf_counter()

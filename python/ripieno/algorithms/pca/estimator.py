@@ -54,9 +54,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -142,7 +142,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
             .npy, .npz, .csv, .parquet.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
             started for it; all get the result.
 
         Returns
@@ -153,7 +153,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         RankFailed
             A worker died.
         """

@@ -44,7 +44,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     Parameters
     ----------
     n_features : int or None, default=None
-        Columns are hashed to so many, with signs; None takes them as they are.
+        Columns are hashed to this number of features, with signs; None takes them as they are.
     alpha : float, default=1e-5
         Factor of the penalty, half the squared weights without the intercept.
     fit_intercept : bool, default=True
@@ -65,9 +65,9 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
         Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
 
@@ -157,7 +157,7 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         RankFailed
             A worker died.
         """

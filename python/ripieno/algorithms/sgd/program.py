@@ -124,7 +124,7 @@ def fit(
     Raises
     ------
     InputError
-        As of :func:`~ripieno.algorithms.sgd.rows.load`.
+        As of `ripieno.algorithms.sgd.rows.load`.
     """
     rows = sgd_rows.load(
         comm,

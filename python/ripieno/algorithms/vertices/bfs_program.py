@@ -45,7 +45,7 @@ def fit(comm: Communicator, graph: Graph, source: int) -> BfsPart:
     Raises
     ------
     InputError
-        On every rank: bad input (see :func:`~ripieno.graph.load`), or the graph has no such vertex.
+        On every rank: bad input (see `ripieno.graph.load`), or the graph has no such vertex.
     """
     values = VertexValues(comm, load(comm, graph))
     distances, parents = (np.full(len(values.vertices), NOT_REACHED) for _ in range(2))

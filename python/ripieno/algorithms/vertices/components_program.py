@@ -52,7 +52,7 @@ def fit(comm: Communicator, graph: Graph) -> ComponentsPart:
     Raises
     ------
     InputError
-        On every rank: bad input, see :func:`~ripieno.graph.load`.
+        On every rank: bad input, see `ripieno.graph.load`.
     """
     # The direction of edges means nothing.
     local = load(comm, graph, both_ways=False)

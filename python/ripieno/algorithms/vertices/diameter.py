@@ -37,9 +37,9 @@ class EffectiveDiameter(WorkerEstimator):
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class EffectiveDiameter(WorkerEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         RankFailed
             A worker died.
 

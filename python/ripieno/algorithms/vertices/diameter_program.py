@@ -41,7 +41,7 @@ def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter
     Raises
     ------
     InputError
-        On every rank: bad input, see :func:`~ripieno.graph.load`.
+        On every rank: bad input, see `ripieno.graph.load`.
     """
     values = VertexValues(comm, load(comm, graph))
     strings = _first_strings(values.vertices, string_count, seed)

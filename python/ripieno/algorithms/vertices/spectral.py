@@ -32,7 +32,7 @@ class SpectralEmbedding(WorkerEstimator):
     drop_first : bool, default=True
         Leave out the first eigenvector, which is constant where all vertices are connected.
     tol : float, default=1e-6
-        It ends when what is missing to each eigenvector is at most so long; eigenvalues err by its square or so.
+        It ends when the residual of each eigenvector is at most this long; eigenvalues err by about its square.
     max_iter : int, default=200
         Products of the matrix with a block of vectors, at most; all vectors are kept.
     random_state : int, RandomState instance or None, default=None
@@ -40,9 +40,9 @@ class SpectralEmbedding(WorkerEstimator):
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class SpectralEmbedding(WorkerEstimator):
     vertices_ : ndarray of shape (n,)
         Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
     residual_ : float
-        Length of what is missing to the worst of the eigenvectors.
+        Length of the largest residual of the eigenvectors.
     n_iter_ : int
         Products made.
 
@@ -116,7 +116,7 @@ class SpectralEmbedding(WorkerEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         RankFailed
             A worker died.
 

@@ -72,7 +72,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     Raises
     ------
     InputError
-        On every rank: bad input (see :func:`~ripieno.graph.load`), negative weights, or fewer vertices than vectors.
+        On every rank: bad input (see `ripieno.graph.load`), negative weights, or fewer vertices than vectors.
     """
     local = load(comm, graph, both_ways=True, loops=False)
     count = options.count

@@ -39,7 +39,7 @@ class Assignment(Sequence[list[int]]):
     Attributes
     ----------
     splits : tuple of Split
-        What was assigned.
+        The splits that were assigned.
     hosts : tuple of str
         The host of every rank.
     ranks : tuple of tuple of int
@@ -58,7 +58,7 @@ class Assignment(Sequence[list[int]]):
 
     @property
     def placed_count(self) -> int:
-        """Splits that some host of a disk of its own is known for."""
+        """How many splits lie on the disk of a known host."""
         return sum(bool(split.hosts) for split in self.splits)
 
     @property
@@ -67,7 +67,7 @@ class Assignment(Sequence[list[int]]):
         return sum(self._is_local(at, rank) for rank, numbers in enumerate(self.ranks) for at in numbers)
 
     def size_bytes(self, rank: int) -> int:
-        """What a rank reads."""
+        """Bytes that a rank reads."""
         return sum(self.splits[at].size_bytes for at in self.ranks[rank])
 
     def _is_local(self, at: int, rank: int) -> bool:
@@ -93,16 +93,16 @@ class Assignment(Sequence[list[int]]):
 
 
 def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
-    """Divide splits among ranks: as many as possible are read where they lie while no rank reads more than its share.
+    """Divide splits among ranks: as many as possible are read where they lie, and no rank reads more than its share.
 
-    Of splits of about one size a rank has at most ``ceil(n / p)``, and as many of the others have as is possible
-    without reading elsewhere what can be read where it lies. Splits of different sizes are balanced by bytes: no rank
-    has more than 1.05 times the mean and the largest split.
+    If splits are of about one size, a rank has at most ``ceil(n / p)``. Loads differ by one at most if that costs no
+    local read. Splits of different sizes are balanced by bytes: no rank has more than 1.05 times the mean and the
+    largest split.
 
     Parameters
     ----------
     splits : sequence of Split
-        What to read; its `hosts` say where it lies.
+        The splits to read; their `hosts` say where they lie.
     hosts : sequence of str
         The host of every rank, as `Communicator.hosts`, in the words of the splits.
 
