@@ -48,6 +48,7 @@ ABOVE_ALL = ("__init__", "__main__")
 INNER_ROOMS = {
     "launch": ("limits", "racks", "process", "job", "script", "engine", "member", "engines", "kubernetes"),
     "input": (
+        "shares",
         "checksums",
         "lines",
         "matrix",

@@ -26,6 +26,7 @@ from ripieno.features.hog import HogOptions, hog_vectors
 from ripieno.features.index import INDEX_SUFFIX
 from ripieno.features.pictures import Picture
 from ripieno.files.results import PART_SUFFIX, new_file
+from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -137,7 +138,7 @@ def _share(
 ) -> tuple[int, Iterator[tuple[Picture, list[tuple[int, int]]]]]:
     """The number of a worker's first patch, and its pictures with the corners of those patches that are its own."""
     ends = list(accumulate(options.patch_count(picture.height, picture.width) for picture in pictures))
-    first, last = (ends[-1] * i // world_size for i in (rank, rank + 1))
+    first, last = even_range(ends[-1], rank, world_size)
 
     def blocks() -> Iterator[tuple[Picture, list[tuple[int, int]]]]:
         for at in range(bisect_right(ends, first), len(pictures)):

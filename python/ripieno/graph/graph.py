@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, expand, is_url, size_bytes, suffix
+from ripieno.graph.edge_files import EdgeFile, EmptyFile
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
 from ripieno.graph.memory import InMemory, checked, in_memory
 from ripieno.graph.partitioned import PartitionedGraph
-from ripieno.graph.parts import EdgeFile, EmptyFile, divided
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
 from ripieno.input.matrix.dataset import is_path_like
+from ripieno.input.shares import even_range, file_shares
 from ripieno.units import bytes_text
 
 if TYPE_CHECKING:
@@ -64,8 +65,9 @@ class Files:
         return max((count for count in counts if count is not None), default=None)
 
     def read_share(self, rank: int, world_size: int) -> Edges:
-        """One rank's edges: what stands in its part of the bytes of all files."""
-        parts = [file.read(part) for file, part in divided(self.files, rank, world_size)]
+        """One rank's edges: what stands in its share of the bytes of all files."""
+        sizes = [file.size_bytes for file in self.files]
+        parts = [self.files[at].read(share) for at, share in file_shares(sizes, rank, world_size)]
         return Edges.joined(parts, weighted=self.weighted)
 
 
@@ -246,8 +248,7 @@ class Graph:
         ids = [*edges.sources[edges.sources >= self.vertex_count], *edges.targets[edges.targets >= self.vertex_count]]
         if ids:
             raise InputError(f"vertex {ids[0]} in an edge, but vertex_count={self.vertex_count}")
-        first, end = (self.vertex_count * i // world_size for i in (rank, rank + 1))
-        lone = np.concatenate([edges.lone, np.arange(first, end)])
+        lone = np.concatenate([edges.lone, np.arange(*even_range(self.vertex_count, rank, world_size))])
         return Edges(edges.sources, edges.targets, edges.weights, lone)
 
 

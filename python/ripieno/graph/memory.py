@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.graph.edge_files import choose_columns
 from ripieno.graph.edges import Edges
-from ripieno.graph.parts import choose_columns
+from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
 
 LARGEST_ID = (1 << 62) - 1
@@ -51,10 +52,7 @@ class InMemory:
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """One rank's edges."""
-        mine, lone = (
-            slice(*(count * i // world_size for i in (rank, rank + 1)))
-            for count in (len(self.edges), len(self.edges.lone))
-        )
+        mine, lone = (slice(*even_range(count, rank, world_size)) for count in (len(self.edges), len(self.edges.lone)))
         weights = None if self.edges.weights is None else self.edges.weights[mine]
         return Edges(self.edges.sources[mine], self.edges.targets[mine], weights, self.edges.lone[lone])
 

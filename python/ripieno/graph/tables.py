@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.graph.edge_files import Columns, EmptyFile, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
-from ripieno.graph.parts import Columns, EmptyFile, FileShare, choose_columns
 from ripieno.input.matrix.binary import BROKEN_ARCHIVE
 from ripieno.input.matrix.parquet import read_footer, read_rows
+from ripieno.input.shares import FileShare
 
 MATRIX_FORMATS = ("csr", "csc", "coo")
 
@@ -48,9 +49,9 @@ class ParquetEdges:
         """What it takes on the disk."""
         return os.path.getsize(self.path)
 
-    def read(self, part: FileShare) -> Edges:
-        """The edges of a part; only the row groups that hold them are read."""
-        start, stop = part.of(sum(self.groups))
+    def read(self, share: FileShare) -> Edges:
+        """The edges of a share; only the row groups that hold them are read."""
+        start, stop = share.of(sum(self.groups))
         chosen = [self.names[at] for at in self.columns if at is not None]
         table = read_rows(self.path, self.groups, start, stop, chosen)
         columns = []
@@ -85,10 +86,10 @@ class NpyEdges:
         """What it takes on the disk."""
         return os.path.getsize(self.path)
 
-    def read(self, part: FileShare) -> Edges:
-        """The edges of a part."""
+    def read(self, share: FileShare) -> Edges:
+        """The edges of a share."""
         pairs = _mapped(self.path)
-        start, stop = part.of(len(pairs))
+        start, stop = share.of(len(pairs))
         return checked(pairs[start:stop, 0], pairs[start:stop, 1], where=self.path, first=start)
 
 
@@ -96,7 +97,7 @@ class NpyEdges:
 class NpzEdges:
     """An .npz archive of arrays src, dst and perhaps weight, or a sparse matrix as SciPy saves it.
 
-    Archives are packed: a rank that has a part reads all of it and keeps its part.
+    Archives are packed: a rank that has a share reads all of it and keeps its share.
     """
 
     path: str
@@ -128,8 +129,8 @@ class NpzEdges:
         """Rows of the matrix, if it is one."""
         return None if self.columns is not None else int(_archive(self.path)["shape"][0])
 
-    def read(self, part: FileShare) -> Edges:
-        """The edges of a part."""
+    def read(self, share: FileShare) -> Edges:
+        """The edges of a share."""
         try:
             if self.columns is None:
                 # Only where there is such a file: SciPy takes a while to import.
@@ -144,7 +145,7 @@ class NpzEdges:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{self.path} is damaged: {error}") from error
-        mine = slice(*part.of(len(edges)))
+        mine = slice(*share.of(len(edges)))
         weights = None if edges.weights is None else edges.weights[mine]
         return Edges(edges.sources[mine], edges.targets[mine], weights)
 

@@ -15,10 +15,11 @@ from typing import IO
 
 from ripieno import _native
 from ripieno.errors import InputError
+from ripieno.graph.edge_files import Columns, EmptyFile, choose_columns
 from ripieno.graph.edges import Edges
-from ripieno.graph.parts import Columns, EmptyFile, FileShare, choose_columns
 from ripieno.input import lines
 from ripieno.input.matrix.text import is_number
+from ripieno.input.shares import FileShare
 
 WINDOW_BYTES = 32 << 20
 DEALT_BYTES = 1 << 20
@@ -67,8 +68,8 @@ class TextEdges:
         """What it takes on the disk."""
         return os.path.getsize(self.path)
 
-    def read(self, part: FileShare) -> Edges:
-        """The edges of a part.
+    def read(self, share: FileShare) -> Edges:
+        """The edges of a share.
 
         Raises
         ------
@@ -76,7 +77,7 @@ class TextEdges:
             A line is no edge, or the file is damaged; names file and line.
         """
         try:
-            windows = self._dealt(part) if self._packed else self._cut(part)
+            windows = self._dealt(share) if self._packed else self._cut(share)
             return Edges.joined([self._parse(*window) for window in windows], weighted=self.weighted)
         except DAMAGED as error:
             raise InputError(f"{self.path} is damaged: {error}") from error
@@ -85,16 +86,16 @@ class TextEdges:
     def _packed(self) -> bool:
         return self.path.lower().endswith(".gz")
 
-    def _cut(self, part: FileShare) -> Iterator[tuple[int, bytes]]:
+    def _cut(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
         with open(self.path, "rb") as file:
-            yield from lines.blocks(file, *part.of(self.size_bytes), WINDOW_BYTES, self.body)
+            yield from lines.blocks(file, *share.of(self.size_bytes), WINDOW_BYTES, self.body)
 
-    def _dealt(self, part: FileShare) -> Iterator[tuple[int, bytes]]:
+    def _dealt(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
         with gzip.open(self.path, "rb") as file:
             file.seek(self.body)
             begin, number = self.body, 0
             while text := lines.whole_lines(file, DEALT_BYTES):
-                if number % part.reader_count == part.reader:
+                if number % share.reader_count == share.reader:
                     yield begin, text
                 begin += len(text)
                 number += 1

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ripieno import kernels
 from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, race, take
 from ripieno.algorithms.kmeans.seeding_cells import by_cells
+from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -126,6 +127,6 @@ def scalable_plus_plus(
         return plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
     # Of no rows NumPy makes a count of integers, whatever the weights are.
     weights = comm.allreduce(np.bincount(closest, row_weights, len(candidates)).astype(np.float64, copy=False))
-    first, last = (len(candidates) * i // comm.world_size for i in (comm.rank, comm.rank + 1))
+    first, last = even_range(len(candidates), comm.rank, comm.world_size)
     share = WeightedRows(candidates[first:last], weights[first:last], first, len(candidates))
     return plus_plus(comm, share, n_clusters, seed, threads=threads, on_progress=on_progress)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ripieno.errors import InputError
 from ripieno.input.assigning import flow
+from ripieno.input.shares import even_range
 from ripieno.input.split import Split
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
         here = [at for at, chosen_host in enumerate(chosen) if chosen_host == host]
         members = [rank for rank, other in enumerate(hosts) if other == host]
         for i, rank in enumerate(members):
-            ranks[rank] += here[len(here) * i // len(members) : len(here) * (i + 1) // len(members)]
+            ranks[rank] += here[slice(*even_range(len(here), i, len(members)))]
     # Neighbours in the order of splits stay together.
     left = iter([at for at, host in enumerate(chosen) if host is None])
     for rank, count in enumerate(_filled([len(numbers) for numbers in ranks], chosen.count(None))):

@@ -6,15 +6,16 @@ import heapq
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from ripieno.input.shares import even_range
+
 #: Pieces that are found one after the other are so small that as many of them make a split.
 PIECES = 64
 
 
 def even(length: int, count: int) -> list[tuple[int, int]]:
-    """`count` ranges of 0 … length, none longer than another by more than one, those without anything left out."""
+    """`count` ranges of 0 … length, none longer than another by more than one, at most one for each."""
     count = min(count, length)
-    cuts = [length * i // count for i in range(count + 1)] if count else []
-    return [(start, stop) for start, stop in pairwise(cuts) if start < stop]
+    return [even_range(length, i, count) for i in range(count)]
 
 
 def piece_size(length: int, count: int) -> int:

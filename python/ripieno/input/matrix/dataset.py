@@ -20,6 +20,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, expand, size_bytes, suffix
 from ripieno.input.matrix import binary, parquet, text
 from ripieno.input.matrix.records import Record
+from ripieno.input.shares import even_range, file_shares
 
 FORMATS = {
     ".npy": binary.NpyFile,
@@ -119,28 +120,22 @@ class Dataset:
             A row is ragged or not made of numbers.
         """
         blocks, pieces = [], []
-        for file, start, stop in self._spans(rank, world_size):
-            block = file.read(start, stop)
-            blocks.append(block)
-            pieces.append(Piece(file, start, len(block)))
+        by_rows = self.row_count is not None
+        lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
+        for at, share in file_shares(lengths, rank, world_size):
+            file = self.files[at]
+            # A counted file among text ones is cut in proportion to its bytes.
+            start, stop = share.of(file.size)
+            if start < stop:
+                block = file.read(start, stop)
+                blocks.append(block)
+                pieces.append(Piece(file, start, len(block)))
         if not blocks:
             blocks = [np.empty((0, self.column_count), self.dtype or np.uint8)]
         points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
         return Share(_for_kernels(points), tuple(pieces))
-
-    def _spans(self, rank: int, world_size: int) -> Iterator[tuple[DataFile, int, int]]:
-        by_rows = self.row_count is not None
-        lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
-        total, begin = sum(lengths), 0
-        first, last = (total * i // world_size for i in (rank, rank + 1))
-        for file, length in zip(self.files, lengths, strict=True):
-            # A counted file among text ones is cut in proportion to its bytes.
-            start, stop = (file.size * (min(max(at, begin), begin + length) - begin) // length for at in (first, last))
-            if start < stop:
-                yield file, start, stop
-            begin += length
 
 
 @dataclass(frozen=True)
@@ -167,7 +162,7 @@ class InMemory:
 
     def read_share(self, rank: int, world_size: int) -> Share:
         """One worker's rows, a view of the array if that is C-contiguous and aligned."""
-        first, last = (len(self.array) * i // world_size for i in (rank, rank + 1))
+        first, last = even_range(len(self.array), rank, world_size)
         return Share(_for_kernels(self.array[first:last]), (Piece(_Numbered(), first, last - first),))
 
 

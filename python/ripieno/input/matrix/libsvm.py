@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix, vstack
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, blamed_on, is_url, opened, size_bytes
 from ripieno.input.lines import blocks
+from ripieno.input.shares import even_range, file_shares
 
 COMPRESSED = (".gz", ".bz2")
 # More columns than any row has: how many there are is known when all shares are read.
@@ -63,7 +64,7 @@ class InMemoryRows:
 
     def read_share(self, rank: int, world_size: int) -> SparseRows:
         """One worker's rows."""
-        first, last = (len(self.labels) * i // world_size for i in (rank, rank + 1))
+        first, last = even_range(len(self.labels), rank, world_size)
         begin, end = self.indptr[first], self.indptr[last]
         parts = (self.data[begin:end], self.indices[begin:end], self.indptr[first : last + 1] - begin)
         return SparseRows(csr_matrix(parts, shape=(last - first, self.column_count)), self.labels[first:last])
@@ -106,13 +107,11 @@ class LibsvmFiles:
             A line is not what it should be; names the file.
         """
         lengths = [size_bytes(path) for path in self.paths]
-        first, last = (sum(lengths) * i // world_size for i in (rank, rank + 1))
-        parts, begin = [_NO_ROWS], 0
-        for path, length in zip(self.paths, lengths, strict=True):
-            start, stop = (min(max(at, begin), begin + length) - begin for at in (first, last))
+        parts = [_NO_ROWS]
+        for at, share in file_shares(lengths, rank, world_size):
+            start, stop = share.of(lengths[at])
             if start < stop:
-                parts.append(_read(path, start, stop))
-            begin += length
+                parts.append(_read(self.paths[at], start, stop))
         matrix = vstack([part.matrix for part in parts], format="csr")
         return SparseRows(matrix, np.concatenate([part.labels for part in parts]))
 

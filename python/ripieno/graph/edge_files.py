@@ -1,41 +1,18 @@
-"""What the readers of all kinds of files share: which part of a file a rank reads, which columns are the ends."""
+"""What the readers of all kinds of files share: how a rank reads its share, which columns are the ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
+from ripieno.input.shares import FileShare
 
 # In small letters, without "_", "id" and "node": FromNodeId and from_id are names of `from`.
 SOURCE_NAMES = ("source", "src", "from", "u", "row")
 TARGET_NAMES = ("target", "tgt", "dst", "dest", "destination", "to", "v", "col")
 WEIGHT_NAMES = ("weight", "weights", "w")
-
-
-@dataclass(frozen=True)
-class FileShare:
-    """A rank's part of a file.
-
-    Parameters
-    ----------
-    begin, end
-        Of the file's length, 0 … 1.
-    reader, reader_count
-        The how manyth of the ranks that have a part of this file.
-    """
-
-    begin: Fraction = Fraction(0)
-    end: Fraction = Fraction(1)
-    reader: int = 0
-    reader_count: int = 1
-
-    def of(self, length: int) -> tuple[int, int]:
-        """The part of `length` bytes or rows."""
-        return int(self.begin * length), int(self.end * length)
 
 
 class EdgeFile(Protocol):
@@ -51,25 +28,8 @@ class EdgeFile(Protocol):
     def weighted(self) -> bool:
         """Whether edges have weights."""
 
-    def read(self, part: FileShare) -> Edges:
-        """The edges of a part."""
-
-
-F = TypeVar("F", bound=EdgeFile)
-
-
-def divided(files: Sequence[F], rank: int, world_size: int) -> Iterator[tuple[F, FileShare]]:
-    """The parts of the files that are a rank's: files in order, as one length of bytes, cut evenly."""
-    total = sum(file.size_bytes for file in files)
-    cuts = [Fraction(total * i, world_size) for i in range(world_size + 1)]
-    begin = 0
-    for file in files:
-        length = file.size_bytes
-        readers = [i for i in range(world_size) if cuts[i] < begin + length and cuts[i + 1] > begin]
-        if rank in readers:
-            first, last = (min(max(cut - begin, 0), length) / Fraction(length) for cut in cuts[rank : rank + 2])
-            yield file, FileShare(first, last, readers.index(rank), len(readers))
-        begin += length
+    def read(self, share: FileShare) -> Edges:
+        """The edges of a share."""
 
 
 class EmptyFile(InputError):
