@@ -34,6 +34,14 @@ def test_an_example_runs(block, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_no_page_has_examples_that_nothing_runs():
+    tests_of_engines = "".join(path.read_text() for path in (ROOT / "python/tests/engines").glob("*.py"))
+    others = {page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if page not in PAGES}
+
+    with_examples = [page.name for page in others if "\n```python\n" in page.read_text()]
+    assert [name for name in with_examples if name not in tests_of_engines] == []
+
+
 @pytest.mark.parametrize("module", ["launch", "keyed.key_values", "keyed.groups", "keyed.table"])
 def test_docstring_examples_run(module):
     # By its name in sys.modules: the package offers the function `launch` under the same name.
