@@ -75,9 +75,10 @@ def _ours(rows: Rows, cluster_count: int, seed: int) -> Rows:
 def _first_centroids(comm: Any, rows: Rows, cluster_count: int, seed: int) -> Rows:
     from ripieno.algorithms.kmeans.rows import load
     from ripieno.algorithms.kmeans.seeding import seed_centroids
+    from ripieno.input.matrix import InMemory
 
     return seed_centroids(
-        comm, load(comm, rows), init="k-means||", n_clusters=cluster_count, seed=seed, threads=comm.threads,
+        comm, load(comm, InMemory(rows)), init="k-means||", n_clusters=cluster_count, seed=seed,
         on_progress=lambda chosen: None,
     )  # fmt: skip
 

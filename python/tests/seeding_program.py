@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from ripieno.algorithms.kmeans import seeding
 from ripieno.algorithms.kmeans.rows import load, lowest
+from ripieno.input.matrix import InMemory
 
 
 def first_centroids(comm, points, weights, init, n_clusters, seed):
-    rows = load(comm, points, weights)
+    rows = load(comm, InMemory(points), weights)
     return seeding.seed_centroids(
-        comm, rows, init=init, n_clusters=n_clusters, seed=seed, threads=1, on_progress=lambda chosen: None
+        comm, rows, init=init, n_clusters=n_clusters, seed=seed, on_progress=lambda chosen: None
     )
 
 
 def lowest_of(comm, keys, count):
-    rows = load(comm, np.zeros((len(keys), 1)))
+    rows = load(comm, InMemory(np.zeros((len(keys), 1))))
     return lowest(comm, rows, keys[rows.offset : rows.offset + len(rows)], count)

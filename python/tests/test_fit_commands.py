@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.cli import main
+from ripieno.input.matrix import dataset
 
 random = np.random.default_rng(0)
 X = random.normal(size=(80, 4))
@@ -41,6 +42,20 @@ def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
     assert [len(stage["compute_s"]) for stage in told["stages"]] == [2, 2, 2]
     captured = capfd.readouterr()
     assert captured.out == "result/report.html\n" and "stage eigenvectors" in captured.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["kmeans", "rows.npy", "-k", "2"], ["pca", "rows.npy"], ["ridge", "prices.csv", "--target", "price"]],
+    ids=lambda words: words[0],
+)
+def test_a_command_opens_its_input_once(monkeypatch, words):
+    opened, open_file = [], dataset._open_file
+    monkeypatch.setattr(dataset, "_open_file", lambda path: (opened.append(path), open_file(path))[1])
+
+    assert main([*words, "-q"]) == 0
+
+    assert opened == [words[1]]
 
 
 @pytest.mark.parametrize("words", [["prices.csv", "--target", "price"], ["rows.npy", "--target", "prices.npy"]])

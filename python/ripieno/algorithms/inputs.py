@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
@@ -18,13 +18,13 @@ from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 
-Files = PathLike | Sequence[PathLike] | BinaryFiles
+Files = PathLike | Sequence[PathLike] | BinaryFiles | Dataset
 Input = ArrayLike | Files
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
     """Whether rows are in files."""
-    return is_path_like(X) or isinstance(X, BinaryFiles)
+    return is_path_like(X) or isinstance(X, BinaryFiles | Dataset)
 
 
 def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | InMemory:
@@ -68,11 +68,6 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
         name = type(estimator).__name__
         raise InputError(f"{source.names[0]} has {count} columns, but {name} was fitted on {estimator.n_features_in_}")
     _check_feature_names(estimator, _header(source, target), reset=reset)
-
-
-def payload(source: Dataset | InMemory) -> Dataset | NDArray[Any]:
-    """What workers are sent: an array among the arguments is shared with local ones."""
-    return source if isinstance(source, Dataset) else source.array
 
 
 def _header(source: Dataset, target: int | None) -> pa.Table | None:

@@ -143,8 +143,7 @@ def kmeans_command(
     check_results({"--trace": trace}, inputs, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
         raise InputError(f"dtype={dtype} is of raw vectors: expected --record-bytes, too")
-    source = inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8")
-    dataset = open_source(source)
+    dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
     found = find_patches(dataset, patches, photos)
     progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
@@ -159,7 +158,7 @@ def kmeans_command(
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(source, sample_weight=None if weights is None else read_numbers(weights, "weights"))
+        model.fit(dataset, sample_weight=None if weights is None else read_numbers(weights, "weights"))
     with new_folder(out, replaceable) as folder:
         _write(folder, model, dataset.names, found)
     report = model.report_

@@ -72,8 +72,7 @@ def pca_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, (*ARRAYS, PROJECTED), inputs, trace, overwrite=overwrite)
-    source = list(inputs)
-    files = open_source(source).names
+    source = open_source(inputs)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = PCA(
         components,
@@ -115,5 +114,5 @@ def pca_command(
             )
         ],
     )
-    write_model(out, names, model, arrays, files, told)
+    write_model(out, names, model, arrays, source.names, told)
     say_end(console, out, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")

@@ -61,8 +61,7 @@ def ridge_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    source = list(inputs)
-    files = open_source(source).names
+    source = open_source(inputs)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = Ridge(alpha, solver=solver, workers=workers, threads=threads, on_iteration=progress.on_event)
     y = target_of(target)
@@ -78,5 +77,5 @@ def ridge_command(
         charted=[],
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    write_model(out, names, model, arrays, files, told)
+    write_model(out, names, model, arrays, source.names, told)
     say_end(console, out, model.report_, told, f"R² {share:.4f}")

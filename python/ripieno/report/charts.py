@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ripieno.algorithms.clock import Iteration, Lap
+from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.kmeans.fit_report import KMeansIteration
 
 #: Colours that stand in for the page's while matplotlib draws; each becomes a CSS variable.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -54,7 +55,7 @@ STYLE = {
 }
 
 
-def inertia_chart(iterations: Sequence[Iteration]) -> str:
+def inertia_chart(iterations: Sequence[KMeansIteration]) -> str:
     """Inertia, and the squared shift of the centroids on a logarithmic scale, over the iterations."""
     numbers = np.arange(1, len(iterations) + 1)
     inertia = [each.inertia for each in iterations]

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ripieno.algorithms.clock import FitReport, Lap
+from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
 from ripieno.report import charts, montage
@@ -25,7 +26,7 @@ LIBRARIES = ("numpy", "scikit-learn", "pyarrow")
 
 def write_report(
     path: Path,
-    fit: FitReport,
+    fit: KMeansReport,
     *,
     parameters: Mapping[str, Any],
     inertia: float,
@@ -158,7 +159,7 @@ def _pages() -> Environment:
     return pages
 
 
-def _clusters(fit: FitReport, patches: Patches) -> list[dict[str, Any]]:
+def _clusters(fit: KMeansReport, patches: Patches) -> list[dict[str, Any]]:
     side = patch_side(fit.column_count)
     tiles = [[montage.Tile(*patches.locate(int(row)), side) for row in rows if row >= 0] for rows in fit.exemplar_rows]
     images = montage.cut(tile for row in tiles for tile in row)

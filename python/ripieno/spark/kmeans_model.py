@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from ripieno.algorithms.clock import FitReport, Iteration
+from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.errors import InputError
 from ripieno.launch.engine.batches import Batches
 from ripieno.spark.kmeans_params import KMeansParams, with_accessors
@@ -42,7 +42,7 @@ class KMeansSummary:
 
     k: int
     trainingCost: float
-    report: FitReport
+    report: KMeansReport
 
     @property
     def numIter(self) -> int:
@@ -55,7 +55,7 @@ class KMeansSummary:
         return self.report.cluster_sizes.tolist()
 
     @property
-    def iterations(self) -> Sequence[Iteration]:
+    def iterations(self) -> Sequence[KMeansIteration]:
         """Seconds of computation and of communication of each rank, cost and shift, for each iteration."""
         return self.report.iterations
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.inputs import Input, open_rows, payload
+from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
@@ -84,7 +84,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them: of frames, CSV with a header and Parquet. Those of later input have
         to be the same.
-    report_ : FitReport
+    report_ : KMeansReport
         Inertia and seconds per iteration and rank, cluster sizes, the rows nearest to the largest clusters.
 
     Notes
@@ -186,7 +186,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         weights = checked_weights(sample_weight, source)
         # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
         emit = None if comm is None else self._on_event
-        parts = self._run(program.fit, payload(source), weights, options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run(program.fit, source, weights, options, emit, comm=comm, on_event=self._on_event)
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -235,7 +235,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         check_is_fitted(self)
         source = open_rows(self, X, reset=False)
         alone = isinstance(source, InMemory)
-        return self._run(run, payload(source), self.cluster_centers_, comm=None, alone=alone)
+        return self._run(run, source, self.cluster_centers_, comm=None, alone=alone)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:

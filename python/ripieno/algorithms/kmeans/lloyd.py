@@ -54,7 +54,6 @@ def lloyd(
     *,
     max_iter: int,
     tol: float,
-    threads: int,
     clock: Clock,
     on_iteration: Callable[[int, float, float], None],
 ) -> Clustering:
@@ -72,8 +71,6 @@ def lloyd(
         Iterations at most.
     tol
         Squared Frobenius norm of the centroids' shift at which to stop.
-    threads
-        Threads to compute with.
     clock
         Told what is computation and what is communication.
     on_iteration
@@ -85,7 +82,7 @@ def lloyd(
         labels, previous = previous, labels
         with clock.computing():
             sums, weight_sums, inertia = kernels.assign_accumulate(
-                rows.points, centroids, rows.weights, labels, distances, threads=threads
+                rows.points, centroids, rows.weights, labels, distances, threads=comm.threads
             )
             changed = float(not np.array_equal(labels, previous))
         with clock.communicating():
@@ -98,7 +95,7 @@ def lloyd(
             break
     if changed or reseeded:
         # The centroids have shifted since the labels were taken.
-        kernels.assign(rows.points, centroids, labels, distances, threads=threads)
+        kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
         # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
         inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     return Clustering(centroids, labels, distances, inertia, iteration)

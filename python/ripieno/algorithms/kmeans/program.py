@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.clock import Clock, FitReport, Iteration
+from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.kmeans import lloyd
+from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, OwnRows
+from ripieno.input.matrix import Dataset, InMemory, OwnRows
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -57,9 +58,19 @@ class KMeansPart:
     traffic: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class KMeansRun:
+    """A run from one start: seconds, inertia and squared shift of each iteration, and seconds of the seeding."""
+
+    clustering: lloyd.Clustering
+    laps: list[tuple[float, float]]
+    history: list[tuple[float, float]]
+    seed_s: float
+
+
 def fit(
     comm: Communicator,
-    source: Dataset | OwnRows | NDArray[Any],
+    source: Dataset | InMemory | OwnRows,
     weights: NDArray[np.float64] | None,
     options: KMeansOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
@@ -78,7 +89,8 @@ def fit(
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
     runs = [_run(comm, rows, number, options, tol, emit or comm.emit) for number in range(len(options.starts))]
-    clustering, laps, history, seed_s = min(runs, key=lambda run: run[0].inertia)
+    best = min(runs, key=lambda run: run.clustering.inertia)
+    clustering = best.clustering
     if not np.isfinite(clustering.inertia):
         raise InputError(
             f"the rows lie too far apart for squared distances in {clustering.centroids.dtype}: scale them"
@@ -89,14 +101,14 @@ def fit(
     exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS)
     return KMeansPart(
         clustering=clustering,
-        laps=laps,
-        history=history,
+        laps=best.laps,
+        history=best.history,
         row_count=rows.total,
         dtype=str(rows.points.dtype),
         host=comm.hosts[comm.rank],
         threads=comm.threads,
         load_s=load_s,
-        seed_s=seed_s,
+        seed_s=best.seed_s,
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
@@ -105,7 +117,7 @@ def fit(
 
 
 def predict(
-    comm: Communicator, source: Dataset | NDArray[Any], centroids: NDArray[Any]
+    comm: Communicator, source: Dataset | InMemory, centroids: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Nearest centroid of this worker's rows, (n,), and squared distance to it, (n,)."""
     points, centroids = matched(load(comm, source).points, centroids)
@@ -114,7 +126,7 @@ def predict(
     return labels, distances
 
 
-def transform(comm: Communicator, source: Dataset | NDArray[Any], centroids: NDArray[Any]) -> NDArray[Any]:
+def transform(comm: Communicator, source: Dataset | InMemory, centroids: NDArray[Any]) -> NDArray[Any]:
     """Distances of this worker's rows to all centroids, (n, k)."""
     points, centroids = matched(load(comm, source).points, centroids)
     return kernels.distances(points, centroids, threads=comm.threads)
@@ -133,15 +145,15 @@ def check_cluster_count(n_clusters: int, row_count: int) -> None:
         raise InputError(f"n_samples={row_count} should be >= n_clusters={n_clusters}")
 
 
-def report(parts: list[KMeansPart], column_count: int, total_s: float) -> FitReport:
+def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeansReport:
     """Put the workers' parts together."""
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
-        Iteration(*zip(*lap, strict=True), inertia, squared_shift)
+        KMeansIteration(*zip(*lap, strict=True), inertia, squared_shift)
         for (inertia, squared_shift), lap in zip(best.history, laps, strict=True)
     ]
-    return FitReport(
+    return KMeansReport(
         iterations=tuple(iterations),
         row_count=best.row_count,
         column_count=column_count,
@@ -165,7 +177,7 @@ def _run(
     options: KMeansOptions,
     tol: float,
     emit: Callable[[dict[str, Any]], None],
-) -> tuple[lloyd.Clustering, list[tuple[float, float]], list[tuple[float, float]], float]:
+) -> KMeansRun:
     begin = time.perf_counter()
     start = options.starts[number]
     if isinstance(start, np.ndarray):
@@ -196,7 +208,6 @@ def _run(
             init=options.init,
             n_clusters=options.n_clusters,
             seed=start,
-            threads=comm.threads,
             on_progress=on_progress,
         )
     seed_s = time.perf_counter() - begin
@@ -226,8 +237,7 @@ def _run(
         centroids,
         max_iter=options.max_iter,
         tol=tol,
-        threads=comm.threads,
         clock=clock,
         on_iteration=on_iteration,
     )
-    return clustering, laps, history, seed_s
+    return KMeansRun(clustering, laps, history, seed_s)

@@ -62,7 +62,7 @@ class WeightedRows:
 
 
 def load(
-    comm: Communicator, source: Dataset | OwnRows | NDArray[Any], weights: NDArray[np.float64] | None = None
+    comm: Communicator, source: Dataset | InMemory | OwnRows, weights: NDArray[np.float64] | None = None
 ) -> WeightedRows:
     """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
 
@@ -74,7 +74,6 @@ def load(
         On every rank, with the same message: a value is not finite, a file is not what it should be, or there are not
         as many weights as rows.
     """
-    source = InMemory(source) if isinstance(source, np.ndarray) else source
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
         _check_finite(share, comm.threads)

@@ -41,7 +41,6 @@ def seed_centroids(
     init: str,
     n_clusters: int,
     seed: int,
-    threads: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
     """First centroids by the method called `init`: (k, d) of the centroids' type, equal on every rank.
@@ -51,10 +50,10 @@ def seed_centroids(
     if init == "random":
         return random_rows(comm, rows, n_clusters, seed)
     if init == "k-means++":
-        return plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+        return plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
     if n_clusters <= FEW_CLUSTERS:
-        return scalable_plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
-    return by_cells(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+        return scalable_plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
+    return by_cells(comm, rows, n_clusters, seed, on_progress=on_progress)
 
 
 def random_rows(comm: Communicator, rows: WeightedRows, n_clusters: int, seed: int) -> NDArray[Any]:
@@ -68,7 +67,6 @@ def plus_plus(
     n_clusters: int,
     seed: int,
     *,
-    threads: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
     """Greedy k-means++: each next centroid is the best of some rows drawn in proportion to their cost.
@@ -80,12 +78,12 @@ def plus_plus(
     row_weights, trial_count = rows.row_weights, 2 + int(np.log(n_clusters))
     nearest = np.full(len(rows), np.inf)
     centroids = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PLUS_PLUS_STREAM), row_weights), 1))
-    kernels.update_min_distances(rows.points, centroids, nearest, threads=threads)
+    kernels.update_min_distances(rows.points, centroids, nearest, threads=comm.threads)
     chosen = [centroids]
     for step in range(1, n_clusters):
         keys = race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * row_weights)
         trials = take(comm, rows, lowest(comm, rows, keys, trial_count))
-        lowered = np.square(kernels.distances(rows.points, trials, threads=threads), dtype=np.float64)
+        lowered = np.square(kernels.distances(rows.points, trials, threads=comm.threads), dtype=np.float64)
         np.minimum(lowered, nearest[:, None], out=lowered)
         best = np.argmin(comm.allreduce(row_weights @ lowered))
         nearest = lowered[:, best]
@@ -101,7 +99,6 @@ def scalable_plus_plus(
     n_clusters: int,
     seed: int,
     *,
-    threads: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
     """k-means||: a few rounds each draw many candidates at once, then k-means++ chooses among these by their weight.
@@ -114,19 +111,21 @@ def scalable_plus_plus(
     nearest, closest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
     new = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), row_weights), 1))
     candidates = new
-    kernels.update_min_distances(rows.points, new, nearest, closest, threads=threads)
+    kernels.update_min_distances(rows.points, new, nearest, closest, threads=comm.threads)
     for round_number in range(1, ROUND_COUNT + 1):
         costs = nearest * row_weights
         total = comm.allreduce(float(costs.sum()))
         drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
         new = np.concatenate(comm.allgather(rows.points[drawn].astype(candidates.dtype)))
-        kernels.update_min_distances(rows.points, new, nearest, closest, first_index=len(candidates), threads=threads)
+        kernels.update_min_distances(
+            rows.points, new, nearest, closest, first_index=len(candidates), threads=comm.threads
+        )
         candidates = np.concatenate([candidates, new])
     if len(candidates) <= n_clusters:
         # Few rows, or few different ones: choosing among all of them is cheap.
-        return plus_plus(comm, rows, n_clusters, seed, threads=threads, on_progress=on_progress)
+        return plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
     # Of no rows NumPy makes a count of integers, whatever the weights are.
     weights = comm.allreduce(np.bincount(closest, row_weights, len(candidates)).astype(np.float64, copy=False))
     first, last = even_range(len(candidates), comm.rank, comm.world_size)
     share = WeightedRows(candidates[first:last], weights[first:last], first, len(candidates))
-    return plus_plus(comm, share, n_clusters, seed, threads=threads, on_progress=on_progress)
+    return plus_plus(comm, share, n_clusters, seed, on_progress=on_progress)

@@ -45,17 +45,16 @@ def by_cells(
     n_clusters: int,
     seed: int,
     *,
-    threads: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
     """First centroids: (k, d) of the centroids' type, equal on every rank; `on_progress` hears how many are there."""
     pivot_count = max(1, n_clusters // CELL_CENTROIDS)
     pivots = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PIVOT_STREAM), rows.row_weights), pivot_count))
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
-    kernels.assign(rows.points, pivots, labels, distances, threads=threads)
+    kernels.assign(rows.points, pivots, labels, distances, threads=comm.threads)
     sampled, row_weights = _sample(comm, rows, distances, SAMPLE_ROWS * n_clusters, seed)
     cells = _dealt(comm, rows, sampled, row_weights, labels[sampled], pivot_count)
-    numbers = _grown(comm, cells, n_clusters, seed, threads=threads, on_progress=on_progress)
+    numbers = _grown(comm, cells, n_clusters, seed, on_progress=on_progress)
     return take(comm, rows, np.concatenate([numbers, _rest(comm, rows, numbers, n_clusters - len(numbers), seed)]))
 
 
@@ -129,7 +128,6 @@ def _grown(
     count: int,
     seed: int,
     *,
-    threads: int,
     on_progress: Callable[[int], None],
 ) -> NDArray[np.int64]:
     """Global numbers of the first `count` centres of all cells, in time; fewer, if no other row lies apart from them.
@@ -148,7 +146,7 @@ def _grown(
         new = [(owners, chosen, times)]
         for begin in range(0, cell_count, -(-cell_count // BATCHES) or 1):
             stop = min(begin + -(-cell_count // BATCHES), cell_count)
-            found = _batch(cells, begin, stop, new[0], lasts, streams, trial_count, limit, until, threads)
+            found = _batch(cells, begin, stop, new[0], lasts, streams, trial_count, limit, until, comm.threads)
             new.append(found)
             on_progress(min(count, total + comm.world_size * sum(len(each[0]) for each in new[1:])))
         owners, chosen, times = (np.concatenate(column) for column in zip(*new, strict=True))

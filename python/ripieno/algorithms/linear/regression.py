@@ -14,7 +14,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.inputs import POINT_DTYPES, Input, check_columns, in_files, open_rows, payload
+from ripieno.algorithms.inputs import POINT_DTYPES, Input, check_columns, in_files, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
@@ -89,9 +89,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
         weights = checked_weights(sample_weight, source)
         flat = isinstance(targets, int) or targets.ndim == 1
         told = targets if isinstance(targets, int) else targets.reshape(len(targets), -1)
-        parts = self._run(
-            program.fit, payload(source), told, weights, options, emit, comm=comm, on_event=self._on_event
-        )
+        parts = self._run(program.fit, source, told, weights, options, emit, comm=comm, on_event=self._on_event)
         solution = parts[0].solution
         self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
         self.intercept_ = (float(solution.intercept[0]) if flat else solution.intercept) if self.fit_intercept else 0.0
@@ -112,7 +110,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
         intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
         source, target = self._open_again(X)
         parts = self._run(
-            program.predict, payload(source), coef, intercept, target, comm=None, alone=isinstance(source, InMemory)
+            program.predict, source, coef, intercept, target, comm=None, alone=isinstance(source, InMemory)
         )
         found = np.concatenate(parts)
         return found if self.coef_.ndim == 2 else found[:, 0]

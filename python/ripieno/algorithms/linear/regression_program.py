@@ -19,7 +19,7 @@ from ripieno.algorithms.kmeans.rows import WeightedRows, load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset
+from ripieno.input.matrix import Dataset, InMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -59,7 +59,7 @@ class RegressionPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | NDArray[Any],
+    source: Dataset | InMemory,
     targets: NDArray[np.float64] | int,
     weights: NDArray[np.float64] | None,
     options: RegressionOptions,
@@ -84,7 +84,7 @@ def fit(
 
 def predict(
     comm: Communicator,
-    source: Dataset | NDArray[Any],
+    source: Dataset | InMemory,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     target: int | None,
@@ -103,7 +103,7 @@ def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
 
 def load_targets(
     comm: Communicator,
-    source: Dataset | NDArray[Any],
+    source: Dataset | InMemory,
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
 ) -> tuple[WeightedRows, NDArray[np.float64]]:

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
-from ripieno.algorithms.inputs import Input, open_rows, payload
+from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
@@ -168,7 +168,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
             seed=self._seed(comm),
         )
         emit = None if comm is None else self._on_event
-        parts = self._run(program.fit, payload(source), options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run(program.fit, source, options, emit, comm=comm, on_event=self._on_event)
         self._keep(parts, time.perf_counter() - begin)
         return self
 
@@ -177,7 +177,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
         check_is_fitted(self)
         source = open_rows(self, X, reset=False)
         alone = isinstance(source, InMemory)
-        parts = self._run(program.transform, payload(source), self.mean_, self._scaled(), comm=None, alone=alone)
+        parts = self._run(program.transform, source, self.mean_, self._scaled(), comm=None, alone=alone)
         return np.concatenate(parts)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:

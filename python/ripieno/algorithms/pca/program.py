@@ -19,7 +19,7 @@ from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset
+from ripieno.input.matrix import Dataset, InMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -79,7 +79,7 @@ class PCAPart:
     record: Record
 
 
-def fit(comm: Communicator, source: Dataset | NDArray[Any], options: PCAOptions, emit: Emit | None = None) -> PCAPart:
+def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
     """Find principal components.
 
     Raises
@@ -109,7 +109,7 @@ def fit(comm: Communicator, source: Dataset | NDArray[Any], options: PCAOptions,
 
 
 def transform(
-    comm: Communicator, source: Dataset | NDArray[Any], mean: NDArray[Any], components: NDArray[Any]
+    comm: Communicator, source: Dataset | InMemory, mean: NDArray[Any], components: NDArray[Any]
 ) -> NDArray[Any]:
     """This worker's rows, less the mean, along the components: (n, k)."""
     points = load(comm, source).points

@@ -228,8 +228,8 @@ def is_path_like(source: object) -> bool:
     return isinstance(source, (str, os.PathLike))
 
 
-def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles) -> Dataset:
-    """Open a path, a glob, a folder, a URL of these or a list of them, reading headers only.
+def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -> Dataset:
+    """Open a path, a glob, a folder, a URL of these or a list of them, reading headers only; a `Dataset` is open.
 
     Raises
     ------
@@ -237,6 +237,8 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles) -> Dataset:
         Nothing matches, a file is missing, empty or of an unknown kind, or files differ in width or in what they call
         their columns.
     """
+    if isinstance(source, Dataset):
+        return source
     if isinstance(source, BinaryFiles):
         record = Record.of(source.record_bytes, source.dtype)
         files = tuple(_open_records(path, record) for path in _paths(source.source, None))

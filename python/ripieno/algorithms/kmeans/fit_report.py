@@ -1,0 +1,73 @@
+"""What K-means reports of a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.clock import Lap
+
+
+@dataclass(frozen=True)
+class KMeansIteration(Lap):
+    """One iteration of the run that was kept, and how long it took.
+
+    Parameters
+    ----------
+    inertia
+        Before the centroids shifted.
+    squared_shift
+        Squared Frobenius norm of their shift.
+    """
+
+    inertia: float
+    squared_shift: float
+
+
+@dataclass(frozen=True)
+class KMeansReport:
+    """What happened in a fit, for the report and for whoever asks where the time went.
+
+    Parameters
+    ----------
+    iterations
+        Of the run that was kept.
+    row_count, column_count, dtype
+        The data as it was computed with.
+    hosts, threads
+        Of each rank.
+    load_s, seed_s
+        Seconds of reading and of choosing the first centroids, on the slowest rank.
+    total_s
+        Seconds from the call of fit to its end, starting workers included.
+    cluster_sizes : (k,) int64
+        Rows of each cluster.
+    exemplar_clusters : (m,) int64
+        The largest clusters, largest first.
+    exemplar_rows : (m, count) int64
+        Global numbers of the rows nearest to their centroids; -1 where there are fewer.
+    traffic
+        Of each rank, what its communicator counted.
+    """
+
+    iterations: tuple[KMeansIteration, ...]
+    row_count: int
+    column_count: int
+    dtype: str
+    hosts: tuple[str, ...]
+    threads: tuple[int, ...]
+    load_s: float
+    seed_s: float
+    total_s: float
+    cluster_sizes: NDArray[np.int64]
+    exemplar_clusters: NDArray[np.int64]
+    exemplar_rows: NDArray[np.int64]
+    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows assigned and added up per second of iterating."""
+        return self.row_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
