@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
+from ripieno.keyed import Emitter, columns
 
 WORDS = ["", "é", "fig", "日本", "fig"]
 
@@ -229,3 +230,18 @@ def test_a_pickle_holds_what_belongs_to_the_rows_and_copies_nothing():
     assert back.keys.to_pylist() == ["a", "é"] and back.values.tolist() == [0, 1]
     assert len(pickled) < 1000 and sum(buffer.raw().nbytes for buffer in buffers) == 3 * 8 + 3 + 2 * 8
     assert address(back.values) == address(rows.values)
+
+
+@pytest.mark.parametrize("keys", [[3, 1, 3], ["c", "a", "c"]], ids=["numbers", "strings"])
+@pytest.mark.parametrize("combine", ["sum", "concat", np.hypot], ids=["op", "concat", "function"])
+def test_columns_that_have_been_checked_are_not_checked_again(monkeypatch, keys, combine):
+    rows = rp.KeyValues(keys, [1.0, 2.0, 4.0])
+    for check in ("keys_of", "values_of"):
+        monkeypatch.setattr(columns, check, lambda *given: pytest.fail("checked again"))
+
+    emitter = Emitter(1, combine=combine)
+    emitter.add(rows)
+    found = emitter.combined()
+
+    assert len(found) == 2 and len(rows.take([0, 1]).sorted("value")) == 2
+    assert len(rp.KeyValues.joined([rows, rows])) == 6

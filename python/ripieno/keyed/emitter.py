@@ -74,13 +74,14 @@ class Emitter:
         self._check_whole()
         rows = rows.widened(self._options.combiner) if self._options.widen else rows
         self._options.check(rows.values)
+        form, count = rows.form, len(rows)
         if self.row_count == 0:
-            self.form = rows.form
-        if len(rows) == 0:
+            self.form = form
+        if count == 0:
             return
-        if rows.form != self.form:
-            raise InputError(f"add: {rows.form} after {self.form}: expected rows of one form")
-        self.row_count += len(rows)
+        if form != self.form:
+            raise InputError(f"add: {form} after {self.form}: expected rows of one form")
+        self.row_count += count
         with self._changing():
             if self._options.is_folded(self.form) and self._options.local_reduction:
                 self._add_unfolded(rows)
@@ -90,6 +91,7 @@ class Emitter:
     def absorb(self, other: Emitter) -> None:
         """Add the rows of `other`, of the same options, behind those of this one; `other` is empty then."""
         self._check_whole()
+        other._check_whole()
         if other.row_count == 0:
             return
         if self.row_count and other.form != self.form:
@@ -109,6 +111,9 @@ class Emitter:
         They add to `row_count`, too.
         """
         self._check_whole()
+        return self._aggregation(form)
+
+    def _aggregation(self, form: Form) -> _native.Aggregation:
         if self._rows is None:
             self.form = form
             combine = self._options.leaving(form)
@@ -123,6 +128,7 @@ class Emitter:
         InputError
             Nothing was added, so there is no type of keys and values.
         """
+        self._check_whole()
         if self.form is None:
             raise InputError("combined: nothing was added, so keys and values have no type")
         return self._result(self._sealed(self.form).blocks(self._threads))
@@ -209,19 +215,21 @@ class Emitter:
     def _add_leaving(self, keys: columns.Keys, values: np.ndarray | None) -> None:
         homes = None
         if callable(self._options.partitioner):
-            homes = partitioners.homes_of(self._options.partitioner, KeyValues(keys).keys, self._world_size)
+            homes = partitioners.homes_of(
+                self._options.partitioner, KeyValues.of_columns(keys, None).keys, self._world_size
+            )
         given = columns.native_values(values, columns.key_count(keys))
-        self.aggregation(self.form).add(columns.native_keys(keys), given, homes, self._threads)
+        self._aggregation(self.form).add(columns.native_keys(keys), given, homes, self._threads)
 
     def _sealed(self, form: Form) -> _native.Aggregation:
         """All that was added, of rows of `form`; none of it stays here."""
-        self._check_whole()
-        with self._changing():
-            self._fold()
+        if self._unfolded is not None:
+            with self._changing():
+                self._fold()
         if self.row_count == 0:
             # It may have been made for another form.
             self._rows = None
-        rows = self.aggregation(form)
+        rows = self._aggregation(form)
         self._rows, self.row_count = None, 0
         return rows
 
@@ -229,11 +237,11 @@ class Emitter:
         form, options = self.form, self._options
         if options.is_folded(form):
             groups = self._groups(blocks)
-            return KeyValues(groups.key_column, fold(options.combiner, groups.values, groups.counts))
+            return KeyValues.of_columns(groups.key_column, fold(options.combiner, groups.values, groups.counts))
         if options.arriving(form) == CONCAT:
             return self._groups(blocks)
-        parts = [KeyValues(form.keys_of(block.keys), form.rows_of(block.values)) for block in blocks]
-        return KeyValues.joined(parts or [KeyValues(*form.empty)])
+        parts = [KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values)) for block in blocks]
+        return KeyValues.joined(parts or [KeyValues.of_columns(*form.empty)])
 
     def _groups(self, blocks: list[_native.Block]) -> Groups:
         form = self.form

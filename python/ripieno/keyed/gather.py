@@ -31,7 +31,7 @@ def allgathered(native: Any, rows: KeyValues) -> KeyValues:
         all_keys = Strings(np.concatenate([np.zeros(1, np.int64), ends]), data, keys.is_text)
     else:
         all_keys = _together(native, keys, row_counts)
-    return KeyValues(all_keys, None if values is None else _together(native, values, row_counts))
+    return KeyValues.of_columns(all_keys, None if values is None else _together(native, values, row_counts))
 
 
 def _together(native: Any, mine: np.ndarray, counts: np.ndarray) -> np.ndarray:

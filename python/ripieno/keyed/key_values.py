@@ -59,6 +59,13 @@ class KeyValues:
         self.values: np.ndarray | None = columns.values_of(values, len(self))
 
     @classmethod
+    def of_columns(cls, keys: Keys, values: np.ndarray | None) -> KeyValues:
+        """The rows of columns that are as the native module takes them: nothing is checked."""
+        rows = cls.__new__(cls)
+        rows.key_column, rows.values = keys, values
+        return rows
+
+    @classmethod
     def from_arrow(cls, data: Any, key: str = "key", value: str | None = "value") -> KeyValues:
         """The rows of two columns of a table or frame.
 
@@ -96,15 +103,15 @@ class KeyValues:
         if not parts:
             raise InputError("joined: no parts: expected one or more")
         filled = [part for part in parts if len(part)] or list(parts[:1])
-        for part in filled:
-            if part.form != filled[0].form:
-                raise InputError(f"joined: {part.form} among {filled[0].form}: expected one form")
         if len(filled) == 1:
             return filled[0]
+        form = filled[0].form
+        for part in filled[1:]:
+            if part.form != form:
+                raise InputError(f"joined: {part.form} among {form}: expected one form")
         values = [part.values for part in filled if part.values is not None]
-        return cls(
-            columns.joined_keys([part.key_column for part in filled]), np.concatenate(values) if values else None
-        )
+        keys = columns.joined_keys([part.key_column for part in filled])
+        return cls.of_columns(keys, np.concatenate(values) if values else None)
 
     @property
     def keys(self) -> np.ndarray | pa.Array:
@@ -173,7 +180,9 @@ class KeyValues:
         if rows.dtype.kind not in "iu" and rows.size:
             raise InputError(f"take: rows of dtype {rows.dtype}: expected whole numbers or booleans")
         rows = rows.astype(np.int64, copy=False)
-        return KeyValues(columns.taken_keys(self.key_column, rows), None if self.values is None else self.values[rows])
+        return KeyValues.of_columns(
+            columns.taken_keys(self.key_column, rows), None if self.values is None else self.values[rows]
+        )
 
     def sorted(self, by: Literal["key", "value"] = "key", descending: bool = False) -> KeyValues:
         """The rows in order of their keys, or of their values and, where these are equal, of their keys.
@@ -217,7 +226,7 @@ class KeyValues:
         if self.values is None or combiner.function is not None:
             return self
         values = columns.widened(self.values, combiner.name)
-        return self if values is self.values else KeyValues(self.key_column, values)
+        return self if values is self.values else KeyValues.of_columns(self.key_column, values)
 
     def _topped(self, k: int) -> KeyValues:
         ordered = self.sorted("value", descending=True)
