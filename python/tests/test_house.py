@@ -16,6 +16,7 @@ PACKAGE = Path(ripieno.__file__).parent
 ROOMS = (
     "errors",
     "_checks",
+    "_threads",
     "_version",
     "units",
     "host",

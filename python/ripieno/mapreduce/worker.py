@@ -7,13 +7,12 @@ with the communicator at the latest.
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from ripieno._threads import mapped
 from ripieno.errors import CommunicatorClosed
 from ripieno.mapreduce.accumulators import Amounts, Ledger, fold
 from ripieno.mapreduce.blocks import Reducer, bytes_of
@@ -23,9 +22,6 @@ from ripieno.mapreduce.tasks import Task, size_bytes
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ def load(
         with noted(f"while {task} was loaded"):
             return task, load_one(sealed.open(part.ledger))
 
-    part.tasks = list(in_order(threads, loaded, mine))
+    part.tasks = list(mapped(loaded, mine, threads))
     known = [size_bytes(data) for _, data in part.tasks]
     return time.perf_counter() - begin, sum(
         sealed.size_bytes if size is None else size for (_, sealed), size in zip(mine, known, strict=True)
@@ -123,11 +119,11 @@ def step(comm: Communicator, key: str) -> Result:
     amounts: Amounts = {}
     begin = time.perf_counter()
     pool = Pool(part.comm, program.shuffle)
-    for task, output, added in in_order(program.threads, lambda pair: _mapped(part, *pair), part.tasks):
+    for task, output, added in mapped(lambda pair: _mapped(part, *pair), part.tasks, program.threads):
         with noted(f"in what {task} gave"):
             pool.add(task, output)
         fold(amounts, added, program.ops)
-    mapped = time.perf_counter()
+    mapped_s = time.perf_counter()
     reducer = Reducer(program.reduce, part.ledger, program.ops, part.comm.rank)
     sent_bytes = pool.send(reducer.take)
     end = time.perf_counter()
@@ -135,7 +131,7 @@ def step(comm: Communicator, key: str) -> Result:
     return Result(
         reducer.blocks,
         amounts,
-        {"map": mapped - begin, "shuffle": end - mapped - reducer.seconds, "reduce": reducer.seconds},
+        {"map": mapped_s - begin, "shuffle": end - mapped_s - reducer.seconds, "reduce": reducer.seconds},
         {
             "map": pool.in_bytes,
             "shuffle": sent_bytes,
@@ -149,24 +145,6 @@ def as_given(partition: Any) -> Any:
     """The default loader: what can be read, such as a split of a file, is read; anything else is what the task gets."""
     read = getattr(partition, "read", None)
     return read() if callable(read) else partition
-
-
-def in_order(threads: int, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """``map(function, items)`` on so many threads; at most twice as many results are waiting to be taken."""
-    if threads == 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(threads, "ripieno-map") as executor:
-        waiting: deque[Future[R]] = deque()
-        try:
-            for item in items:
-                if len(waiting) == 2 * threads:
-                    yield waiting.popleft().result()
-                waiting.append(executor.submit(function, item))
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            executor.shutdown(cancel_futures=True)
 
 
 @contextmanager

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno import _native
+from ripieno._threads import mapped
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, splits
 from ripieno.keyed.columns import Strings
-from ripieno.text.threads import mapped
 
 if TYPE_CHECKING:
     import pyarrow as pa

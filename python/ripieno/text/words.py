@@ -12,12 +12,12 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from ripieno import _native
+from ripieno._threads import mapped
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, share, splits
 from ripieno.keyed import Emitter, Form, KeyValues, regroup
-from ripieno.text.threads import mapped
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

@@ -1,4 +1,4 @@
-"""Splits worked on by the threads of a rank."""
+"""Items worked on by the threads of a rank."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def mapped(work: Callable[[Item], Result], items: Iterable[Item], threads: int) 
     if threads == 1:
         yield from map(work, items)
         return
-    pool = ThreadPoolExecutor(threads)
+    pool = ThreadPoolExecutor(threads, "ripieno-map")
     try:
         begun: deque[Future[Result]] = deque()
         for item in items:
-            begun.append(pool.submit(work, item))
-            if len(begun) > AHEAD * threads:
+            if len(begun) == AHEAD * threads:
                 yield begun.popleft().result()
+            begun.append(pool.submit(work, item))
         while begun:
             yield begun.popleft().result()
     finally:
