@@ -70,12 +70,14 @@ test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slu
 	@mkdir -p target
 	$(PYTEST) --dist loadgroup python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
-check: setup docs ## Formatting and lints, Rust and Python; the site without warnings
+check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
 	cargo fmt --all --check
 	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	$(PYTHON) -m ruff format --check python examples benches tools
 	$(PYTHON) -m ruff check python examples benches tools
+	$(PYTHON) -m mypy
+	$(VENV)/bin/basedpyright --pythonpath $(PYTHON)
 
 format: setup ## Format all sources
 	cargo fmt --all
@@ -125,6 +127,11 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.python
 $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
 	PIP_QUIET=2 $(PYTHON) -m maturin develop --release --locked --quiet
+	@touch $@
+
+# It has no cache of its own.
+target/.stubs: python/ripieno/_native.pyi tools/stubtest-allowlist pyproject.toml $(VENV)/.built
+	$(PYTHON) -m mypy.stubtest ripieno._native --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist --concise
 	@touch $@
 
 $(VENV)/.bench: requirements-bench.lock $(VENV)/.built

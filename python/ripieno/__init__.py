@@ -36,6 +36,8 @@ from ripieno.launch import Job, init, launch
 from ripieno.wire.arrays import empty
 
 if TYPE_CHECKING:
+    from ripieno import input as input
+    from ripieno import spark as spark
     from ripieno.algorithms import (
         BFS,
         PCA,
@@ -116,12 +118,14 @@ _LATE = {
 _LATE_MODULES = ("input", "spark")
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
-    if name in _LATE_MODULES:
-        return import_module(f"ripieno.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # To type checkers any name would be one of these.
+    def __getattr__(name: str) -> Any:
+        if name in _LATE:
+            return getattr(import_module(_LATE[name]), name)
+        if name in _LATE_MODULES:
+            return import_module(f"ripieno.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ def check_count(name: str, value: object, expected: str = "expected a whole numb
 
 def whole(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:
     """`value` as an int; InputError, naming the parameter, unless it is a whole number `least` … `most`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {least} … {most}'}")
     return int(value)
 

@@ -1,13 +1,15 @@
 """Types of the native module; see `ripieno.comm` for what the collectives promise."""
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
 
+@final
 class Communicator:
     rank: int
     world_size: int
@@ -180,13 +182,16 @@ class Communicator:
     def statistics(self) -> dict[str, float]: ...
     def flight(self, count: int | None = None) -> dict[str, Any]: ...
 
+@final
 class Handle:
     done: bool
 
     def wait(self) -> None: ...
 
+@final
 class Memory:
-    def __buffer__(self, flags: int, /) -> memoryview: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def pooled(length_bytes: int) -> Memory: ...
 def algorithms(collective: str) -> list[str]: ...
@@ -199,6 +204,7 @@ def simd_level() -> str: ...
 
 DENSE_ABOVE: float
 
+@final
 class SparseReduce:
     size: int
     degrees: str
@@ -236,14 +242,15 @@ def sparse_reduce(
 
 # Keyed data. Keys are an int64 array, or offsets (one more than there are keys) and bytes of strings.
 
-KeyArrays = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.uint8]]
+_KeyArrays: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.uint8]]
 
+@final
 class Aggregation:
     row_count: int
     spilled_bytes: int
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         key_kind: str,
         dtype: str,
         width: int,
@@ -251,15 +258,16 @@ class Aggregation:
         rank_count: int,
         memory_limit_bytes: int | None = None,
         spill_directory: str | None = None,
-    ) -> None: ...
+    ) -> Self: ...
     def add(
-        self, keys: KeyArrays, values: NDArray[Any], ranks: NDArray[np.uint32] | None = None, threads: int = 1
+        self, keys: _KeyArrays, values: NDArray[Any], ranks: NDArray[np.uint32] | None = None, threads: int = ...
     ) -> None: ...
     def absorb(self, other: Aggregation) -> None: ...
-    def blocks(self, threads: int = 1) -> list[Block]: ...
+    def blocks(self, threads: int = ...) -> list[Block]: ...
 
+@final
 class Block:
-    keys: KeyArrays
+    keys: _KeyArrays
     counts: NDArray[np.uint64] | None
     values: NDArray[Any]
 
@@ -309,13 +317,16 @@ def grow_cells(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]: ...
 def distances(points: NDArray[Any], centroids: NDArray[Any], out: NDArray[Any], threads: int) -> None: ...
 def recenter(centroids: NDArray[Any], sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float: ...
-def first_non_finite(points: NDArray[Any], threads: int = 1) -> tuple[int, int] | None: ...
+
+# Where a default is not shown, one thread computes.
+def first_non_finite(points: NDArray[Any], threads: int = ...) -> tuple[int, int] | None: ...
 
 # The design of sparse reductions; see `ripieno.sparse.design`.
 
 PACKET_SIZES_BYTES: list[int]
 EFFICIENT_SHARE: float
 
+@final
 class PacketCurve:
     """Seconds per packet by its bytes, where every rank sends some, back to back; and until the last one is there."""
 
@@ -327,13 +338,14 @@ class PacketCurve:
     best_throughput: float
     efficient_bytes: float
 
-    def __init__(self, points: Sequence[tuple[float, float]], latency_s: float, crowd_s: float = 0.0) -> None: ...
+    def __new__(cls, points: Sequence[tuple[float, float]], latency_s: float, crowd_s: float = 0.0) -> Self: ...
     @staticmethod
     def memory() -> PacketCurve: ...
     @staticmethod
     def network() -> PacketCurve: ...
     def seconds(self, packet_bytes: float) -> float: ...
 
+@final
 class DensityCurve:
     """Which part of the features unions of so many ranks' sets hold."""
 
@@ -364,11 +376,12 @@ def design_estimate(
 ) -> dict[str, Any]: ...
 
 # Graph kernels; see `ripieno.graph` for what they promise. A malformed line is a ValueError of (offset, reason).
-Parsed = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
+_Parsed: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
 
-def parse_pairs(text: bytes, third: str) -> Parsed: ...
-def parse_columns(text: bytes, delimiter: int, source: int, target: int, weight: int | None) -> Parsed: ...
+def parse_pairs(text: bytes, third: str) -> _Parsed: ...
+def parse_columns(text: bytes, delimiter: int, source: int, target: int, weight: int | None) -> _Parsed: ...
 
+@final
 class Matrix:
     shape: tuple[int, int]
     entry_count: int
@@ -400,7 +413,7 @@ def pagerank_step(
 ) -> tuple[float, float]: ...
 
 #: Strings as columns: where each begins and the last ends, (n + 1,) int64, and their bytes, uint8.
-Strings = tuple[NDArray[np.int64], NDArray[np.uint8]]
+_Strings: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
 # The numbers of strings in the order of their bytes; equal ones stay in theirs.
 def order_of_strings(offsets: NDArray[np.int64], data: NDArray[np.uint8], descending: bool) -> NDArray[np.int64]: ...
@@ -410,6 +423,7 @@ def joined_pieces(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint8]: ...
 
+@final
 class WordCounts:
     """The distinct words of texts, the longest runs of bytes without ASCII white space, counted.
 
@@ -418,24 +432,24 @@ class WordCounts:
 
     size_bytes: int
 
-    def __init__(self, lower: bool) -> None: ...
+    def __new__(cls, lower: bool) -> Self: ...
     def __len__(self) -> int: ...
     def add(self, text: bytes) -> None: ...
     # The words in order of first appearance and their counts, which are forgotten here.
-    def take(self) -> tuple[Strings, NDArray[np.int64]]: ...
+    def take(self) -> tuple[_Strings, NDArray[np.int64]]: ...
 
+@final
 class LineSearch:
     """A search for the lines of texts that match a pattern, of the syntax of Rust's crate regex unless `fixed`.
 
     Raises InputError if the pattern is no regular expression.
     """
 
-    def __init__(
-        self, pattern: str, *, fixed: bool = False, ignore_case: bool = False, invert: bool = False
-    ) -> None: ...
+    def __new__(cls, pattern: str, *, fixed: bool = False, ignore_case: bool = False, invert: bool = False) -> Self: ...
     def find(self, text: bytes, at_most: int | None) -> FoundLines: ...
     def count(self, text: bytes, at_most: int | None) -> int: ...
 
+@final
 class FoundLines:
     """Lines of a text that were found; `line_count` line ends are in the text."""
 
@@ -443,6 +457,6 @@ class FoundLines:
 
     def __len__(self) -> int: ...
     # Their numbers, from 0, the bytes at which they begin, and the lines without their ends.
-    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], Strings]: ...
+    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64], _Strings]: ...
     # Of the first lines, each with `label` and, given the number of the text's first line, its number and a colon.
     def printed(self, label: bytes, first_number: int | None, at_most: int) -> bytes: ...

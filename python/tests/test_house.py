@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "_checks",
     "_threads",
+    "_types",
     "_version",
     "units",
     "host",

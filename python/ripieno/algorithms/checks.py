@@ -17,6 +17,7 @@ def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory)
     if sample_weight is None:
         return None
     check_unmasked(sample_weight, "sample_weight")
+    weights: NDArray[np.float64]
     try:
         if isinstance(source, InMemory):
             weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)

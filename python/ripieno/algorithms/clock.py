@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Clock:
     def lap(self) -> tuple[float, float]:
         """Seconds of computation and of communication since the last lap."""
         lap = (self.compute_s, self.communication_s)
-        self.__init__()
+        self.compute_s = self.communication_s = 0.0
         return lap
 
 
@@ -53,3 +53,9 @@ class Lap:
     def seconds(self) -> float:
         """How long the iteration took."""
         return max(sum(pair) for pair in zip(self.compute_s, self.communication_s, strict=True))
+
+
+def by_rank(laps: Iterable[tuple[float, float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Seconds of computation and of communication of each rank, given what `Clock.lap` told on each."""
+    compute_s, communication_s = zip(*laps, strict=True)
+    return compute_s, communication_s

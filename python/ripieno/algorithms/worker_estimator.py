@@ -36,7 +36,8 @@ class WorkerEstimator(BaseEstimator):
         """
         self._check_workers()
         if comm is not None:
-            return comm.allgather(program(comm, *arguments))
+            mine: object = program(comm, *arguments)
+            return comm.allgather(mine)
         # Imported late: algorithms and launchers know of each other only here.
         from ripieno.launch import Job, launch
 

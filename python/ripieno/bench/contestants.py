@@ -98,15 +98,16 @@ class Contestant:
             If the program fails, or is not done in time.
         """
         words = list(dict.fromkeys(self.word(case) for case in self.able(cases)))
-        found: dict[str, list[float] | str] = {word: [] for word in words}
+        found: dict[str, list[float]] = {word: [] for word in words}
+        refused: dict[str, str] = {}
         if words:
             for line in self.start([f"{budget_s:g}", *words], timeout_s).splitlines():
                 word, told = line.split(maxsplit=1)
                 if told.startswith(REFUSED):
-                    found[word] = told.removeprefix(REFUSED)
+                    refused[word] = told.removeprefix(REFUSED)
                 else:
                     found[word].append(float(told))
-        return found
+        return {**found, **refused}
 
     def word(self, case: Case) -> str:
         """What its program calls a case."""

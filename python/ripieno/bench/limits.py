@@ -15,7 +15,10 @@ from ripieno.host import usable_cores
 class Limit(Protocol):
     """What holds all contestants back."""
 
-    text: str
+    @property
+    def text(self) -> str:
+        """In words."""
+        ...
 
     def measure(self, cases: Sequence[Case], budget_s: float) -> None:
         """Measure once more what can be measured."""

@@ -22,7 +22,8 @@ def started(world_size: int, sizes: Sequence[int], links: str, budget_s: float, 
     """Measure between so many processes of this machine."""
     words, environment = contestants.module("ripieno.bench.packets")
     words += [links, f"{budget_s:g}", ",".join(str(size) for size in sizes)]
-    return json.loads(Deployment(world_size).ranks(words, timeout_s, environment))
+    found: dict[str, Any] = json.loads(Deployment(world_size).ranks(words, timeout_s, environment))
+    return found
 
 
 def joined(sizes: Sequence[int], links: str, budget_s: float) -> dict[str, Any] | None:

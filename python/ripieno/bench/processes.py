@@ -119,12 +119,17 @@ def _wait(running: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> int |
         while ends.get_map():
             ended = ends.select(max(0.0, deadline - time.monotonic()))
             if not ended:
-                return min(key.data for key in ends.get_map().values())
+                return min(_number(key) for key in ends.get_map().values())
             for key, _ in ended:
                 ends.unregister(key.fd)
-                if running[key.data].wait() != 0:
-                    return key.data
+                if running[_number(key)].wait() != 0:
+                    return _number(key)
     return None
+
+
+def _number(key: selectors.SelectorKey) -> int:
+    number: int = key.data
+    return number
 
 
 def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native
 from ripieno.bench.programs import timing
@@ -40,7 +42,7 @@ class PythonWorld:
         comm, main, into = self.comm, vectors.main, vectors.into
         counts = [vectors.block] * self.world_size
         mine = main[self.rank * vectors.block :][: vectors.block]
-        calls = {
+        calls: dict[str, Callable[..., object]] = {
             "broadcast": partial(comm.broadcast, out=main),
             "reduce": partial(comm.reduce, main, out=main if self.rank == 0 else None),
             "allreduce": partial(comm.allreduce, main, out=main),
@@ -57,7 +59,7 @@ class PythonWorld:
 class NativeWorld(PythonWorld):
     """Ripieno without Python between two calls, on arrays that `empty` makes."""
 
-    def __init__(self, comm: Communicator, empty: Callable[..., np.ndarray] = np.empty) -> None:
+    def __init__(self, comm: Communicator, empty: Callable[..., NDArray[Any]] = np.empty) -> None:
         super().__init__(comm)
         self.empty = empty
 
@@ -95,14 +97,15 @@ class Mpi4pyWorld:
 
     def slowest(self, seconds: float) -> float:
         """The greatest of all ranks' seconds."""
-        return self.comm.allreduce(seconds, op=self.mpi.MAX)
+        slowest: float = self.comm.allreduce(seconds, op=self.mpi.MAX)
+        return slowest
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
         """A call of the communicator, in place where it can be."""
         comm, main, into, in_place = self.comm, vectors.main, vectors.into, self.mpi.IN_PLACE
         is_root = self.rank == 0
         mine = main[self.rank * vectors.block :][: vectors.block]
-        return {
+        calls: dict[str, Callable[[], object]] = {
             "broadcast": partial(comm.Bcast, main),
             "reduce": partial(comm.Reduce, in_place if is_root else main, main if is_root else None),
             "allreduce": partial(comm.Allreduce, in_place, main),
@@ -112,7 +115,8 @@ class Mpi4pyWorld:
             "scatter": partial(comm.Scatter, main if is_root else None, in_place if is_root else mine),
             "alltoall": partial(comm.Alltoall, main, into),
             "barrier": comm.Barrier,
-        }[collective]
+        }
+        return calls[collective]
 
 
 def times(world: World, case: str, budget_s: float) -> list[float] | str:

@@ -138,7 +138,7 @@ def java_archive(source: Path, libraries: Path) -> Path:
     archive = _cache_folder() / f"{source.stem}-{key}.jar"
     if not archive.exists():
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
-            words = [compiler, "--release", "17", "-cp", f"{libraries}/*", "-d", f"{folder}/classes", source]
+            words = [compiler, "--release", "17", "-cp", f"{libraries}/*", "-d", f"{folder}/classes", str(source)]
             run(words, timeout_s=QUESTION_TIMEOUT_S)
             Path(shutil.make_archive(f"{folder}/made", "zip", f"{folder}/classes")).rename(archive)
     return archive

@@ -18,7 +18,7 @@ RESTARTS = 3
 _PLAIN = re.compile(r"[A-Za-z/][-\w./:@]+", re.ASCII)
 
 
-class Pair(click.ParamType):
+class Pair(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
     """Two words with something in between, such as NAME=VALUE."""
 
     name = "pair"
@@ -159,7 +159,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _text(dumper: yaml.Dumper, text: str) -> yaml.Node:
+def _text(dumper: _Dumper, text: str) -> yaml.Node:
     style = "|" if "\n" in text else None if _PLAIN.fullmatch(text) else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 

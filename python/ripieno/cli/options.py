@@ -28,7 +28,7 @@ Columns = Mapping[str, NDArray[Any] | pa.Array]
 
 def _write_npz(columns: Columns, path: Path) -> None:
     with open(path, "wb") as file:
-        np.savez(file, **columns)
+        np.savez(file, **columns)  # type: ignore[arg-type]  # no column is called allow_pickle
 
 
 def _write_csv(columns: Columns, path: Path) -> None:
@@ -112,7 +112,7 @@ overwrite_option = click.option(
 )
 
 
-class Size(click.ParamType):
+class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
     """Bytes, such as 500MB or 2GiB."""
 
     name = "size"

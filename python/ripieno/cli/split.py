@@ -19,7 +19,7 @@ from ripieno.launch.racks import read as read_racks
 WORKERS_MAX = 100_000
 
 
-class Names(click.ParamType):
+class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
     """Names with commas in between."""
 
     name = "names"

@@ -25,6 +25,7 @@ from ripieno.files.results import ResultPath
 from ripieno.files.sources import suffix
 from ripieno.flight.trace import traced
 from ripieno.keyed import KeyValues
+from ripieno.keyed.columns import Strings
 from ripieno.text import count_words
 
 
@@ -76,7 +77,7 @@ def wordcount_command(
     options: dict[str, Any] = {"lower": lower, "memory_limit": memory_limit}
     if comm is not None:
         parts = comm.gather(count_words(list(inputs), comm=comm, **options))
-        if not leading:
+        if parts is None:
             return
         words = KeyValues.joined(parts).sorted("value", descending=True)
     else:
@@ -114,6 +115,7 @@ class _Bar(Progress):
 def _columns(words: KeyValues, out: ResultPath) -> dict[str, Any]:
     if suffix(out) == ".npz":
         strings = words.key_column
+        assert isinstance(strings, Strings), "words are strings"
         return {"offsets": strings.offsets - strings.offsets[0], "data": strings.used, "count": words.values}
     return {"word": words.keys, "count": words.values}
 

@@ -21,9 +21,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native, flight
 from ripieno._checks import number, whole
+from ripieno._types import Array, CombineOne, Foreign
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
@@ -72,12 +74,15 @@ if TYPE_CHECKING:
 
     from ripieno._native import Communicator as NativeCommunicator
     from ripieno._native import PacketCurve
-    from ripieno.keyed import KeyValues, Table
+    from ripieno.keyed import Groups, KeyValues, Table
     from ripieno.keyed.combiners import Combine
     from ripieno.keyed.partitioners import Partitioner
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+#: What comes together by its keys or ids.
+Rows = TypeVar("Rows", bound="KeyValues | Table")
 
 
 def _asynchronous(
@@ -85,10 +90,10 @@ def _asynchronous(
 ) -> Callable[Concatenate[Communicator, P], Handle[R]]:
     """`method`, returning a handle at once."""
 
-    @functools.wraps(method)
-    def begin(self: Communicator, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def begin(self: Communicator, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         return method(AsyncCommunicator(self), *args, **kwargs)  # type: ignore[return-value]
 
+    functools.update_wrapper(begin, method)
     begin.__name__ = f"{method.__name__}_async"
     begin.__qualname__ = f"{method.__qualname__}_async"
     begin.__doc__ = (
@@ -181,12 +186,38 @@ class Communicator:
 
     # Collectives
 
+    @overload
+    def broadcast(
+        self, value: Any = None, root: int = 0, *, out: Array, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def broadcast(
+        self, value: None = None, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> Any: ...
+
+    @overload
+    def broadcast(
+        self, value: Array, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def broadcast(
+        self, value: Foreign, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> NDArray[Any]: ...
+
+    # None is what others than the root leave out.
+    @overload
+    def broadcast(
+        self, value: T | None, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> T: ...
+
     def broadcast(
         self,
         value: Any = None,
         root: int = 0,
         *,
-        out: np.ndarray | None = None,
+        out: NDArray[Any] | None = None,
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
@@ -236,12 +267,45 @@ class Communicator:
 
         return self._do(StagedCall(talk))
 
+    @overload
+    def allreduce(
+        self, value: Any, op: str | None = None, *, out: Array, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def allreduce(
+        self,
+        value: bool,
+        op: Literal["sum", "prod"] | None = None,
+        *,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> int: ...
+
+    @overload
+    def allreduce(
+        self, value: Array, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def allreduce(
+        self, value: Foreign, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def allreduce(self, value: Rows, op: Combine | None = None) -> Rows: ...
+
+    @overload
+    def allreduce(
+        self, value: T, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+    ) -> T: ...
+
     def allreduce(
         self,
         value: Any,
         op: Combine | None = None,
         *,
-        out: np.ndarray | None = None,
+        out: NDArray[Any] | None = None,
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
@@ -286,13 +350,73 @@ class Communicator:
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
+    @overload
     def reduce(
         self,
         value: Any,
         op: str = "sum",
         root: int = 0,
         *,
-        out: np.ndarray | None = None,
+        out: Array,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: bool,
+        op: Literal["sum", "prod"] = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> int | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: Foreign,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> NDArray[Any] | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: T,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> T | None: ...
+
+    def reduce(
+        self,
+        value: Any,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
         algorithm: str | None = None,
         order: str | None = None,
     ) -> Any:
@@ -310,15 +434,47 @@ class Communicator:
         calls, finish = self._reduced("reduce", value, op, None, args)
         return self._do(NativeCalls(calls, lambda: fill(out, finish())))
 
-    def scan(self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None) -> Any:
+    @overload
+    def scan(self, value: Any, op: str = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def scan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
+
+    @overload
+    def scan(self, value: Array, op: str = "sum", *, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def scan(self, value: Foreign, op: str = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+
+    @overload
+    def scan(self, value: T, op: str = "sum", *, algorithm: str | None = None) -> T: ...
+
+    def scan(
+        self, value: Any, op: str = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
+    ) -> Any:
         """Rank i gets the elementwise combination of the values of ranks 0 … i.
 
         Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
         """
         return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
 
+    @overload
+    def exscan(self, value: Any, op: str = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def exscan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
+
+    @overload
+    def exscan(self, value: Array, op: str = "sum", *, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def exscan(self, value: Foreign, op: str = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+
+    @overload
+    def exscan(self, value: T, op: str = "sum", *, algorithm: str | None = None) -> T: ...
+
     def exscan(
-        self, value: Any, op: str = "sum", *, out: np.ndarray | None = None, algorithm: str | None = None
+        self, value: Any, op: str = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
         """Rank i gets the elementwise combination of the values of ranks 0 … i - 1, rank 0 the identity of `op`.
 
@@ -338,11 +494,46 @@ class Communicator:
 
         return self._do(NativeCalls(work.calls, finish))
 
+    @overload
     def allgather(
         self,
         value: Any = None,
         *,
-        out: np.ndarray | None = None,
+        out: Array,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def allgather(
+        self, value: Array, *, counts: Sequence[int], algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def allgather(
+        self, value: Foreign, *, counts: Sequence[int], algorithm: str | None = None, order: str | None = None
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def allgather(self, value: Array, *, algorithm: str | None = None, order: str | None = None) -> list[Array]: ...
+
+    @overload
+    def allgather(
+        self, value: Foreign, *, algorithm: str | None = None, order: str | None = None
+    ) -> list[NDArray[Any]]: ...
+
+    @overload
+    def allgather(self, value: Rows) -> Rows: ...  # type: ignore[overload-overlap]  # these do not come as a list
+
+    @overload
+    def allgather(self, value: T, *, algorithm: str | None = None, order: str | None = None) -> list[T]: ...
+
+    def allgather(
+        self,
+        value: Any = None,
+        *,
+        out: NDArray[Any] | None = None,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
         order: str | None = None,
@@ -377,12 +568,42 @@ class Communicator:
         out, rows, element_counts = self._all_rows(value, out, counts)
         return self._do(NativeCalls([("allgather", rows, element_counts, algorithm, forms.of_array(out))], lambda: out))
 
+    @overload
+    def gather(
+        self, value: Any = None, root: int = 0, *, out: Array, counts: Sequence[int], algorithm: str | None = None
+    ) -> Array | None: ...
+
+    @overload
+    def gather(
+        self,
+        value: Array,
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int],
+        algorithm: str | None = None,
+    ) -> Array | None: ...
+
+    @overload
+    def gather(
+        self, value: Foreign, root: int = 0, *, out: None = None, counts: Sequence[int], algorithm: str | None = None
+    ) -> NDArray[Any] | None: ...
+
+    @overload
+    def gather(self, value: Array, root: int = 0, *, algorithm: str | None = None) -> list[Array] | None: ...
+
+    @overload
+    def gather(self, value: Foreign, root: int = 0, *, algorithm: str | None = None) -> list[NDArray[Any]] | None: ...
+
+    @overload
+    def gather(self, value: T, root: int = 0, *, algorithm: str | None = None) -> list[T] | None: ...
+
     def gather(
         self,
         value: Any = None,
         root: int = 0,
         *,
-        out: np.ndarray | None = None,
+        out: NDArray[Any] | None = None,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
     ) -> Any:
@@ -399,24 +620,51 @@ class Communicator:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
             return self._do(StagedCall(lambda native: objects.gather(native, value, root, algorithm)))
         into = out if self.rank == root else None
-        is_direct = into is None or value is None or in_place(into).dtype == required(value, "value").dtype
-        every, rows, element_counts = self._all_rows(value, into if is_direct else None, counts)
-        if not is_direct:
-            check_fits(into, every.shape, every.dtype)
+        # Rows of another dtype are converted at the end.
+        other = None if into is None or value is None or is_alike(in_place(into), required(value, "value")) else into
+        every, rows, element_counts = self._all_rows(value, into if other is None else None, counts)
+        if other is not None:
+            check_fits(other, every.shape, every.dtype)
 
-        def finish() -> np.ndarray | None:
+        def finish() -> NDArray[Any] | None:
             if self.rank != root:
                 return None
-            return every if is_direct else fill(into, every)
+            return every if other is None else fill(other, every)
 
         return self._do(NativeCalls([("gather", rows, element_counts, root, algorithm, forms.of_array(every))], finish))
+
+    @overload
+    def scatter(
+        self, values: Any = None, root: int = 0, *, out: Array, counts: Sequence[int], algorithm: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def scatter(self, values: None = None, root: int = 0, *, algorithm: str | None = None) -> Any: ...
+
+    @overload
+    def scatter(
+        self, values: Array | None, root: int = 0, *, counts: Sequence[int] | None = None, algorithm: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def scatter(
+        self,
+        values: Foreign | None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def scatter(self, values: Sequence[T] | None, root: int = 0, *, algorithm: str | None = None) -> T: ...
 
     def scatter(
         self,
         values: Any = None,
         root: int = 0,
         *,
-        out: np.ndarray | None = None,
+        out: NDArray[Any] | None = None,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
     ) -> Any:
@@ -459,16 +707,50 @@ class Communicator:
         call = ("scatter", array, element_counts, root, algorithm, forms.of_array(rows))
         return self._do(NativeCalls([call], lambda: fill(out, mine)))
 
+    @overload
     def reduce_scatter(
         self,
         value: Any,
         op: str = "sum",
         *,
-        out: np.ndarray | None = None,
+        out: Array,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
         order: str | None = None,
-    ) -> np.ndarray:
+    ) -> Array: ...
+
+    @overload
+    def reduce_scatter(
+        self,
+        value: Array,
+        op: str = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def reduce_scatter(
+        self,
+        value: Foreign,
+        op: str = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> NDArray[Any]: ...
+
+    def reduce_scatter(
+        self,
+        value: Any,
+        op: str = "sum",
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> NDArray[Any]:
         """Rank i gets the i-th part of the elementwise combination of all ranks' arrays.
 
         Parameters
@@ -509,11 +791,35 @@ class Communicator:
             )
         )
 
+    @overload
     def alltoall(
         self,
         values: Any,
         *,
-        out: np.ndarray | None = None,
+        out: Array,
+        counts: Sequence[int] | None = None,
+        out_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def alltoall(
+        self, values: Array, *, counts: Sequence[int] | None = None, algorithm: str | None = None
+    ) -> list[Array]: ...
+
+    @overload
+    def alltoall(
+        self, values: Foreign, *, counts: Sequence[int] | None = None, algorithm: str | None = None
+    ) -> list[NDArray[Any]]: ...
+
+    @overload
+    def alltoall(self, values: Sequence[T], *, algorithm: str | None = None) -> list[T]: ...
+
+    def alltoall(
+        self,
+        values: Any,
+        *,
+        out: NDArray[Any] | None = None,
         counts: Sequence[int] | None = None,
         out_counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -555,8 +861,20 @@ class Communicator:
         call = ("alltoall", line(sent), element_counts, line(out), out_element_counts, algorithm, form)
         return self._do(NativeCalls([call], lambda: out))
 
+    @overload
+    def rotate(self, block: Any, distance: int = 1, *, out: Array, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def rotate(self, block: Array, distance: int = 1, *, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def rotate(self, block: Foreign, distance: int = 1, *, algorithm: str | None = None) -> NDArray[Any]: ...
+
+    @overload
+    def rotate(self, block: T, distance: int = 1, *, algorithm: str | None = None) -> T: ...
+
     def rotate(
-        self, block: Any, distance: int = 1, *, out: np.ndarray | None = None, algorithm: str | None = None
+        self, block: Any, distance: int = 1, *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
         """Rank i gets the block of rank i - `distance`, around the ring.
 
@@ -590,11 +908,19 @@ class Communicator:
         call = ("rotate", line(sent), line(out), distance, algorithm, forms.of_rows(out))
         return self._do(NativeCalls([call], lambda: out))
 
+    @overload
+    def neighbour_exchange(
+        self, values: Mapping[int, Any], *, out: Mapping[int, Array], algorithm: str | None = None
+    ) -> dict[int, Array]: ...
+
+    @overload
+    def neighbour_exchange(self, values: Mapping[int, T], *, algorithm: str | None = None) -> dict[int, T]: ...
+
     def neighbour_exchange(
         self,
         values: Mapping[int, Any],
         *,
-        out: Mapping[int, np.ndarray] | None = None,
+        out: Mapping[int, NDArray[Any]] | None = None,
         algorithm: str | None = None,
     ) -> dict[int, Any]:
         """Every rank gives a value to each of its neighbours, and gets their values for it.
@@ -660,7 +986,13 @@ class Communicator:
         sent = np.ascontiguousarray(sent).reshape(sent.shape)
         return self._do(NativeCalls([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
 
-    def recv(self, source: int, *, out: np.ndarray | None = None) -> Any:
+    @overload
+    def recv(self, source: int, *, out: Array) -> Array: ...
+
+    @overload
+    def recv(self, source: int) -> Any: ...
+
+    def recv(self, source: int, *, out: NDArray[Any] | None = None) -> Any:
         """The value that rank `source` sends; with `out`, the array of this shape and dtype that `send_into` sends."""
         source = self._other("source", source)
         if out is None:
@@ -734,6 +1066,7 @@ class Communicator:
         options = options_of(size, degrees, missing, dense_above)
         return SparseReduce(self, _native.sparse(self._native, given, wanted, *options))
 
+    @overload
     def sparse_reduce(
         self,
         out_indices: Any,
@@ -741,32 +1074,148 @@ class Communicator:
         in_indices: Any,
         op: str = "sum",
         *,
-        out: np.ndarray | None = None,
+        out: Array,
         size: int | None = None,
         degrees: str | int | Sequence[int] | None = None,
         missing: Literal["error", "zero"] = "error",
         dense_above: float = DENSE_ABOVE,
         replicas: int | None = None,
-    ) -> np.ndarray:
+    ) -> Array: ...
+
+    @overload
+    def sparse_reduce(
+        self,
+        out_indices: Any,
+        values: Array,
+        in_indices: Any,
+        op: str = "sum",
+        *,
+        size: int | None = None,
+        degrees: str | int | Sequence[int] | None = None,
+        missing: Literal["error", "zero"] = "error",
+        dense_above: float = DENSE_ABOVE,
+        replicas: int | None = None,
+    ) -> Array: ...
+
+    @overload
+    def sparse_reduce(
+        self,
+        out_indices: Any,
+        values: Any,
+        in_indices: Any,
+        op: str = "sum",
+        *,
+        out: NDArray[Any] | None = None,
+        size: int | None = None,
+        degrees: str | int | Sequence[int] | None = None,
+        missing: Literal["error", "zero"] = "error",
+        dense_above: float = DENSE_ABOVE,
+        replicas: int | None = None,
+    ) -> NDArray[Any]: ...
+
+    def sparse_reduce(
+        self,
+        out_indices: Any,
+        values: Any,
+        in_indices: Any,
+        op: str = "sum",
+        *,
+        out: NDArray[Any] | None = None,
+        size: int | None = None,
+        degrees: str | int | Sequence[int] | None = None,
+        missing: Literal["error", "zero"] = "error",
+        dense_above: float = DENSE_ABOVE,
+        replicas: int | None = None,
+    ) -> NDArray[Any]:
         """``sparse(out_indices, in_indices, ...).reduce(values, op)`` in one pass: indices and values travel together.
 
         For index sets that are reduced once, such as those of a minibatch. Parameters, errors and bits of the result
         are those of `sparse` and of `SparseReduce.reduce`.
         """
         if replicas is not None and replicas != self.replicas:
-            logical, options = self._logical(replicas), {"size": size, "degrees": degrees, "dense_above": dense_above}
-            return logical.sparse_reduce(out_indices, values, in_indices, op, out=out, missing=missing, **options)
+            return self._logical(replicas).sparse_reduce(
+                out_indices,
+                values,
+                in_indices,
+                op,
+                out=out,
+                size=size,
+                degrees=degrees,
+                missing=missing,
+                dense_above=dense_above,
+            )
         given = indices_of(out_indices, "out_indices")
         wanted = indices_of(in_indices, "in_indices")
         rows = rows_of(values, op, len(given))
         options = options_of(size, degrees, missing, dense_above)
 
-        def reduce(values: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
+        def reduce(values: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
             _native.sparse_reduce(self._native, given, values, wanted, into, width, op, row, *options)
 
         return reduced(reduce, rows, len(wanted), out)
 
     # Keyed data
+
+    @overload
+    def regroup(
+        self,
+        rows: KeyValues | Table,
+        *,
+        combine: Combine | None = None,
+        partitioner: Partitioner = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | PathLike[str] | None = None,
+        on_block: Callable[[Any], None],
+    ) -> None: ...
+
+    @overload
+    def regroup(
+        self,
+        rows: Table,
+        *,
+        combine: Combine | None = None,
+        partitioner: Partitioner = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | PathLike[str] | None = None,
+    ) -> Table: ...
+
+    @overload
+    def regroup(
+        self,
+        rows: KeyValues,
+        *,
+        combine: Literal["concat"],
+        partitioner: Partitioner = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | PathLike[str] | None = None,
+    ) -> Groups: ...
+
+    @overload
+    def regroup(
+        self,
+        rows: KeyValues,
+        *,
+        combine: CombineOne | None = None,
+        partitioner: Partitioner = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | PathLike[str] | None = None,
+    ) -> KeyValues: ...
+
+    @overload
+    def regroup(
+        self,
+        rows: KeyValues,
+        *,
+        combine: Combine | None = None,
+        partitioner: Partitioner = None,
+        local_reduction: bool = True,
+        memory_limit: int | None = None,
+        spill_directory: str | PathLike[str] | None = None,
+    ) -> KeyValues | Groups: ...
 
     def regroup(
         self,
@@ -1028,7 +1477,8 @@ class Communicator:
         """
         if count is not None:
             count = whole("count", count, 0, 2**63 - 1)
-        return self._native.flight(count)["records"]
+        records: list[dict[str, Any]] = self._native.flight(count)["records"]
+        return records
 
     def abort(self, cause: str, traceback: str = "") -> None:
         """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
@@ -1098,11 +1548,11 @@ class Communicator:
             self._replicated = self.replicate(replicas)
         return self._replicated
 
-    def _do(self, call: NativeCalls | StagedCall) -> Any:
+    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> R:
         """Carry a call out; a `AsyncCommunicator` begins it only."""
         return call.run(self._native)
 
-    def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> np.ndarray:
+    def _allreduce_in_place(self, out: NDArray[Any], op: str, algorithm: str | None) -> NDArray[Any]:
         self._native.allreduce(out, op, algorithm)
         return out
 
@@ -1115,7 +1565,9 @@ class Communicator:
             raise InputError(f"{name}={rank}: expected another rank than this one")
         return rank
 
-    def _reduced(self, what: str, value: Any, op: str, out: np.ndarray | None, args: tuple[Any, ...]) -> NativeCalls:
+    def _reduced(
+        self, what: str, value: Any, op: Any, out: NDArray[Any] | None, args: tuple[Any, ...]
+    ) -> NativeCalls[Any]:
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
         check_op(op)
         if out is not None:
@@ -1132,7 +1584,7 @@ class Communicator:
         result = own(reducible(value, op, what))
         return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
 
-    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls:
+    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
         """As `_reduced`, of Python's whole numbers, and of tuples, lists and dicts."""
         leaves, names = [], []
 
@@ -1177,8 +1629,8 @@ class Communicator:
         return slice({"scan": self.rank + 1, "exscan": self.rank}.get(what, self.world_size))
 
     def _all_rows(
-        self, value: Any, out: np.ndarray | None, counts: Sequence[int] | None
-    ) -> tuple[np.ndarray, np.ndarray, list[int]]:
+        self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], list[int]]:
         """The array of all ranks' rows with this rank's in place, its flat form, and elements per rank of that form."""
         mine = None if value is None else required(value, "value")
         if out is None:
@@ -1224,7 +1676,7 @@ class AsyncCommunicator(Communicator):
     def __init__(self, comm: Communicator) -> None:
         self.__dict__ = comm.__dict__
 
-    def _do(self, call: NativeCalls | StagedCall) -> Any:
+    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> Handle[R]:  # type: ignore[override]  # as `_asynchronous` says
         native = self._native_or_none
         if native is None:
             self._check_process()
@@ -1234,5 +1686,5 @@ class AsyncCommunicator(Communicator):
             return Handle([job], job.wait, self)
         return Handle([getattr(native, name)(*args, later=True) for name, *args in call.calls], call.finish, self)
 
-    def _allreduce_in_place(self, out: np.ndarray, op: str, algorithm: str | None) -> Any:
+    def _allreduce_in_place(self, out: NDArray[Any], op: str, algorithm: str | None) -> Any:
         return self._do(NativeCalls([("allreduce", out, op, algorithm)], lambda: out))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native
 from ripieno._checks import check_count
+from ripieno._types import Array
 from ripieno.sparse.reduction import reduced, rows_of
 
 if TYPE_CHECKING:
@@ -47,7 +49,16 @@ class SparseReduce:
         rows = f"{self._configured.out_count} rows out, {self._configured.in_count} in"
         return f"<SparseReduce {self.degrees}, {rows}, indices below {self.size}>"
 
-    def reduce(self, values: Any, op: str = "sum", *, out: np.ndarray | None = None) -> np.ndarray:
+    @overload
+    def reduce(self, values: Any, op: str = "sum", *, out: Array) -> Array: ...
+
+    @overload
+    def reduce(self, values: Array, op: str = "sum") -> Array: ...
+
+    @overload
+    def reduce(self, values: Any, op: str = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]: ...
+
+    def reduce(self, values: Any, op: str = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
 
         Every rank calls it. The order of the combination is fixed, so results are the same bits in every run and, for
@@ -79,7 +90,7 @@ class SparseReduce:
         """
         rows = rows_of(values, op, self._configured.out_count)
 
-        def reduce(given: np.ndarray, into: np.ndarray, width: int, row: str) -> None:
+        def reduce(given: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
             self._configured.reduce(self._comm._native, given, into, width, op, row)
 
         return reduced(reduce, rows, self._configured.in_count, out)
@@ -117,4 +128,5 @@ class SparseReduce:
             start = time.perf_counter()
             self.reduce(values, out=into)
             seconds.append(time.perf_counter() - start)
-        return statistics.median(self._comm.allreduce(np.array(seconds), op="max").tolist())
+        slowest: list[float] = self._comm.allreduce(np.array(seconds), op="max").tolist()
+        return statistics.median(slowest)

@@ -159,11 +159,15 @@ def _talk(comm: Communicator) -> tuple[bool, float, float]:
     latency_s = _median_s(lambda: comm.allreduce(number, out=number), _LATENCY_ROUND_COUNT)
 
     block = np.ones(_BANDWIDTH_BYTES, np.uint8)
-    there_and_back: Callable[[], Any]
-    if comm.rank == 0:
-        there_and_back = lambda: (comm.send_into(block, to=1), comm.recv(1, out=block))  # noqa: E731
-    else:
-        there_and_back = lambda: (comm.recv(0, out=block), comm.send_into(block, to=0))  # noqa: E731
+
+    def there_and_back() -> None:
+        if comm.rank == 0:
+            comm.send_into(block, to=1)
+            comm.recv(1, out=block)
+        else:
+            comm.recv(0, out=block)
+            comm.send_into(block, to=0)
+
     return right, latency_s, 2 * _BANDWIDTH_BYTES / _median_s(there_and_back, _BANDWIDTH_ROUND_COUNT)
 
 

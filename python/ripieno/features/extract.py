@@ -94,14 +94,13 @@ def extract(
     """
     out, options = Path(out), options or HogOptions()
     index_path = index_of(out, format)
-    as_text = index_path is None
     counts = [options.patch_count(picture.height, picture.width) for picture in pictures]
     total = sum(counts)
     if not total:
         raise InputError(f"no picture is as large as a patch, {options.patch} x {options.patch} pixels")
     with ExitStack() as stack:
         part = stack.enter_context(new_file(out))
-        if as_text:
+        if index_path is None:
             raw = Path(stack.enter_context(NamedTemporaryFile(dir=out.parent, suffix=PART_SUFFIX)).name)
             _run(workers, total, on_progress, pictures, options, str(raw), 0)
             vectors = np.memmap(raw, options.dtype, "r", shape=(total, options.column_count))
@@ -129,7 +128,7 @@ def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOpt
             grey = picture.grey()
             for begin in range(0, len(corners), BLOCK_PATCHES):
                 block = hog_vectors(grey, corners[begin : begin + BLOCK_PATCHES], options)
-                file.write(block)
+                file.write(block.data)
                 comm.emit({"event": "patches", "count": len(block)})
 
 

@@ -11,6 +11,7 @@ import pyarrow.csv
 
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset
+from ripieno.input.matrix.dataset import DataFile
 from ripieno.input.matrix.parquet import INDEX_NAMES
 from ripieno.input.matrix.text import PatchTextFile
 
@@ -74,7 +75,7 @@ def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | Non
     return Patches(table, folder or Path(dataset.names[0]).parent)
 
 
-def _index_of(file: object) -> pa.Table | None:
+def _index_of(file: DataFile) -> pa.Table | None:
     if isinstance(file, PatchTextFile):
         table = file.read_index()
         names = [unquote(name) for name in table.column("picture").to_pylist()]

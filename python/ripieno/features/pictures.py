@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from ripieno.errors import InputError
 from ripieno.files.sources import size_bytes
@@ -61,8 +61,8 @@ class Picture:
         with open_picture(self.name) as image:
             try:
                 if image.mode.startswith("I;16"):
-                    return np.asarray(image, np.float32) / BRIGHTEST_16_BIT
-                return np.asarray(image.convert("L"), np.float32) / 255
+                    return np.asarray(image, np.float32) / np.float32(BRIGHTEST_16_BIT)
+                return np.asarray(image.convert("L"), np.float32) / np.float32(255)
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
                 raise InputError(f"{self.name} is damaged: {error}") from error
 
@@ -101,7 +101,7 @@ def open_picture(name: str) -> Image.Image:
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             return Image.open(path)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        reason = "" if isinstance(error, Image.UnidentifiedImageError) else f": {error}"
+        reason = "" if isinstance(error, UnidentifiedImageError) else f": {error}"
         raise InputError(f"{name} is not a readable picture{reason}") from error
 
 
@@ -111,9 +111,12 @@ def _measure(name: str) -> Picture:
 
 
 def _demo_paths() -> dict[str, Path]:
-    paths = {}
+    paths: dict[str, Path] = {}
     for module, files in DEMO_FILES.items():
-        folder = Path(importlib.util.find_spec(module).origin).parent
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:
+            continue
+        folder = Path(spec.origin).parent
         paths |= {f"{DEMO_PREFIX}{Path(file).stem}": folder / file for file in files}
     return paths
 

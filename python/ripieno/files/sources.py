@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import IO, Any, TypeGuard
 
 import fsspec
 from fsspec.compression import compr
@@ -49,7 +49,8 @@ class File:
     @property
     def compression(self) -> str | None:
         """What fsspec calls the kind of compression that the name's end says; None if there is none."""
-        return compressions.get(suffix(self.path).removeprefix("."))
+        kind: str | None = compressions.get(suffix(self.path).removeprefix("."))
+        return kind
 
     @property
     def inner_suffix(self) -> str:
@@ -71,7 +72,7 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
         Nothing matches, a file is missing or of a kind that has no parts (archives, pipes), or fsspec lacks a package
         for it.
     """
-    items = source if isinstance(source, list | tuple) else [source]
+    items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
     if not items:
         raise InputError("no file is named")
     for item in items:
@@ -87,7 +88,7 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
     return files
 
 
-def is_url(path: PathLike) -> bool:
+def is_url(path: PathLike) -> TypeGuard[str]:
     """Whether fsspec is to open it."""
     return isinstance(path, str) and "://" in path
 
@@ -285,9 +286,10 @@ def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
 
 
 def _known_size(name: str, entry: dict[str, Any]) -> int:
-    if entry["size"] is None:
+    size: int | None = entry["size"]
+    if size is None:
         raise InputError(f"{name}: nothing says how long it is: copy it here first")
-    return entry["size"]
+    return size
 
 
 def _entries(

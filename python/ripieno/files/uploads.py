@@ -150,9 +150,10 @@ def _kind(system: fsspec.AbstractFileSystem, name: str) -> str | None:
     """Whether there is a "file" or a "directory" of that name, or nothing."""
     system.invalidate_cache()
     try:
-        return system.info(name)["type"]
+        kind: str = system.info(name)["type"]
     except FileNotFoundError:
         return None
+    return kind
 
 
 @contextmanager

@@ -61,7 +61,8 @@ def caused(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
         found += (blamed - passed + returned).sum(axis=0)
         blamed = passed @ passed_to
         np.fill_diagonal(blamed, 0.0)
-    return found + blamed.sum(axis=0)
+    left: NDArray[np.float64] = blamed.sum(axis=0)
+    return found + left
 
 
 def _verdict(caused_s: NDArray[np.float64]) -> str:

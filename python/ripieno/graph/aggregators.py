@@ -55,7 +55,7 @@ class Aggregators:
             rows = rows[None]
         elif rows.shape[1:] != part.shape or rows.ndim != part.ndim + 1:
             raise InputError(f"aggregator {name!r}: shape {rows.shape}, expected {part.shape} or rows of it")
-        ufunc = combiner_of(self._ops[name]).blockwise
+        ufunc = combiner_of(self._ops[name]).ufunc
         combined = ufunc.reduce(rows, axis=0, dtype=part.dtype, initial=self._identities[name].flat[0])
         self._parts[name] = ufunc(part, combined, dtype=part.dtype)
 
@@ -73,4 +73,5 @@ class Aggregators:
             combined |= comm.allreduce(parts, op)
         self.results = {name: combined[name][()] for name in self._ops}
         self._parts = {name: part.copy() for name, part in self._identities.items()}
-        return total.tolist()
+        totals: list[int] = total.tolist()
+        return totals

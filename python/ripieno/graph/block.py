@@ -50,7 +50,7 @@ class Block:
         number: int,
         places: NDArray[np.int64],
         came: Messages,
-        form: np.dtype,
+        form: np.dtype[Any],
         aggregators: Aggregators,
     ) -> None:
         came = came.of(places)

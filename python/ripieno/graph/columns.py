@@ -83,7 +83,7 @@ class SomeRows:
         column[self._places] = given
 
 
-def of_type(given: Any, dtype: np.dtype, what: str) -> NDArray[Any]:
+def of_type(given: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
     """`given` as an array whose elements go into arrays of `dtype`: arrays of its kind, and numbers that fit."""
     if isinstance(given, bool | int | float):
         with suppress(OverflowError):

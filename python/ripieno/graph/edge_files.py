@@ -18,7 +18,9 @@ WEIGHT_NAMES = ("weight", "weights", "w")
 class EdgeFile(Protocol):
     """A file of edges, opened: what its columns are is known."""
 
-    path: str
+    @property
+    def path(self) -> str:
+        """Where it is."""
 
     @property
     def size_bytes(self) -> int:

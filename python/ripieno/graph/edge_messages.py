@@ -7,7 +7,7 @@ whose indices travelled when it was configured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,13 @@ Along = Callable[[NDArray[Any], NDArray[np.float64]], Any]
 
 # What the product of the native module does, and on which types.
 _INTEGERS = {np.dtype(code) for code in ("i4", "i8", "u8")}
-_NUMBERS = _INTEGERS | {np.dtype(code) for code in ("f4", "f8")}
-_PRODUCT_TYPES = {"sum": _NUMBERS, "min": _NUMBERS, "max": _NUMBERS, "or": _INTEGERS}
+_NUMBERS = _INTEGERS | {np.dtype[Any](code) for code in ("f4", "f8")}
+_PRODUCT_TYPES: dict[str, Collection[np.dtype[Any]]] = {
+    "sum": _NUMBERS,
+    "min": _NUMBERS,
+    "max": _NUMBERS,
+    "or": _INTEGERS,
+}
 
 # Whether any message comes.
 _ANY = combiner_of("or")
@@ -117,9 +122,10 @@ class EdgeMessages:
         offsets, sources, _ = self._entries
         if sends is not None:
             carried[~sends[sources]] = blank((), carried.dtype, combiner)
-        return combiner.blockwise.reduceat(carried, offsets[:-1], axis=0, dtype=carried.dtype)
+        combined: NDArray[Any] = combiner.ufunc.reduceat(carried, offsets[:-1], axis=0, dtype=carried.dtype)
+        return combined
 
-    def _is_product(self, dtype: np.dtype, op: str, along: Along | None) -> bool:
+    def _is_product(self, dtype: np.dtype[Any], op: str, along: Along | None) -> bool:
         """Whether the native module has what edges do to values; its sums take the weights, if there are any."""
         if dtype not in _PRODUCT_TYPES.get(op, ()):
             return False
@@ -144,7 +150,9 @@ class EdgeMessages:
         order, begins = self._by_source
         lengths = begins[columns + 1] - begins[columns]
         ends = np.cumsum(lengths)
-        return order[np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins[columns] - ends + lengths, lengths)]
+        total = int(ends[-1]) if len(ends) else 0
+        entries: NDArray[np.int64] = order[np.arange(total) + np.repeat(begins[columns] - ends + lengths, lengths)]
+        return entries
 
     @cached_property
     def _entries(self) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.float64]]:

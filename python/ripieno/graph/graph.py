@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,14 @@ from ripieno.units import bytes_text
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-FORMATS = {"text": TextEdges, "csv": CsvEdges, "parquet": ParquetEdges, "npy": NpyEdges, "npz": NpzEdges}
+#: What opens a file of each kind.
+FORMATS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
+    "text": TextEdges.open,
+    "csv": CsvEdges.open,
+    "parquet": ParquetEdges.open,
+    "npy": NpyEdges.open,
+    "npz": NpzEdges.open,
+}
 #: What the end of a name says, without that of a compression.
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"} | dict.fromkeys(
     ("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist"), "text"
@@ -270,7 +277,7 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
 def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None, format: str | None) -> Files:
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
-    items = source if isinstance(source, (list, tuple)) else [source]
+    items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
     paths = [path for item in items for path in expand(os.fspath(item))]
     files, empty = [], []
     for path in paths:
@@ -293,7 +300,7 @@ def _open_file(path: str, weighted: bool | None, format: str | None) -> EdgeFile
     try:
         if size_bytes(path) == 0:
             raise EmptyFile(f"{path} is empty")
-        return FORMATS[format or _format_of(path)].open(path, weighted)
+        return FORMATS[format or _format_of(path)](path, weighted)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except OSError as error:

@@ -62,7 +62,7 @@ class Layout:
         """Tell the homes of the far ends of edges, and of vertices without, that there are such vertices."""
         rows, columns, matrix = self.matrix
         offsets, sources, _ = matrix.entries()
-        ends = [(columns, np.bincount(sources, minlength=len(columns))), (rows, np.diff(offsets.astype(np.int64)))]
+        ends = [(columns, np.bincount(sources, minlength=len(columns))), (rows, _lengths(offsets))]
         (near, near_degrees), (far, far_degrees) = ends if self.by == "source" else ends[::-1]
         with agreement(self.comm):
             ranks = self._homes(np.concatenate([far, lone]))
@@ -85,7 +85,7 @@ class Layout:
         """The edges that lie here, in the order of the matrix."""
         rows, columns, matrix = self.matrix
         offsets, sources, weights = matrix.entries()
-        return Edges(columns[sources], np.repeat(rows, np.diff(offsets.astype(np.int64))), weights)
+        return Edges(columns[sources], np.repeat(rows, _lengths(offsets)), weights)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -96,3 +96,9 @@ class Layout:
     def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rank at which each of some vertices is, or would be, at home; no rank need be asked."""
         return self._homes(np.asarray(ids, np.int64))
+
+
+def _lengths(offsets: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """How many entries lie between an offset and the next."""
+    begins: NDArray[np.int64] = offsets.astype(np.int64)
+    return np.diff(begins)

@@ -36,7 +36,7 @@ class Messages:
     offsets: NDArray[np.int64] | None = None
 
     @staticmethod
-    def none(count: int, dtype: np.dtype, shape: tuple[int, ...], combiner: Combiner) -> Messages:
+    def none(count: int, dtype: np.dtype[Any], shape: tuple[int, ...], combiner: Combiner) -> Messages:
         """No message for any of `count` vertices; rows would have this type and shape."""
         received = np.zeros(count, np.bool_)
         if combiner.name == CONCAT:
@@ -53,7 +53,8 @@ class Messages:
         """These, and after them `others` for the same vertices."""
         if self.offsets is not None and others.offsets is not None:
             count = len(self.received)
-            places = np.concatenate([np.repeat(np.arange(count), np.diff(each.offsets)) for each in (self, others)])
+            both_offsets = (self.offsets, others.offsets)
+            places = np.concatenate([np.repeat(np.arange(count), np.diff(offsets)) for offsets in both_offsets])
             order = np.argsort(places, kind="stable")
             return Messages.grouped(places[order], np.concatenate([self.values, others.values])[order], count)
         received = self.received | others.received
@@ -127,7 +128,7 @@ def checked_mask(where: Any, count: int, what: str) -> NDArray[np.bool_]:
     return mask
 
 
-def blank(shape: tuple[int, ...], dtype: np.dtype, combiner: Combiner) -> NDArray[Any]:
+def blank(shape: tuple[int, ...], dtype: np.dtype[Any], combiner: Combiner) -> NDArray[Any]:
     """Rows that change nothing when they are combined with others; zeros where a callable combines."""
     if combiner.function is not None:
         return np.zeros(shape, dtype)

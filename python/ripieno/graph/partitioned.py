@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ripieno.errors import InputError
+from ripieno.graph.block import Block
 from ripieno.graph.columns import Columns
 from ripieno.graph.edge_messages import Along, EdgeMessages
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End, Layout
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
-from ripieno.graph.superstep import Block, Supersteps, run
+from ripieno.graph.superstep import Supersteps, run
 from ripieno.graph.vertex_messages import deliver
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 

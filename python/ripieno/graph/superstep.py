@@ -76,10 +76,10 @@ class Supersteps:
 
 def run(
     graph: PartitionedGraph,
-    fn: Callable[[Block], None],
+    fn: Callable[[Block], object],
     *,
     combiner: Combiner,
-    message: np.dtype,
+    message: np.dtype[Any],
     along: Along | None,
     aggregators: Mapping[str, Any],
     max_supersteps: int | None,
@@ -107,7 +107,7 @@ def run(
         halted[block.places[block.halting]] = True
         computed = time.perf_counter()
         awake, active, *sent = board.settle(
-            graph.comm, [np.count_nonzero(~halted), len(block), *post.sent_counts(block)]
+            graph.comm, [int(np.count_nonzero(~halted)), len(block), *post.sent_counts(block)]
         )
         came = post.deliver(block, *sent)
         message_count = sum(sent[1:])
@@ -124,7 +124,7 @@ class Post:
     """
 
     def __init__(
-        self, graph: PartitionedGraph, combiner: Combiner, message: np.dtype, along: Along | None, missing: str
+        self, graph: PartitionedGraph, combiner: Combiner, message: np.dtype[Any], along: Along | None, missing: str
     ) -> None:
         self._graph, self._combiner, self._form = graph, combiner, message
         self._along, self._missing = along, missing
@@ -135,8 +135,11 @@ class Post:
 
     def sent_counts(self, block: Block) -> list[int]:
         """Vertices that send along edges, edges that carry their messages, and messages to named vertices."""
-        senders, edges = (0, 0) if block.along is None else (block.along[1], block.along[1] @ self._graph.out_degrees)
-        return [np.count_nonzero(senders), edges, sum(len(targets) for targets, _ in block.targeted)]
+        targeted = sum(len(targets) for targets, _ in block.targeted)
+        if block.along is None:
+            return [0, 0, targeted]
+        senders = block.along[1]
+        return [int(np.count_nonzero(senders)), int(senders @ self._graph.out_degrees), targeted]
 
     def deliver(self, block: Block, sender_count: int, edge_count: int, targeted_count: int) -> Messages:
         """What has come for the vertices at home here; the counts are those of all ranks."""

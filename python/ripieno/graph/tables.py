@@ -152,9 +152,10 @@ class NpzEdges:
 
 def _mapped(path: str) -> NDArray[Any]:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
         raise InputError(f"{path} is not a readable .npy file: {error}") from error
+    return mapped
 
 
 def _archive(path: str) -> Any:

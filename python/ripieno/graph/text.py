@@ -91,7 +91,7 @@ class TextEdges:
             yield from lines.blocks(file, *share.of(self.size_bytes), WINDOW_BYTES, self.body)
 
     def _dealt(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
-        with gzip.open(self.path, "rb") as file:
+        with _unpacked(self.path) as file:
             file.seek(self.body)
             begin, number = self.body, 0
             while text := lines.whole_lines(file, DEALT_BYTES):
@@ -142,7 +142,9 @@ class CsvEdges(TextEdges):
 
 
 def _unpacked(path: str) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+    if path.lower().endswith(".gz"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]  # it can do what IO can, but does not say so
+    return open(path, "rb")
 
 
 def _first_line(path: str) -> tuple[str, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import DTypeLike
 
@@ -106,7 +107,8 @@ def splits(
         except ValueError:
             raise InputError(f"types={{{name!r}: {kind!r}}}: expected the name of an Arrow type") from None
     check_format(format, record)
-    listed = [_partition_file(item) for item in (source if isinstance(source, list | tuple) else [source])]
+    items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
+    listed = [_partition_file(item) for item in items]
     if any(listed):
         if not all(listed) or options != FormatOptions():
             raise InputError(f"{next(filter(None, listed))} says what its partitions are, and is read by itself only")
@@ -151,9 +153,9 @@ def checked_delimiter(delimiter: str | None) -> str | None:
 def open_formats(files: Sequence[File], name: str | None, options: FormatOptions) -> list[Format]:
     """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
     formats = [_open_format(file, name, options) for file in files]
-    tables = [at for at, format in enumerate(formats) if isinstance(format, Csv)]
-    for at, format in zip(tables, of_same_types([formats[at] for at in tables]), strict=True):
-        formats[at] = format
+    tables = {at: format for at, format in enumerate(formats) if isinstance(format, Csv)}
+    for at, table in zip(tables, of_same_types(list(tables.values())), strict=True):
+        formats[at] = table
     return formats
 
 
@@ -173,7 +175,8 @@ def _open_format(file: File, name: str | None, options: FormatOptions) -> Format
     ):
         if value and name not in kinds:
             raise InputError(f"{option}={value!r}: {file.path} is read as {name}; expected {' or '.join(kinds)}")
-    return FORMATS[name].open(file, options)
+    format: Format = FORMATS[name].open(file, options)
+    return format
 
 
 def _endings() -> str:

@@ -68,7 +68,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
 def write_partitions(path: Path, parts: Sequence[Split]) -> None:
     """Write the partition file of `parts`, whose local files may be given relative to its folder."""
     formats = list(dict.fromkeys(part.format for part in parts))
-    head = {"kind": _KIND, "version": VERSION, "formats": [{"name": f.name} | asdict(f) for f in formats]}
+    head = {"kind": _KIND, "version": VERSION, "formats": [{"name": f.name} | _fields(f) for f in formats]}
     lines = [json.dumps(_entry(number, part, formats), ensure_ascii=False) for number, part in enumerate(parts)]
     body = ",\n".join(f"  {line}" for line in lines)
     text = f'{json.dumps(head, ensure_ascii=False)[:-1]}, "partitions": [\n{body}\n]}}\n'
@@ -84,7 +84,13 @@ def _entry(number: int, part: Split, formats: list[Format]) -> dict[str, Any]:
 
 def _format(entry: dict[str, Any]) -> Format:
     fields = {name: _tuples(value) for name, value in entry.items() if name != "name"}
-    return FORMATS[entry["name"]](**fields)
+    format: Format = FORMATS[entry["name"]](**fields)
+    return format
+
+
+def _fields(format: Any) -> dict[str, Any]:
+    """Of a format, which is a dataclass."""
+    return asdict(format)
 
 
 def _split(entry: dict[str, Any], formats: list[Format], folder: Path) -> Split:

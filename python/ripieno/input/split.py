@@ -22,10 +22,16 @@ Range = tuple[int, int, int]
 class Format(Protocol):
     """How records lie in a file, and what they are when they are read."""
 
-    name: str
-    unit: str
-    #: Of a block where nothing else is asked for.
-    block_bytes: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def unit(self) -> str:
+        """What begins and ends of splits count."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Of a block where nothing else is asked for."""
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Ranges that hold all records of a file, each once; at most `count`."""
@@ -150,7 +156,7 @@ class Split:
         InputError
             There is none.
         """
-        damages = []
+        damages: list[str] = []
         for place in self._found():
             damage = self._damage(place)
             if damage is None:

@@ -21,7 +21,7 @@ Centroids = NDArray[Any]
 Labels = NDArray[np.int32]
 
 
-def centroid_dtype(points_dtype: np.dtype) -> np.dtype:
+def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of centroids for points of a type."""
     return np.dtype(np.float64 if points_dtype == np.float64 else np.float32)
 

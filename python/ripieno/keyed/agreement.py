@@ -42,7 +42,7 @@ def common_form(native: Any, call: str, form: Form, row_count: int) -> Form:
     if agree(native, call, str(form)):
         return form
     said = objects.allgather(native, (form, row_count), None)
-    filled = [form for form, count in said if count] or [said[0][0]]
+    filled: list[Form] = [form for form, count in said if count] or [said[0][0]]
     if any(form != filled[0] for form in filled):
         refuse([f"{call} of {form if count else 'no rows'}" for form, count in said])
     return filled[0]

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.keyed.columns import EXPECTED_KEYS, EXPECTED_VALUES, Keys, Strings, aligned
@@ -49,7 +50,7 @@ def keys_of(given: Any, what: str) -> Keys:
     raise InputError(f"{what}: {kind}: {EXPECTED_KEYS}")
 
 
-def values_of(given: Any, what: str) -> np.ndarray:
+def values_of(given: Any, what: str) -> NDArray[Any]:
     """An Arrow column of numbers, or of lists of numbers that are all of one length, as rows."""
     column = _checked(_column(given, what), what)
     kind, width = column.type, None
@@ -65,7 +66,7 @@ def values_of(given: Any, what: str) -> np.ndarray:
     if not _is(column.type, pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean):
         raise InputError(f"{what}: {kind}: {EXPECTED_VALUES}, or lists of these")
     # Booleans are bits there.
-    array = column.to_numpy(zero_copy_only=not pa.types.is_boolean(column.type))
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=not pa.types.is_boolean(column.type))
     return array if width is None else array.reshape(-1, width)
 
 
@@ -77,7 +78,7 @@ def array_of_keys(keys: Keys) -> pa.Array:
     return pa.Array.from_buffers(kind, keys.count, [None, pa.py_buffer(keys.offsets), pa.py_buffer(keys.data)])
 
 
-def array_of_values(values: np.ndarray) -> pa.Array:
+def array_of_values(values: NDArray[Any]) -> pa.Array:
     """Values as an Arrow array on the same memory; rows of several elements as lists of a fixed size."""
     if values.ndim == 1:
         return pa.array(values)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ripieno.errors import InputError
 from ripieno.keyed import gather, table_calls
 from ripieno.keyed.combiners import CONCAT, Combine
@@ -14,7 +16,7 @@ from ripieno.wire.calls import StagedCall
 KEYED = (KeyValues, Table)
 
 
-def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, threads: int) -> StagedCall:
+def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, threads: int) -> StagedCall[Any]:
     """The call by which every rank gets the parts of all ranks, equal keys combined by `op`, None being its own."""
     if isinstance(value, Table):
         if op not in (None, value.combiner.name):
@@ -26,7 +28,8 @@ def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, th
     return StagedCall(lambda native: gather.allgathered(native, regroup_rows(native)[0]))
 
 
-def allgathered(value: KeyValues | Table) -> StagedCall:
+def allgathered(value: KeyValues | Table) -> StagedCall[Any]:
     """The call by which every rank gets the parts of all ranks."""
-    gathered = table_calls.allgathered if isinstance(value, Table) else gather.allgathered
-    return StagedCall(lambda native: gathered(native, value))
+    if isinstance(value, Table):
+        return StagedCall(lambda native: table_calls.allgathered(native, value))
+    return StagedCall(lambda native: gather.allgathered(native, value))

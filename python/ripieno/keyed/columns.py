@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native
 from ripieno.errors import InputError
@@ -26,21 +27,21 @@ class Strings(NamedTuple):
         Whether the strings are UTF-8, and not any bytes.
     """
 
-    offsets: np.ndarray
-    data: np.ndarray
+    offsets: NDArray[Any]
+    data: NDArray[Any]
     is_text: bool
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]  # of strings, not of equal members
         return len(self.offsets) - 1
 
     @property
-    def used(self) -> np.ndarray:
+    def used(self) -> NDArray[Any]:
         """The bytes of these strings, of what may be a larger array."""
         return self.data[self.offsets[0] : self.offsets[-1]]
 
 
-Keys = np.ndarray | Strings
+Keys = NDArray[Any] | Strings
 
 
 class Form(NamedTuple):
@@ -73,7 +74,7 @@ class Form(NamedTuple):
         return "int64" if self.keys == "int64" else "string", dtype, width if self.dtype else 0
 
     @property
-    def empty(self) -> tuple[Keys, np.ndarray | None]:
+    def empty(self) -> tuple[Keys, NDArray[Any] | None]:
         """No keys and no values of this form."""
         none = np.empty(0, np.int64)
         keys = (
@@ -83,9 +84,13 @@ class Form(NamedTuple):
 
     def keys_of(self, native: Any) -> Keys:
         """The keys that the native module gives, as a column."""
-        return native if self.keys == "int64" else Strings(*native, self.keys == "string")
+        if self.keys == "int64":
+            keys: NDArray[np.int64] = native
+            return keys
+        offsets, data = native
+        return Strings(offsets, data, self.keys == "string")
 
-    def rows_of(self, flat: np.ndarray) -> np.ndarray | None:
+    def rows_of(self, flat: NDArray[Any]) -> NDArray[Any] | None:
         """The values that the native module gives, as rows."""
         if not self.dtype:
             return None
@@ -93,7 +98,7 @@ class Form(NamedTuple):
         return flat.reshape(-1) if self.width is None else flat.reshape(-1, self.width)
 
 
-def form_of(keys: Keys, values: np.ndarray | None) -> Form:
+def form_of(keys: Keys, values: NDArray[Any] | None) -> Form:
     kind = ("string" if keys.is_text else "binary") if isinstance(keys, Strings) else "int64"
     if values is None:
         return Form(kind, "", None)
@@ -109,14 +114,14 @@ def native_keys(keys: Keys) -> Any:
     return (keys.offsets, keys.data) if isinstance(keys, Strings) else keys
 
 
-def native_values(values: np.ndarray | None, count: int) -> np.ndarray:
+def native_values(values: NDArray[Any] | None, count: int) -> NDArray[Any]:
     """Values as the native module takes them."""
     if values is None:
         return np.empty((count, 0), np.uint8)
     return values.view(np.uint8) if values.dtype == np.bool_ else values
 
 
-def widened(values: np.ndarray, op: str) -> np.ndarray:
+def widened(values: NDArray[Any], op: str) -> NDArray[Any]:
     """`values` in the type in which pandas and polars add and multiply them: whole numbers in 64 bits."""
     if op not in ("sum", "prod") or values.dtype.kind not in "biu":
         return values
@@ -134,18 +139,18 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
     if isinstance(given, Strings):
         return given
     if _is_arrow(given):
-        return _arrow().keys_of(given, what)
+        return _arrow_keys(given, what)
     array = _array(given, what)
     if array is None:
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise InputError(f"{what}: a {type(given).__name__}: {EXPECTED_KEYS}, in an array, a list or a column")
         if given and isinstance(given[0], str | bytes):
-            return _arrow().keys_of(given, what)
+            return _arrow_keys(given, what)
         array = _listed(given, what, EXPECTED_KEYS)
     if array.ndim != 1:
         raise InputError(f"{what}: shape {array.shape}: expected one axis")
     if array.dtype.kind in "USTO" and array.size:
-        return _arrow().keys_of(array, what)
+        return _arrow_keys(array, what)
     if array.dtype.kind not in "iu" and array.size:
         raise InputError(f"{what}: dtype {array.dtype}: {EXPECTED_KEYS}")
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and array.size and int(array.max()) >= 2**63:
@@ -153,7 +158,7 @@ def keys_of(given: Any, what: str = "keys") -> Keys:
     return aligned(array, np.int64)
 
 
-def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None:
+def values_of(given: Any, count: int, what: str = "values") -> NDArray[Any] | None:
     """`given` as `count` contiguous rows of shape (count,) or (count, width), or None; only copied if it is not yet.
 
     Raises
@@ -163,7 +168,7 @@ def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None
     """
     if given is None:
         return None
-    array = _arrow().values_of(given, what) if _is_arrow(given) else _array(given, what)
+    array = _arrow_values(given, what) if _is_arrow(given) else _array(given, what)
     if array is None:
         array = _listed(given, what, EXPECTED_VALUES)
     if array.ndim not in (1, 2) or array.shape[1:] == (0,):
@@ -176,7 +181,7 @@ def values_of(given: Any, count: int, what: str = "values") -> np.ndarray | None
     return aligned(array, native)
 
 
-def aligned(array: np.ndarray, dtype: np.dtype | type) -> np.ndarray:
+def aligned(array: NDArray[Any], dtype: np.dtype[Any] | type) -> NDArray[Any]:
     """`array` as the native module reads it: contiguous and aligned; only copied if it is not yet."""
     return np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
 
@@ -187,7 +192,7 @@ def joined_keys(columns: Sequence[Keys]) -> Keys:
         return columns[0]
     strings = [column for column in columns if isinstance(column, Strings)]
     if not strings:
-        return np.concatenate(columns)
+        return np.concatenate([column for column in columns if not isinstance(column, Strings)])
     data = np.concatenate([column.used for column in strings])
     offsets = np.zeros(sum(column.count for column in strings) + 1, np.int64)
     at = 0
@@ -205,21 +210,22 @@ def slice_keys(keys: Keys, begin: int, end: int) -> Keys:
     return keys[begin:end]
 
 
-def taken_keys(keys: Keys, rows: np.ndarray) -> Keys:
+def taken_keys(keys: Keys, rows: NDArray[Any]) -> Keys:
     """The keys of some rows, in the order of `rows`."""
     if not isinstance(keys, Strings):
-        return keys[rows]
+        taken: NDArray[np.int64] = keys[rows]
+        return taken
     lengths = np.diff(keys.offsets)[rows]
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
     return Strings(offsets, _native.joined_pieces(keys.data, keys.offsets[:-1][rows], lengths), keys.is_text)
 
 
-def _array(given: Any, what: str) -> np.ndarray | None:
+def _array(given: Any, what: str) -> NDArray[Any] | None:
     check_unmasked(given, what)
     return np.asarray(given) if isinstance(given, np.ndarray) else as_array(given)
 
 
-def _listed(given: Any, what: str, expected: str) -> np.ndarray:
+def _listed(given: Any, what: str, expected: str) -> NDArray[Any]:
     """A list of numbers as an array."""
     try:
         array = np.asarray(given)
@@ -234,8 +240,16 @@ def _is_arrow(given: Any) -> bool:
     return hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
 
 
-def _arrow() -> Any:
-    """What needs PyArrow, which takes half a second to import."""
+# PyArrow takes half a second to import.
+
+
+def _arrow_keys(given: Any, what: str) -> Keys:
     from ripieno.keyed import arrow
 
-    return arrow
+    return arrow.keys_of(given, what)
+
+
+def _arrow_values(given: Any, what: str) -> NDArray[Any]:
+    from ripieno.keyed import arrow
+
+    return arrow.values_of(given, what)

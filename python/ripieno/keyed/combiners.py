@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.wire.arrays import OPS
@@ -18,7 +19,7 @@ from ripieno.wire.arrays import OPS
 Combine = str | Callable[[Any, Any], Any]
 
 CONCAT = "concat"
-_UFUNCS: dict[Any, str] = {
+_UFUNCS: dict[np.ufunc, str] = {
     np.add: "sum",
     np.multiply: "prod",
     np.minimum: "min",
@@ -49,7 +50,12 @@ class Combiner(NamedTuple):
         """As a function on blocks or on arrays."""
         if self.function is not None:
             return self.function
-        return _joined if self.name == CONCAT else _NUMPY[self.name]
+        return _joined if self.name == CONCAT else self.ufunc
+
+    @property
+    def ufunc(self) -> np.ufunc:
+        """Of an operation, the function of NumPy, which reduces, too."""
+        return _NUMPY[self.name]
 
 
 def combiner_of(combine: Any) -> Combiner:
@@ -73,7 +79,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return found or type(function).__qualname__
 
 
-def called(combiner: Combiner, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def called(combiner: Combiner, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """The combination of two blocks, checked to be a block of the same shape and dtype."""
     rows = np.asarray(combiner.blockwise(left, right))
     if rows.shape != left.shape or rows.dtype != left.dtype:
@@ -84,7 +90,7 @@ def called(combiner: Combiner, left: np.ndarray, right: np.ndarray) -> np.ndarra
     return rows
 
 
-def fold(combiner: Combiner, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def fold(combiner: Combiner, values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
     """One row for each of the groups of `counts` rows that lie one after the other in `values`.
 
     In each round rows 2i and 2i + 1 of every group are combined; an odd one waits for the next round. Groups that are
@@ -113,5 +119,5 @@ def fold(combiner: Combiner, values: np.ndarray, counts: np.ndarray) -> np.ndarr
     return result
 
 
-def _joined(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _joined(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([left, right])

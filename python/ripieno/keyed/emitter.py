@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native
 from ripieno._checks import check_count
@@ -83,16 +84,16 @@ class Emitter:
             raise InputError(f"add: {form} after {self.form}: expected rows of one form")
         self.row_count += count
         with self._changing():
-            if self._options.is_folded(self.form) and self._options.local_reduction:
+            if self._options.is_folded(form) and self._options.local_reduction:
                 self._add_unfolded(rows)
             else:
-                self._add_leaving(rows.key_column, rows.values)
+                self._add_leaving(form, rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
         """Add the rows of `other`, of the same options, behind those of this one; `other` is empty then."""
         self._check_whole()
         other._check_whole()
-        if other.row_count == 0:
+        if other.form is None or other.row_count == 0:
             return
         if self.row_count and other.form != self.form:
             raise InputError(f"absorb: {other.form} into {self.form}: expected rows of one form")
@@ -131,7 +132,8 @@ class Emitter:
         self._check_whole()
         if self.form is None:
             raise InputError("combined: nothing was added, so keys and values have no type")
-        return self._result(self._sealed(self.form).blocks(self._threads))
+        form = self.form
+        return self._result(form, self._sealed(form).blocks(self._threads))
 
     def regroup(
         self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
@@ -161,19 +163,17 @@ class Emitter:
         form = agreement.common_form(native, self._options.call, form, self.row_count)
         row_count, rows = self.row_count, self._sealed(form)
 
-        def give(block: _native.Block) -> None:
-            on_block(self._result([block]))  # type: ignore[misc]
-
+        give = None if on_block is None else lambda block: on_block(self._result(form, [block]))
         blocks, statistics = native.regroup(
             rows,
             merge=self._options.arriving(form),
             balanced=self._options.is_balanced,
             threads=self._threads,
             memory_limit_bytes=self._options.limit.memory_bytes,
-            on_block=None if on_block is None else give,
+            on_block=give,
             **exchange,
         )
-        result = self._result(blocks) if on_block is None else None
+        result = self._result(form, blocks) if on_block is None else None
         return result, {"rows_added": row_count, **statistics}
 
     @contextmanager
@@ -197,7 +197,8 @@ class Emitter:
             keys = columns.slice_keys(rows.key_column, begin, begin + step)
             values = rows.values[begin : begin + step]
             if self._unfolded is None:
-                self._unfolded = _native.Aggregation(*self.form.native, CONCAT, 1)
+                kind, dtype, width = rows.form.native
+                self._unfolded = _native.Aggregation(kind, dtype, width, CONCAT, 1)
             given = columns.native_values(values, len(values))
             self._unfolded.add(columns.native_keys(keys), given, None, self._threads)
             self._unfolded_bytes += len(values) * row_bytes
@@ -206,20 +207,20 @@ class Emitter:
 
     def _fold(self) -> None:
         """Let the function make one row per key of what it has not seen yet."""
-        if self._unfolded is None:
+        if self._unfolded is None or self.form is None:
             return
         unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
-        groups = self._groups(unfolded.blocks(self._threads))
-        self._add_leaving(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
+        groups = _groups(self.form, unfolded.blocks(self._threads))
+        self._add_leaving(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
-    def _add_leaving(self, keys: columns.Keys, values: np.ndarray | None) -> None:
+    def _add_leaving(self, form: Form, keys: columns.Keys, values: NDArray[Any] | None) -> None:
         homes = None
         if callable(self._options.partitioner):
             homes = partitioners.homes_of(
                 self._options.partitioner, KeyValues.of_columns(keys, None).keys, self._world_size
             )
         given = columns.native_values(values, columns.key_count(keys))
-        self._aggregation(self.form).add(columns.native_keys(keys), given, homes, self._threads)
+        self._aggregation(form).add(columns.native_keys(keys), given, homes, self._threads)
 
     def _sealed(self, form: Form) -> _native.Aggregation:
         """All that was added, of rows of `form`; none of it stays here."""
@@ -233,20 +234,25 @@ class Emitter:
         self._rows, self.row_count = None, 0
         return rows
 
-    def _result(self, blocks: list[_native.Block]) -> KeyValues | Groups:
-        form, options = self.form, self._options
+    def _result(self, form: Form, blocks: list[_native.Block]) -> KeyValues | Groups:
+        options = self._options
         if options.is_folded(form):
-            groups = self._groups(blocks)
+            groups = _groups(form, blocks)
             return KeyValues.of_columns(groups.key_column, fold(options.combiner, groups.values, groups.counts))
         if options.arriving(form) == CONCAT:
-            return self._groups(blocks)
+            return _groups(form, blocks)
         parts = [KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values)) for block in blocks]
         return KeyValues.joined(parts or [KeyValues.of_columns(*form.empty)])
 
-    def _groups(self, blocks: list[_native.Block]) -> Groups:
-        form = self.form
-        keys, values = form.empty
-        parts = [
-            Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values)) for block in blocks
-        ]
-        return Groups.joined(parts or [Groups(keys, offsets_of(np.empty(0, np.int64)), values)])
+
+def _groups(form: Form, blocks: list[_native.Block]) -> Groups:
+    keys, values = form.empty
+    parts = [
+        Groups(form.keys_of(block.keys), offsets_of(_counts(block)), form.rows_of(block.values)) for block in blocks
+    ]
+    return Groups.joined(parts or [Groups(keys, offsets_of(np.empty(0, np.int64)), values)])
+
+
+def _counts(block: _native.Block) -> NDArray[np.uint64]:
+    assert block.counts is not None, "rows that are kept side by side are counted"
+    return block.counts

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.keyed import agreement
 from ripieno.keyed.columns import Keys, Strings
@@ -34,7 +35,7 @@ def allgathered(native: Any, rows: KeyValues) -> KeyValues:
     return KeyValues.of_columns(all_keys, None if values is None else _together(native, values, row_counts))
 
 
-def _together(native: Any, mine: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _together(native: Any, mine: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
     """All ranks' rows of a column, of which every rank has `counts`."""
     listed = counts.tolist()
     rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)

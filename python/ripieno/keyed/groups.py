@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.keyed import columns
 from ripieno.keyed.columns import Keys, Strings
@@ -34,13 +35,14 @@ class Groups:
     {'key': [7], 'values': [[1.5, 3.5]]}
     """
 
-    def __init__(self, keys: Keys, offsets: np.ndarray, values: np.ndarray | None) -> None:
+    def __init__(self, keys: Keys, offsets: NDArray[Any], values: NDArray[Any] | None) -> None:
         self.key_column = keys
         self.offsets = offsets
-        self.values = values
+        # Who gave values has some: no caller has to ask for None.
+        self.values: NDArray[Any] | Any = values
 
     @property
-    def keys(self) -> np.ndarray | pa.Array:
+    def keys(self) -> Any:
         """The keys: an int64 array, or a LargeStringArray or LargeBinaryArray of PyArrow."""
         if isinstance(self.key_column, Strings):
             from ripieno.keyed import arrow
@@ -49,7 +51,7 @@ class Groups:
         return self.key_column
 
     @property
-    def counts(self) -> np.ndarray:
+    def counts(self) -> NDArray[Any]:
         """How many rows each key has, an int64 array of shape (n,)."""
         return np.diff(self.offsets)
 
@@ -83,6 +85,6 @@ class Groups:
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
 
-def offsets_of(counts: np.ndarray) -> np.ndarray:
+def offsets_of(counts: NDArray[Any]) -> NDArray[Any]:
     """Where groups of so many rows begin, and the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native
+from ripieno._types import CombineOne
 from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.columns import Form, Keys, Strings
@@ -56,10 +58,11 @@ class KeyValues:
 
     def __init__(self, keys: Any, values: Any = None) -> None:
         self.key_column: Keys = columns.keys_of(keys)
-        self.values: np.ndarray | None = columns.values_of(values, len(self))
+        # Who gave values has some: no caller has to ask for None.
+        self.values: NDArray[Any] | Any = columns.values_of(values, len(self))
 
     @classmethod
-    def of_columns(cls, keys: Keys, values: np.ndarray | None) -> KeyValues:
+    def of_columns(cls, keys: Keys, values: NDArray[Any] | None) -> KeyValues:
         """The rows of columns that are as the native module takes them: nothing is checked."""
         rows = cls.__new__(cls)
         rows.key_column, rows.values = keys, values
@@ -114,7 +117,7 @@ class KeyValues:
         return cls.of_columns(keys, np.concatenate(values) if values else None)
 
     @property
-    def keys(self) -> np.ndarray | pa.Array:
+    def keys(self) -> Any:
         """The keys: an int64 array, or a LargeStringArray or LargeBinaryArray of PyArrow."""
         if isinstance(self.key_column, Strings):
             from ripieno.keyed import arrow
@@ -130,8 +133,8 @@ class KeyValues:
     @property
     def nbytes(self) -> int:
         """Bytes of the columns."""
-        strings = isinstance(self.key_column, Strings)
-        keys_bytes = self.key_column.offsets.nbytes + self.key_column.used.nbytes if strings else self.key_column.nbytes
+        keys = self.key_column
+        keys_bytes = keys.offsets.nbytes + keys.used.nbytes if isinstance(keys, Strings) else keys.nbytes
         return keys_bytes + (0 if self.values is None else self.values.nbytes)
 
     def __len__(self) -> int:
@@ -146,6 +149,19 @@ class KeyValues:
         if isinstance(keys, Strings):
             keys = Strings(keys.offsets - keys.offsets[0], np.ascontiguousarray(keys.used), keys.is_text)
         return KeyValues, (keys, self.values)
+
+    @overload
+    def combined(self, combine: Literal["concat"], *, threads: int = 1, memory_limit: int | None = None) -> Groups: ...
+
+    @overload
+    def combined(
+        self, combine: CombineOne = "sum", *, threads: int = 1, memory_limit: int | None = None
+    ) -> KeyValues: ...
+
+    @overload
+    def combined(
+        self, combine: Combine, *, threads: int = 1, memory_limit: int | None = None
+    ) -> KeyValues | Groups: ...
 
     def combined(
         self, combine: Combine = "sum", *, threads: int = 1, memory_limit: int | None = None
@@ -232,7 +248,7 @@ class KeyValues:
         ordered = self.sorted("value", descending=True)
         return ordered if len(ordered) <= k else ordered.take(np.arange(k))
 
-    def _sortable(self, by: str) -> np.ndarray:
+    def _sortable(self, by: str) -> NDArray[Any]:
         if by != "value":
             raise InputError(f"by={by!r}: expected 'key' or 'value'")
         if self.values is None or self.values.ndim != 1:
@@ -240,14 +256,14 @@ class KeyValues:
         return self.values
 
 
-def _ranked(values: np.ndarray, descending: bool) -> np.ndarray:
+def _ranked(values: NDArray[Any], descending: bool) -> NDArray[Any]:
     """Numbers whose ascending order is the order asked for."""
     if not descending:
         return values
     return ~values if values.dtype.kind in "iu" else -values
 
 
-def _order_of_keys(keys: Keys, descending: bool) -> np.ndarray:
+def _order_of_keys(keys: Keys, descending: bool) -> NDArray[Any]:
     if not isinstance(keys, Strings):
         return np.argsort(_ranked(keys, descending), kind="stable")
     return _native.order_of_strings(keys.offsets, keys.data, descending)

@@ -6,7 +6,7 @@ import os
 import tempfile
 from typing import Any, NamedTuple
 
-import numpy as np
+from numpy.typing import NDArray
 
 from ripieno._checks import whole
 from ripieno.errors import InputError
@@ -57,7 +57,7 @@ class RegroupOptions(NamedTuple):
         """How the native module combines this rank's rows."""
         return self.arriving(form) if self.local_reduction or not form.dtype else CONCAT
 
-    def check(self, values: np.ndarray | None) -> None:
+    def check(self, values: NDArray[Any] | None) -> None:
         """`InputError` if the combination is not defined on these values."""
         if values is not None and self.combiner.function is None and self.combiner.name != CONCAT:
             reducible(values, self.combiner.name, "regroup")

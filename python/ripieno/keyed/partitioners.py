@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.keyed import combiners
@@ -13,7 +14,7 @@ from ripieno.keyed import combiners
 Partitioner = Literal["hash", "balanced"] | Callable[[Any], Any] | None
 
 
-def checked(partitioner: Any) -> Partitioner:
+def checked(partitioner: Partitioner) -> Partitioner:
     """The partitioner that is meant: Python's own `hash` stands for "hash", as its numbers differ between processes."""
     if partitioner is hash:
         return "hash"
@@ -29,7 +30,7 @@ def name_of(partitioner: Partitioner, fallback: str) -> str:
     return partitioner or fallback
 
 
-def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> np.ndarray:
+def homes_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> NDArray[Any]:
     """The rank of every key of a block, as uint32, checked."""
     homes = np.asarray(partitioner(keys))
     what = f"partitioner={name_of(partitioner, '')}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.keyed import columns
@@ -14,7 +15,8 @@ from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import reducible, split
 
-Partition = np.ndarray | KeyValues
+#: An array, or KeyValues; who reads one knows which, and has not to ask.
+Partition = NDArray[Any] | Any
 
 # So many bytes may wait until they are combined, or as many as are combined already: adding takes linear time.
 _WAITING_BYTES = 1 << 20
@@ -141,14 +143,14 @@ class Table(MutableMapping[int, Partition]):
 
     def _combine(self, pile: _Pile) -> None:
         """Make one of all that was added to a pile."""
-        pieces = [pile.whole, *pile.waiting]
+        pieces: list[Any] = [pile.whole, *pile.waiting]
         if isinstance(pile.whole, KeyValues):
-            whole = KeyValues.joined(pieces)
+            pile.whole = KeyValues.joined(pieces)
             if self.combiner.name != CONCAT:
-                whole = whole.combined(self.combiner.function or self.combiner.name)
+                pile.whole = pile.whole.combined(self.combiner.function or self.combiner.name)
         else:
-            whole = np.concatenate(pieces)
-        pile.whole, pile.waiting, pile.waiting_bytes = whole, [], 0
+            pile.whole = np.concatenate(pieces)
+        pile.waiting, pile.waiting_bytes = [], 0
 
 
 class _Pile:
@@ -176,14 +178,14 @@ class Packed(NamedTuple):
 
     ids: list[int]
     layout: list[tuple[str, tuple[int, ...]]]
-    lines: dict[str, np.ndarray]
+    lines: dict[str, NDArray[Any]]
     others: dict[int, KeyValues]
 
 
 def pack(partitions: Mapping[int, Partition]) -> Packed:
     """Partitions in few arrays; they are copied, unless there is only one of its dtype."""
     packed = Packed([], [], {}, {})
-    pieces: dict[str, list[np.ndarray]] = {}
+    pieces: dict[str, list[NDArray[Any]]] = {}
     for number in sorted(partitions):
         partition = partitions[number]
         if isinstance(partition, KeyValues):

@@ -152,9 +152,10 @@ def store(name: str, file: str, value: Mapping[str, Any]) -> None:
 def load(name: str, file: str) -> dict[str, Any] | None:
     """What `store` wrote; None if there is no such file."""
     try:
-        return json.loads((folder(name) / file).read_text())
+        value: dict[str, Any] = json.loads((folder(name) / file).read_text())
     except FileNotFoundError:
         return None
+    return value
 
 
 def living_owner(name: str) -> int | None:

@@ -116,14 +116,15 @@ def _start(
 ) -> _Rank:
     node, local_rank = divmod(rank, program.ranks_per_host)
     host = program.hosts[node]
-    pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    pipe = None if pump is None else subprocess.PIPE
     child = subprocess.Popen(
         enter(host, program.command),
         env={**common, "RANK": str(rank), "LOCAL_RANK": str(local_rank), **program.environment},
         stdin=subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
         # Ctrl-C is for this process, which then ends the ranks.
         start_new_session=True,
-        **pipes,
     )
     if pump is not None:
         pump.add(host.name if program.ranks_per_host == 1 else f"{host.name} rank {rank}", child)

@@ -15,12 +15,13 @@ from ripieno.host import usable_cores
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.job import replicas as copies
+from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.script.environment import init
 
-__all__ = ["Job", "init", "launch"]
+__all__ = ["Broadcast", "Job", "init", "launch"]
 
 
 def launch(
@@ -93,7 +94,7 @@ def launch(
         raise InputError(f"on_event: a {type(on_event).__name__}: expected a function of a dict")
     if trace is not None and not isinstance(trace, str | os.PathLike):
         raise InputError(f"trace={trace!r}: expected the path of a file to write")
-    common = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
+    common: dict[str, Any] = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
             name = engine if isinstance(engine, str) else engine.NAME
@@ -128,7 +129,7 @@ def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str])
 
 
 def _is_duration(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < value < math.inf
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < math.inf
 
 
 def _is_text(value: Any) -> bool:
@@ -136,7 +137,9 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_range(value: Any) -> bool:
-    are_ports = isinstance(value, tuple) and all(isinstance(each, Integral) and 0 < each < 1 << 16 for each in value)
+    are_ports = isinstance(value, tuple) and all(
+        isinstance(each, Integral) and 0 < int(each) < 1 << 16 for each in value
+    )
     return are_ports and len(value) == 2 and value[0] <= value[1]
 
 

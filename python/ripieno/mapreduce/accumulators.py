@@ -102,7 +102,7 @@ class Ledger:
 
     def amounts(self) -> Amounts:
         """The page that this thread writes on."""
-        amounts = getattr(self._thread, "amounts", None)
+        amounts: Amounts | None = getattr(self._thread, "amounts", None)
         if amounts is None:
             raise InputError("an accumulator can only be added to in map and reduce, by the thread that calls them")
         return amounts

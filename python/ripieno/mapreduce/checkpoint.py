@@ -160,7 +160,7 @@ class Checkpoints:
         text = data[head.end() :]
         if _digest([text]) != digest:
             raise self._refused(path, "is torn: its checksum is wrong")
-        manifest = json.loads(text)
+        manifest: dict[str, Any] = json.loads(text)
         if manifest["name"] != self._name:
             raise self._refused(path, f"is of the job {manifest['name']!r}, not of {self._name!r}")
         if manifest["program"] != self._program:

@@ -58,7 +58,8 @@ class StepStatistics:
     @property
     def seconds(self) -> float:
         """The sum of the stages, the slowest worker of each."""
-        return sum(getattr(self, stage).seconds for stage in STAGES)
+        stages: list[Stage] = [getattr(self, stage) for stage in STAGES]
+        return sum(stage.seconds for stage in stages)
 
 
 def table(steps: Sequence[StepStatistics]) -> str:

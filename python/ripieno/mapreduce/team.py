@@ -68,7 +68,8 @@ class Ranks(Team):
         super().__init__(1)
 
     def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        return self._comm.allgather(function(self._comm, self._key, *args))
+        mine: object = function(self._comm, self._key, *args)
+        return self._comm.allgather(mine)
 
     def close(self, error: BaseException | None) -> None:
         worker.close_part(self._comm, self._key)

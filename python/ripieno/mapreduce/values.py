@@ -13,6 +13,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import SerializationError
 from ripieno.keyed import Groups, KeyValues, Table
@@ -85,14 +86,14 @@ def blob_names(encoded: Any) -> Iterator[str]:
         yield from blob_names(content)
 
 
-def _has_npy(dtype: np.dtype) -> bool:
+def _has_npy(dtype: np.dtype[Any]) -> bool:
     """Whether an .npy file has this type, and not only its size."""
     if dtype.hasobject:
         return False
     return np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype
 
 
-def _npy(array: np.ndarray) -> list[Any]:
+def _npy(array: NDArray[Any]) -> list[Any]:
     array = np.asarray(array, order="C")
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))

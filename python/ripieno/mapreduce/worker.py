@@ -70,7 +70,7 @@ def close_part(comm: Communicator, key: str) -> None:
 
 
 def _part(comm: Communicator, key: str) -> WorkerState:
-    part = comm.kept.get(key)
+    part: WorkerState | None = comm.kept.get(key)
     if part is None:
         raise CommunicatorClosed(
             "what the ranks kept for this map-reduce job is gone, because a program has failed since: make another "
@@ -116,6 +116,7 @@ def step(comm: Communicator, key: str) -> Result:
     """Map, shuffle and reduce."""
     part = _part(comm, key)
     program = part.program
+    assert program is not None, "functions come before the first step"
     amounts: Amounts = {}
     begin = time.perf_counter()
     pool = Pool(part.comm, program.shuffle)

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration
+
+if TYPE_CHECKING:
+    from matplotlib.typing import RcKeyType
 
 #: Colours that stand in for the page's while matplotlib draws; each becomes a CSS variable.
 INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#050505"
@@ -28,7 +32,7 @@ PANEL_LIMIT = 8
 BAR_LIMIT = 80
 #: More steps than the page has pixels show nothing more.
 STEP_LIMIT = 1000
-STYLE = {
+STYLE: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "ripieno",
     "font.size": 10,
@@ -180,8 +184,9 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
     svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
     svg = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px", svg)
-    size = re.search(r'viewBox="[^"]*"', svg).group()
-    return re.sub(r"<svg[^>]*>", f'<svg {size} role="img" aria-label="{description}">', svg, count=1)
+    size = re.search(r'viewBox="[^"]*"', svg)
+    assert size is not None, "matplotlib gives every figure a viewBox"
+    return re.sub(r"<svg[^>]*>", f'<svg {size[0]} role="img" aria-label="{description}">', svg, count=1)
 
 
 def standalone(svg: str) -> str:

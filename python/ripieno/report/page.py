@@ -177,7 +177,8 @@ def patch_side(column_count: int) -> int:
 
 
 def _per_rank(laps: Sequence[Lap], name: str) -> list[float]:
-    return np.sum([getattr(each, name) for each in laps], axis=0).tolist()
+    sums: list[float] = np.sum([getattr(each, name) for each in laps], axis=0).tolist()
+    return sums
 
 
 def _surroundings(hosts: Sequence[str], threads: Sequence[int]) -> dict[str, str]:

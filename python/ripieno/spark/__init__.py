@@ -32,10 +32,12 @@ _LATE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(_LATE[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # To type checkers any name would be one of these.
+    def __getattr__(name: str) -> Any:
+        if name in _LATE:
+            return getattr(import_module(_LATE[name]), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

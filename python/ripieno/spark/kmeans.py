@@ -140,7 +140,8 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         centers = parts[0].clustering.centroids
         report = program.report(parts, centers.shape[1], time.perf_counter() - begin)
         summary = KMeansSummary(len(centers), parts[0].clustering.inertia, report)
-        return self._copyValues(KMeansModel(centers, summary))
+        model: KMeansModel = self._copyValues(KMeansModel(centers, summary))
+        return model
 
     def _options(self) -> KMeansOptions:
         for name in ("k", "maxIter", "workers", "threads"):

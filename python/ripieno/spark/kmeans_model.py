@@ -52,7 +52,8 @@ class KMeansSummary:
     @property
     def clusterSizes(self) -> list[int]:
         """Rows of each cluster."""
-        return self.report.cluster_sizes.tolist()
+        sizes: list[int] = self.report.cluster_sizes.tolist()
+        return sizes
 
     @property
     def iterations(self) -> Sequence[KMeansIteration]:
@@ -89,7 +90,8 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
     @property
     def numFeatures(self) -> int:
         """Values per row."""
-        return self.centers.shape[1]
+        width: int = self.centers.shape[1]
+        return width
 
     @property
     def hasSummary(self) -> bool:
@@ -131,7 +133,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         if prediction in names:
             raise InputError(f"prediction_col={prediction!r}: there is such a column already")
 
-        @F.arrow_udf(IntegerType())
+        @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # PySpark is not looked into
         def assigned(points: pa.Array) -> pa.Array:
             batch = pa.record_batch([points], names=[features])
             found = points_of(Batches([batch], batch.schema), features)

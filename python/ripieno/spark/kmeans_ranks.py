@@ -6,7 +6,7 @@ Nothing here needs pyspark.ml, which takes a while to import.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ def points_of(batches: Batches, column: str) -> NDArray[np.float32] | NDArray[np
     return points if points.dtype in POINT_DTYPES else points.astype(np.float64)
 
 
-def labels_of(points: NDArray[np.float64], centers: NDArray[np.float64]) -> NDArray[np.int32]:
+def labels_of(points: NDArray[np.floating[Any]], centers: NDArray[np.floating[Any]]) -> NDArray[np.int32]:
     """The nearest centre of each point, (n,)."""
     if len(points) and points.shape[1] != centers.shape[1]:
         raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
@@ -81,9 +81,10 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
     return replace(part, clustering=clustering)
 
 
-def _agreed_width(comm: Communicator, name: str, points: NDArray[np.float64]) -> int:
+def _agreed_width(comm: Communicator, name: str, points: NDArray[np.floating[Any]]) -> int:
     """Values per row; ranks without rows do not know it."""
-    widths = {width for width in comm.allgather(points.shape[1] if len(points) else None) if width is not None}
+    mine: int | None = points.shape[1] if len(points) else None
+    widths = {width for width in comm.allgather(mine) if width is not None}
     if not widths:
         raise InputError(f"the DataFrame of {name!r} has no rows")
     if len(widths) > 1:

@@ -88,7 +88,9 @@ def run(
         if output is None:
             return job.run(program, df, *args)
         arrow = frames.arrow_schema(output, df.sparkSession)
-        job.run(_returning, Here(task.OUTPUT), arrow, program, df, *args)
+        # On a rank it is the list that stands there.
+        output_there: Any = Here(task.OUTPUT)
+        job.run(_returning, output_there, arrow, program, df, *args)
         return job.returned()
 
 
@@ -129,9 +131,10 @@ def _conforming(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.R
         )
     try:
         columns = [_zoned(field.name, table[field.name], field.type) for field in schema]
-        return pa.table(columns, names=schema.names).cast(schema).to_batches()
+        batches: list[pa.RecordBatch] = pa.table(columns, names=schema.names).cast(schema).to_batches()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InputError(f"the program has returned rows that are not of schema=: {error}") from error
+    return batches
 
 
 def _zoned(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -10,6 +10,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno import _native
 from ripieno._checks import number, whole
@@ -34,7 +35,7 @@ DENSE_ABOVE: float = _native.DENSE_ABOVE
 Degrees = str | int | Sequence[int] | None
 
 
-def indices_of(value: Any, what: str) -> np.ndarray:
+def indices_of(value: Any, what: str) -> NDArray[Any]:
     """`value` as a C-contiguous int64 array of one axis."""
     check_unmasked(value, what)
     found = as_array(value)
@@ -48,7 +49,7 @@ def indices_of(value: Any, what: str) -> np.ndarray:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def rows_of(values: Any, op: str, count: int) -> np.ndarray:
+def rows_of(values: Any, op: str, count: int) -> NDArray[Any]:
     """`values` as a C-contiguous array of `count` rows that `op` is defined on."""
     check_op(op)
     rows = reducible(values, op, "sparse reduce")
@@ -60,8 +61,11 @@ def rows_of(values: Any, op: str, count: int) -> np.ndarray:
 
 
 def reduced(
-    reduce: Callable[[np.ndarray, np.ndarray, int, str], None], rows: np.ndarray, count: int, out: np.ndarray | None
-) -> np.ndarray:
+    reduce: Callable[[NDArray[Any], NDArray[Any], int, str], None],
+    rows: NDArray[Any],
+    count: int,
+    out: NDArray[Any] | None,
+) -> NDArray[Any]:
     """The `count` rows that `reduce` makes of `rows`; in `out`, if given.
 
     It takes two flat arrays, the elements of a row and, in words, how these are arranged.

@@ -18,6 +18,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, share, splits
 from ripieno.keyed import Emitter, Form, KeyValues, regroup
+from ripieno.keyed.columns import Strings
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -144,6 +145,7 @@ def _with_type(comm: Communicator, rows: KeyValues) -> KeyValues:
     except pa.ArrowInvalid:
         is_text = False
     is_text = all(comm.allgather(is_text))
+    assert isinstance(rows.key_column, Strings), "words are strings"
     return KeyValues(rows.key_column._replace(is_text=is_text), rows.values)
 
 

@@ -6,14 +6,17 @@ import array
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
 from ripieno import _native
 from ripieno._checks import text, whole
 from ripieno.errors import InputError
 from ripieno.wire.wholes import check_int64, is_whole
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 ARITHMETIC = ("sum", "prod", "min", "max")
 BITWISE = ("and", "or", "xor")
@@ -28,12 +31,12 @@ _LENT_BYTES = 1 << 16
 _NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
 
-def is_native(dtype: np.dtype) -> bool:
+def is_native(dtype: np.dtype[Any]) -> bool:
     """Whether the native module combines elements of this type."""
     return dtype in _NATIVE_DTYPES or dtype.name == "bfloat16"
 
 
-def as_array(value: Any) -> np.ndarray | None:
+def as_array(value: Any) -> NDArray[Any] | None:
     """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
     if type(value) in (np.ndarray, np.memmap):
         return np.asarray(value)
@@ -53,7 +56,7 @@ def check_unmasked(value: Any, what: str) -> None:
         raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
 
 
-def reducible(value: Any, op: str, what: str) -> np.ndarray:
+def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
     """`value`, a number or an array, as an array of a type that `op` is defined on."""
     check_unmasked(value, what)
     found = as_array(value)
@@ -79,7 +82,7 @@ def reducible(value: Any, op: str, what: str) -> np.ndarray:
     return found
 
 
-def in_place(out: Any, what: str = "out") -> np.ndarray:
+def in_place(out: Any, what: str = "out") -> NDArray[Any]:
     """`out` itself, checked to be an array that data can be received into."""
     if not isinstance(out, np.ndarray):
         raise InputError(f"{what}: expected a NumPy array, got {type(out).__name__}")
@@ -91,7 +94,7 @@ def in_place(out: Any, what: str = "out") -> np.ndarray:
     return out
 
 
-def check_combinable(out: Any, op: str, what: str) -> np.ndarray:
+def check_combinable(out: NDArray[Any], op: str, what: str) -> NDArray[Any]:
     """`out` itself, checked to be an array in which the native module can combine elements by `op`."""
     reducible(in_place(out), op, what)
     if not out.dtype.isnative:
@@ -100,13 +103,13 @@ def check_combinable(out: Any, op: str, what: str) -> np.ndarray:
     return out
 
 
-def is_alike(out: np.ndarray, value: Any) -> bool:
+def is_alike(out: NDArray[Any], value: Any) -> bool:
     """Whether `value` is an array of the dtype of `out`."""
     found = out if value is out else as_array(value)
     return found is not None and found.dtype == out.dtype
 
 
-def required(value: Any, what: str) -> np.ndarray:
+def required(value: Any, what: str) -> NDArray[Any]:
     """`value` as an array without Python objects."""
     check_unmasked(value, what)
     found = np.asarray(value) if isinstance(value, np.ndarray) else as_array(value)
@@ -115,21 +118,33 @@ def required(value: Any, what: str) -> np.ndarray:
     return found
 
 
-def in_rows(array: np.ndarray, what: str) -> np.ndarray:
+def in_rows(array: NDArray[Any], what: str) -> NDArray[Any]:
     """`array`, checked to have rows."""
     if array.ndim == 0:
         raise InputError(f"{what}: shape (): expected an array with at least one axis")
     return array
 
 
-def empty_rows(counts: list[int], rows: np.ndarray) -> np.ndarray:
+def empty_rows(counts: list[int], rows: NDArray[Any]) -> NDArray[Any]:
     """An array for so many rows of all ranks as `counts` say, each like those of `rows`."""
     if sum(counts) * row_size(rows) * rows.itemsize > _ROWS_MAX:
         raise InputError(f"counts={counts}: expected rows that memory can hold")
     return empty((sum(counts), *rows.shape[1:]), rows.dtype)
 
 
-def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np.ndarray:
+@overload
+def empty(shape: int | Sequence[int]) -> NDArray[np.float64]: ...
+
+
+@overload
+def empty(shape: int | Sequence[int], dtype: np.dtype[Scalar] | type[Scalar]) -> NDArray[Scalar]: ...
+
+
+@overload
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]: ...
+
+
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
     """An array of any content, as `numpy.empty` makes it, in memory that ranks of the same host can read where it is.
 
     From 64 KiB on, elements that a rank sends to a rank of its host are not copied on the way. Smaller arrays are
@@ -157,16 +172,19 @@ def empty(shape: int | Sequence[int], dtype: np.dtype | type = np.float64) -> np
     size_bytes = math.prod(shape) * dtype.itemsize
     if size_bytes < _LENT_BYTES or dtype.hasobject or min(shape, default=0) < 0:
         return np.empty(shape, dtype)
-    return np.frombuffer(_native.pooled(size_bytes), np.uint8).view(dtype).reshape(shape)
+    # To NumPy's stubs it is no buffer before Python 3.12.
+    memory: Any = _native.pooled(size_bytes)
+    array: NDArray[Any] = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+    return array
 
 
-def fill(out: np.ndarray, value: Any) -> np.ndarray:
+def fill(out: NDArray[Any], value: Any) -> NDArray[Any]:
     """Copy `value` into `out`, of the same shape and a type that it can be cast to."""
     np.copyto(out, fitting(out, value))
     return out
 
 
-def fitting(out: np.ndarray, value: Any) -> np.ndarray:
+def fitting(out: NDArray[Any], value: Any) -> NDArray[Any]:
     """`value` as an array, checked to fit into `out`."""
     check_unmasked(value, "value")
     found = as_array(value)
@@ -175,13 +193,13 @@ def fitting(out: np.ndarray, value: Any) -> np.ndarray:
     return source
 
 
-def check_fits(out: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> None:
+def check_fits(out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """`InputError` unless `out` has this shape and takes elements of `dtype`."""
     if out.shape != shape or not np.can_cast(dtype, out.dtype, "same_kind"):
         raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
 
 
-def check_rows_fit(out: np.ndarray, rows: np.ndarray, what: str) -> None:
+def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
     """`InputError` unless `out` takes rows like these, whatever their number."""
     if out.ndim != rows.ndim or out.shape[1:] != rows.shape[1:] or not np.can_cast(rows.dtype, out.dtype, "same_kind"):
         raise InputError(
@@ -190,19 +208,19 @@ def check_rows_fit(out: np.ndarray, rows: np.ndarray, what: str) -> None:
         )
 
 
-def known(contiguous: np.ndarray) -> tuple[np.ndarray, int]:
+def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """All elements in a type that the native module knows, and how many of those make one element."""
     if is_native(contiguous.dtype) and contiguous.dtype.isnative:
         return contiguous, 1
     return contiguous.reshape(-1).view(np.uint8), contiguous.dtype.itemsize
 
 
-def line(contiguous: np.ndarray) -> np.ndarray:
+def line(contiguous: NDArray[Any]) -> NDArray[Any]:
     """All elements along one axis, in a type that the native module knows."""
     return known(contiguous)[0].reshape(-1)
 
 
-def row_size(rows: np.ndarray) -> int:
+def row_size(rows: NDArray[Any]) -> int:
     """Elements per entry of the first axis."""
     return int(np.prod(rows.shape[1:], dtype=np.int64))
 
@@ -234,7 +252,7 @@ def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") 
     return listed
 
 
-def split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
+def split(array: NDArray[Any], counts: Sequence[int]) -> list[NDArray[Any]]:
     """Views of `counts` rows each, one after the other."""
     stops = np.cumsum(counts, dtype=np.int64).tolist()
     return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
@@ -267,7 +285,7 @@ def in_order(algorithm: str | None, order: str | None) -> str | None:
     return algorithm if order is None else f"{algorithm or ''}@{order}"
 
 
-def elements(rows: np.ndarray, counts: list[int]) -> tuple[np.ndarray, list[int]]:
+def elements(rows: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], list[int]]:
     """`rows` as the native module knows them, and how many elements belong to each rank, for `counts` rows each."""
     array, scale = known(rows)
     per_row = row_size(rows) * scale
@@ -280,18 +298,18 @@ def check_op(op: str) -> None:
         raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
 
 
-def own(array: np.ndarray) -> np.ndarray:
+def own(array: NDArray[Any]) -> NDArray[Any]:
     """A contiguous copy that may be written to, in this machine's byte order."""
     copy = empty(array.shape, array.dtype.newbyteorder("="))
     np.copyto(copy, array)
     return copy
 
 
-def together(leaves: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def together(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
     """Copies of all leaves, those of one dtype in one line: the lines, and each leaf's part of them."""
-    lines: list[np.ndarray] = []
-    parts: dict[int, np.ndarray] = {}
-    by_dtype: dict[np.dtype, list[int]] = {}
+    lines: list[NDArray[Any]] = []
+    parts: dict[int, NDArray[Any]] = {}
+    by_dtype: dict[np.dtype[Any], list[int]] = {}
     for index, leaf in enumerate(leaves):
         by_dtype.setdefault(leaf.dtype.newbyteorder("="), []).append(index)
     for dtype, indices in by_dtype.items():
@@ -311,7 +329,7 @@ def identity_like(leaf: Any, op: str) -> Any:
     return like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype)))
 
 
-def identity(op: str, dtype: np.dtype) -> Any:
+def identity(op: str, dtype: np.dtype[Any]) -> Any:
     if op in ("sum", "or", "xor"):
         return dtype.type(0)
     if op == "prod":
@@ -324,12 +342,12 @@ def identity(op: str, dtype: np.dtype) -> Any:
     return dtype.type(np.inf if op == "min" else -np.inf)
 
 
-def octets(contiguous: np.ndarray) -> np.ndarray:
+def octets(contiguous: NDArray[Any]) -> NDArray[Any]:
     """The bytes of an array, as a flat view."""
     return contiguous.reshape(-1).view(np.uint8)
 
 
-def like(leaf: Any, result: np.ndarray) -> Any:
+def like(leaf: Any, result: NDArray[Any]) -> Any:
     """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
     if isinstance(leaf, np.generic):
         return result[()]

@@ -15,22 +15,22 @@ from ripieno.errors import CollectiveMismatch, RankFailed
 R = TypeVar("R")
 
 
-class NativeCalls(NamedTuple):
+class NativeCalls(NamedTuple, Generic[R]):
     """A call whose steps are known at once: native calls (a name and its arguments), and what makes the result."""
 
     calls: list[tuple[Any, ...]]
-    finish: Callable[[], Any]
+    finish: Callable[[], R]
 
-    def run(self, native: Any) -> Any:
+    def run(self, native: Any) -> R:
         for name, *args in self.calls:
             getattr(native, name)(*args)
         return self.finish()
 
 
-class StagedCall(NamedTuple):
+class StagedCall(NamedTuple, Generic[R]):
     """A call in which what comes tells what to do next."""
 
-    run: Callable[[Any], Any]
+    run: Callable[[Any], R]
 
 
 class Caller(Protocol):
@@ -39,7 +39,7 @@ class Caller(Protocol):
     world_size: int
     threads: int
 
-    def _do(self, call: StagedCall) -> Any:
+    def _do(self, call: StagedCall[R]) -> R:
         """Carry the call out, or begin it."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.wire.arrays import is_native
 
@@ -20,12 +21,12 @@ OBJECT = "parts of an object"
 WHOLE = "int"
 
 
-def of_array(array: np.ndarray) -> str | None:
+def of_array(array: NDArray[Any]) -> str | None:
     """None if the native module sees the form in the array itself."""
     return None if _is_seen(array.dtype) else _of_leaf(array)
 
 
-def of_rows(array: np.ndarray) -> str | None:
+def of_rows(array: NDArray[Any]) -> str | None:
     """Of an array of which every rank may give another number of rows."""
     seen = _is_seen(array.dtype)
     if seen and array.ndim == 1:
@@ -34,7 +35,7 @@ def of_rows(array: np.ndarray) -> str | None:
     return f"one element{of_dtype}" if array.ndim == 0 else f"rows{of_dtype} of shape {array.shape[1:]}"
 
 
-def of_leaf(array: np.ndarray) -> str:
+def of_leaf(array: NDArray[Any]) -> str:
     """Of an array, or a number, among others."""
     return _of_leaf(array) if array.ndim else _name(array.dtype)
 
@@ -52,18 +53,18 @@ def of_tree(value: Any, leaves: Iterator[str]) -> str:
     return next(leaves)
 
 
-def _of_leaf(array: np.ndarray) -> str:
+def _of_leaf(array: NDArray[Any]) -> str:
     return f"{_name(array.dtype)} of shape {array.shape}"
 
 
-def _is_seen(dtype: np.dtype) -> bool:
+def _is_seen(dtype: np.dtype[Any]) -> bool:
     return dtype.isnative and is_native(dtype)
 
 
-_names: dict[np.dtype, str] = {}
+_names: dict[np.dtype[Any], str] = {}
 
 
-def _name(dtype: np.dtype) -> str:
+def _name(dtype: np.dtype[Any]) -> str:
     """What NumPy calls it, which takes longer to ask than a short call takes."""
     name = _names.get(dtype)
     if name is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.wire import packing
 from ripieno.wire.arrays import as_array, empty, split
@@ -23,7 +24,7 @@ _LENGTH_BYTES = 8
 _INLINE_BYTES = FRAME_BYTES - _LENGTH_BYTES
 
 
-def send(value: Any, give: Callable[[np.ndarray], None]) -> None:
+def send(value: Any, give: Callable[[NDArray[Any]], object]) -> None:
     """Pass a value on through `give`, which moves an array's bytes: a frame, then each buffer from its place."""
     packed = packing.pack(movable(value))
     head = packing.head(packed)
@@ -39,7 +40,7 @@ def send(value: Any, give: Callable[[np.ndarray], None]) -> None:
         give(buffer)
 
 
-def receive(take: Callable[[np.ndarray], None]) -> Any:
+def receive(take: Callable[[NDArray[Any]], object]) -> Any:
     """The value that `send` passed on; `take` fills an array with the next bytes."""
     frame = np.empty(FRAME_BYTES, np.uint8)
     take(frame)
@@ -155,7 +156,7 @@ def movable(value: Any) -> Any:
     return array if array.flags.writeable else np.array(array)
 
 
-def _chunks(sizes: list[int]) -> tuple[np.ndarray, list[np.ndarray]]:
+def _chunks(sizes: list[int]) -> tuple[NDArray[Any], list[NDArray[Any]]]:
     """One array for all ranks' blobs, and each one's part of it. Memory is only taken for what is written."""
     blobs = empty(sum(sizes), np.uint8)
     return blobs, split(blobs, sizes)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import cloudpickle
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import SerializationError
 
@@ -23,7 +24,7 @@ class Packed(NamedTuple):
     """A value on its way: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
 
     pickled: bytes
-    buffers: list[np.ndarray]
+    buffers: list[NDArray[Any]]
 
 
 def pack(value: Any) -> Packed:
@@ -35,7 +36,7 @@ def pack(value: Any) -> Packed:
     if type(value) is np.ndarray and not value.flags.forc:
         value = np.ascontiguousarray(value)
     for dumps in (pickle.dumps, cloudpickle.dumps):
-        buffers: list[np.ndarray] = []
+        buffers: list[NDArray[Any]] = []
         try:
             pickled = dumps(value, protocol=5, buffer_callback=lambda each: buffers.append(_raw(each)))  # noqa: B023
             return Packed(pickled, buffers)
@@ -46,23 +47,23 @@ def pack(value: Any) -> Packed:
     ) from failure
 
 
-def unpack(pickled: bytes | memoryview, buffers: Sequence[np.ndarray]) -> Any:
+def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     """The value; its arrays live on `buffers` and are writable if these are."""
     return pickle.loads(pickled, buffers=buffers)
 
 
-def head(packed: Packed) -> np.ndarray:
+def head(packed: Packed) -> NDArray[Any]:
     """What a receiver must know before the buffers arrive, as uint8: all sizes, then the pickle."""
     sizes = [len(packed.pickled), len(packed.buffers), *(buffer.nbytes for buffer in packed.buffers)]
     return np.concatenate([np.array(sizes, np.int64).view(np.uint8), np.frombuffer(packed.pickled, np.uint8)])
 
 
-def read_head(head: np.ndarray) -> tuple[memoryview, list[int]]:
+def read_head(head: NDArray[Any]) -> tuple[memoryview, list[int]]:
     """The pickle and the sizes of its buffers, in bytes, from the start of an array that `head` made."""
     pickled_bytes, buffer_count = head[:16].view(np.int64).tolist()
     pickled_at = 16 + 8 * buffer_count
     sizes_bytes = head[16:pickled_at].view(np.int64).tolist()
-    return memoryview(head[pickled_at : pickled_at + pickled_bytes]), sizes_bytes
+    return head[pickled_at : pickled_at + pickled_bytes].data, sizes_bytes
 
 
 def blob_bytes(packed: Packed) -> int:
@@ -71,7 +72,7 @@ def blob_bytes(packed: Packed) -> int:
     return _aligned(head_bytes) + sum(_aligned(buffer.nbytes) for buffer in packed.buffers)
 
 
-def blob_pieces(packed: Packed) -> Iterator[tuple[int, np.ndarray]]:
+def blob_pieces(packed: Packed) -> Iterator[tuple[int, NDArray[Any]]]:
     """What a blob consists of: offsets, and the bytes that belong there."""
     start = head(packed)
     yield 0, start
@@ -81,13 +82,13 @@ def blob_pieces(packed: Packed) -> Iterator[tuple[int, np.ndarray]]:
         offset += _aligned(buffer.nbytes)
 
 
-def write_blob(packed: Packed, into: np.ndarray) -> None:
+def write_blob(packed: Packed, into: NDArray[Any]) -> None:
     """Write the blob of `packed` into `into`, a uint8 array of `blob_bytes(packed)` elements."""
     for offset, piece in blob_pieces(packed):
         into[offset : offset + piece.nbytes] = piece
 
 
-def read_blob(blob: np.ndarray) -> Any:
+def read_blob(blob: NDArray[Any]) -> Any:
     """The value that was written into `blob`; its arrays are views of it."""
     pickled, sizes_bytes = read_head(blob)
     offset = _aligned(16 + 8 * len(sizes_bytes) + pickled.nbytes)
@@ -98,7 +99,7 @@ def read_blob(blob: np.ndarray) -> Any:
     return unpack(pickled, buffers)
 
 
-def _raw(buffer: pickle.PickleBuffer) -> np.ndarray:
+def _raw(buffer: pickle.PickleBuffer) -> NDArray[Any]:
     return np.frombuffer(buffer.raw(), np.uint8)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 
@@ -26,7 +27,7 @@ def is_whole(value: Any, op: str) -> bool:
     return op in ("sum", "prod") and isinstance(value, int | np.bool_)
 
 
-def words(value: int | np.bool_, what: str) -> np.ndarray:
+def words(value: int | np.bool_, what: str) -> NDArray[Any]:
     """A number as two words, the sums of which are those of the sum."""
     number = int(value)
     if not -LIMIT < number < LIMIT:
@@ -34,13 +35,14 @@ def words(value: int | np.bool_, what: str) -> np.ndarray:
     return np.array((number & ((1 << _LOW_BITS) - 1), number >> _LOW_BITS), np.int64)
 
 
-def number(words: np.ndarray) -> int:
+def number(words: NDArray[Any]) -> int:
     """The number that two words stand for."""
     low, high = words.tolist()
-    return low + (high << _LOW_BITS)
+    found: int = low + (high << _LOW_BITS)
+    return found
 
 
-def product(of_ranks: np.ndarray) -> int:
+def product(of_ranks: NDArray[Any]) -> int:
     """The product of the numbers in the rows of `of_ranks`; of none, 1."""
     result = 1
     for row in of_ranks:

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +19,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
 from ripieno.errors import InputError
@@ -110,12 +111,20 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
            [10.,  2.]])
     """
 
+    cluster_centers_: NDArray[Any]
+    labels_: NDArray[np.int32]
+    inertia_: float
+    n_iter_: int
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    report_: KMeansReport
+
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         init: str | ArrayLike | Callable[..., ArrayLike] = "k-means||",
-        n_init: str | int = "auto",
+        n_init: Literal["auto"] | int = "auto",
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
@@ -278,11 +287,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
 
     def _start(self, centroids: ArrayLike, source: Dataset | InMemory) -> NDArray[Any]:
         check_unmasked(centroids, "init")
-        centroids = check_array(centroids, dtype=[np.float64, np.float32])
+        start: NDArray[Any] = check_array(centroids, dtype=[np.float64, np.float32])
         expected = (self.n_clusters, source.column_count)
-        if centroids.shape != expected:
-            raise InputError(f"init has shape {centroids.shape}: expected (n_clusters, n_features), {expected}")
-        return centroids
+        if start.shape != expected:
+            raise InputError(f"init has shape {start.shape}: expected (n_clusters, n_features), {expected}")
+        return start
 
     def _keep(self, parts: list[KMeansPart], source: Dataset | InMemory, total_s: float) -> None:
         best = parts[0]

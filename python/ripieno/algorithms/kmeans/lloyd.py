@@ -121,7 +121,7 @@ def reseed_empty(
     distances = np.where(rows.row_weights > 0, squared_distances, 0.0)
     numbers = lowest(comm, rows, -distances, len(empty))
     far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.row_weights, rows.points)
-    count = np.count_nonzero(far)
+    count = int(np.count_nonzero(far))
     empty, clusters, weights = empty[:count], clusters[:count], weights[:count]
     parts = points[:count] * weights[:, None]
     np.subtract.at(sums, clusters, parts)
@@ -138,7 +138,8 @@ def nearest_rows(
     offers = comm.allgather(
         _first_of_each(clustering.labels[mine], clustering.squared_distances[mine], mine + rows.offset, count)
     )
-    labels, _, numbers = _first_of_each(*(np.concatenate(part) for part in zip(*offers, strict=True)), count)
+    labels, distances, numbers = (np.concatenate(part) for part in zip(*offers, strict=True))
+    labels, _, numbers = _first_of_each(labels, distances, numbers, count)
     nearest = np.full((len(clusters), count), -1)
     for at, cluster in enumerate(clusters):
         found = numbers[labels == cluster]

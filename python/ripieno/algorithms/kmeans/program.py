@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import kernels
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import Clock, by_rank
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
@@ -150,7 +150,7 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
-        KMeansIteration(*zip(*lap, strict=True), inertia, squared_shift)
+        KMeansIteration(*by_rank(lap), inertia, squared_shift)
         for (inertia, squared_shift), lap in zip(best.history, laps, strict=True)
     ]
     return KMeansReport(

@@ -150,12 +150,12 @@ def _by_normal_equations(
     with clock.computing():
         scatter = scatter_matrix(columns, center)
     with clock.communicating():
-        scatter = comm.reduce(scatter)
+        total = comm.reduce(scatter)
     journal.tell(stage="scatter matrix")
     solution = None
-    if comm.rank == 0:
+    if total is not None:
         with clock.computing():
-            solution = _solve_normal_equations(scatter, center, columns.points.shape[1], options)
+            solution = _solve_normal_equations(total, center, columns.points.shape[1], options)
     with clock.communicating():
         found: Solution | None = comm.broadcast(solution)
     journal.tell(stage="normal equations")

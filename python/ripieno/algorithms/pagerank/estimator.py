@@ -10,11 +10,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.clock import Lap, by_rank
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
 from ripieno.algorithms.vertices.order import Vertices
@@ -145,6 +145,11 @@ class PageRank(WorkerEstimator):
     array([0.464, 0.05 , 0.486])
     """
 
+    vertices_: NDArray[Any]
+    ranks_: NDArray[np.float64]
+    n_iter_: int
+    report_: PageRankReport
+
     def __init__(
         self,
         damping: float = 0.85,
@@ -240,7 +245,7 @@ class PageRank(WorkerEstimator):
         laps = zip(*(part.laps for part in parts), strict=True)
         self.report_ = PageRankReport(
             iterations=tuple(
-                PageRankIteration(*zip(*lap, strict=True), error) for error, lap in zip(first.errors, laps, strict=True)
+                PageRankIteration(*by_rank(lap), error) for error, lap in zip(first.errors, laps, strict=True)
             ),
             vertex_count=first.vertex_count,
             edge_count=first.edge_count,
@@ -279,15 +284,15 @@ def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Give
             if unknown is not None:
                 raise InputError(f"{name}: the graph has no vertex {unknown!r}")
             vertices = [numbers[vertex] for vertex in vertices]
-        ids, values = np.array(vertices), np.array(values, np.float64)
+        ids, amounts = np.array(vertices), np.array(values, np.float64)
     except InputError:
         raise
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: expected a dict, or vertices and a number for each: {error}") from error
     if ids.size and ids.dtype.kind not in "iu":
         raise InputError(f"{name}: vertices of type {ids.dtype}, expected whole numbers")
-    if ids.ndim != 1 or ids.shape != values.shape or len(np.unique(ids)) < len(ids):
+    if ids.ndim != 1 or ids.shape != amounts.shape or len(np.unique(ids)) < len(ids):
         raise InputError(f"{name}: expected one number for each of some vertices")
-    if not np.isfinite(values).all() or values.min(initial=0) < 0 or not values.any():
+    if not np.isfinite(amounts).all() or amounts.min(initial=0) < 0 or not amounts.any():
         raise InputError(f"{name}: expected numbers >= 0, not all of them 0")
-    return ids.astype(np.int64), values
+    return ids.astype(np.int64), amounts

@@ -223,7 +223,8 @@ class _Walk:
         here = comm.allreduce(int(np.count_nonzero(found & self.counted)))
         if here < len(ids):
             raise InputError(f"{name}: {len(ids) - here} of its {len(ids)} vertices are not in the graph")
-        return np.where(found, values[order[at]], 0.0) / values.sum()
+        shares: NDArray[np.float64] = np.where(found, values[order[at]], 0.0) / values.sum()
+        return shares
 
 
 class _Alone:

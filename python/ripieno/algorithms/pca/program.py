@@ -151,12 +151,12 @@ def _by_scatter_matrix(
     with clock.computing():
         scatter = scatter_matrix(columns, mean)
     with clock.communicating():
-        scatter = comm.reduce(scatter)
+        total = comm.reduce(scatter)
     journal.tell(stage="scatter matrix")
     axes = None
-    if comm.rank == 0:
+    if total is not None:
         with clock.computing():
-            axes = _axes_of_scatter(scatter / (row_count - 1), row_count, options.n_components)
+            axes = _axes_of_scatter(total / (row_count - 1), row_count, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
     journal.tell(stage="eigenvectors")
@@ -221,10 +221,10 @@ def _by_subspace(
         with clock.computing():
             product, squares = _there_and_back(columns, mean, subspace)
         with clock.communicating():
-            product = comm.reduce(product)
-        if comm.rank == 0:
+            total = comm.reduce(product)
+        if total is not None:
             with clock.computing():
-                subspace = np.linalg.qr(product)[0]
+                subspace = np.linalg.qr(total)[0]
         with clock.communicating():
             subspace = comm.broadcast(subspace)
         journal.tell(stage=f"subspace {iteration}")

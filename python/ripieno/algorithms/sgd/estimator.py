@@ -105,6 +105,14 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     array(['even'], dtype='<U4')
     """
 
+    classes_: NDArray[Any]
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    loss_: float
+    n_iter_: int
+    n_features_in_: int
+    _columns: range
+
     def __init__(
         self,
         n_features: int | None = None,
@@ -216,7 +224,8 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     def predict(self, X: Input) -> NDArray[Any]:
         """The most probable class of each row, (n_samples,)."""
         numbers = self.predict_log_proba(X).argmax(axis=1)
-        return self.classes_[numbers]
+        classes: NDArray[Any] = self.classes_[numbers]
+        return classes
 
     def score(self, X: Input, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The share of rows whose class is predicted; files have the classes of their rows."""
@@ -292,7 +301,8 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
     def _scores(self, X: Input) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
         matrix = self._read(X).matrix
-        return np.asarray(matrix @ self.coef_.T) + self.intercept_
+        scores: NDArray[np.float64] = np.asarray(matrix @ self.coef_.T) + self.intercept_
+        return scores
 
     def _read(self, X: Input) -> SparseRows:
         """All rows with the columns that were fitted; of an array without labels."""
@@ -315,14 +325,14 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
             value = getattr(self, name)
             if name == "tol" and value is None:
                 continue
-            if not isinstance(value, Real) or not 0 <= value < np.inf or (name == "eta0" and not value):
+            if not isinstance(value, Real) or not 0 <= float(value) < np.inf or (name == "eta0" and not value):
                 raise InputError(f"{name}={value!r}: expected a number {'>' if name == 'eta0' else '>='} 0")
 
 
 def _canonical(matrix: Any) -> csr_matrix:
     """A CSR matrix in which no entry stands twice; the given one is left as it is."""
-    matrix = csr_matrix(matrix)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    return matrix
+    rows: csr_matrix = csr_matrix(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows

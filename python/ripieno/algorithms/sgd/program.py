@@ -167,7 +167,8 @@ def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
     scores = scores - scores.max(axis=1, initial=-np.inf, keepdims=True)
-    return scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+    sums: NDArray[np.float64] = np.exp(scores).sum(axis=1, keepdims=True)
+    return scores - np.log(sums)
 
 
 def _descend(comm: Communicator, rows: SgdRows, batches: Sequence[Batch], state: State, eta0: float) -> float:

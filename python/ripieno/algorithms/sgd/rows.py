@@ -87,7 +87,7 @@ def load(
     penalties = alpha * total / counts
     matrix = csr_matrix((matrix.data, places, matrix.indptr), shape=(matrix.shape[0], len(features)))
     if fit_intercept:
-        matrix = hstack([matrix, np.ones((matrix.shape[0], 1))], format="csr")
+        matrix = hstack([matrix, csr_matrix(np.ones((matrix.shape[0], 1)))], format="csr")
         features, penalties = np.append(features, column_count), np.append(penalties, 0.0)
     labels = np.searchsorted(classes, share.labels)
     return SgdRows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import Vertices, vertex_id
@@ -54,6 +55,11 @@ class BFS(WorkerEstimator):
     >>> model.vertices_, model.distances_, model.parents_
     (array([0, 2, 3, 4]), array([ 0,  1,  2, -1]), array([-1,  0,  1, -1]))
     """
+
+    vertices_: NDArray[Any]
+    distances_: NDArray[np.int64]
+    parents_: NDArray[np.int64]
+    n_iter_: int
 
     def __init__(
         self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import components_program as program
 from ripieno.algorithms.vertices.order import Vertices
@@ -55,6 +56,12 @@ class ConnectedComponents(WorkerEstimator):
     >>> model.vertices_, model.labels_
     (array([0, 2, 4, 5, 7]), array([0, 0, 4, 4, 0]))
     """
+
+    vertices_: NDArray[Any]
+    labels_: NDArray[Any]
+    sizes_: NDArray[np.int64]
+    n_components_: int
+    n_iter_: int
 
     def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local") -> None:
         self.workers = workers

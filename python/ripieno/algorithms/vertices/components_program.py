@@ -12,7 +12,7 @@ Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,10 +88,11 @@ def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     offsets, sources, _ = graph.matrix.entries()
     order = np.argsort(graph.vertices.ids)
     rows = order[np.searchsorted(graph.vertices.ids, graph.rows, sorter=order)]
-    return sources.astype(np.int64), np.repeat(rows, np.diff(offsets.astype(np.int64)))
+    begins: NDArray[np.int64] = offsets.astype(np.int64)
+    return sources.astype(np.int64), np.repeat(rows, np.diff(begins))
 
 
-def _groups(one: NDArray[np.int64], other: NDArray[np.int64], count: int) -> tuple[int, NDArray[np.int32]]:
+def _groups(one: NDArray[np.int64], other: NDArray[np.integer[Any]], count: int) -> tuple[int, NDArray[np.int32]]:
     """The components of the graph of `count` nodes with edges between `one` and `other`: how many, and of each node."""
     graph = coo_matrix((np.ones(len(one), bool), (one, other)), shape=(count, count))
     return connected_components(graph, directed=False)

@@ -7,6 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
@@ -64,6 +65,10 @@ class EffectiveDiameter(WorkerEstimator):
     >>> 40 < EffectiveDiameter(random_state=0).fit(ring).effective_diameter_ < 50
     True
     """
+
+    pairs_: NDArray[np.float64]
+    n_iter_: int
+    effective_diameter_: float
 
     def __init__(
         self,

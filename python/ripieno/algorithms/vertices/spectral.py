@@ -7,6 +7,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
@@ -76,6 +77,12 @@ class SpectralEmbedding(WorkerEstimator):
     >>> len(set(np.sign(model.embedding_[:3, 0]))), len(set(np.sign(model.embedding_[:, 0])))
     (1, 2)
     """
+
+    vertices_: NDArray[Any]
+    embedding_: NDArray[np.float64]
+    eigenvalues_: NDArray[np.float64]
+    residual_: float
+    n_iter_: int
 
     def __init__(
         self,
@@ -154,6 +161,6 @@ class SpectralEmbedding(WorkerEstimator):
             )
         return self
 
-    def fit_transform(self, graph: Any, y: object = None) -> np.ndarray:
+    def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
         """Find the eigenvectors and return the coordinates, (n, n_components)."""
         return self.fit(graph).embedding_

@@ -87,10 +87,12 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     home = values.home
 
     def product(block: NDArray[np.float64]) -> NDArray[np.float64]:
-        return values.step(block / roots, "sum") / roots + lone[:, None] * block
+        image: NDArray[np.float64] = values.step(block / roots, "sum") / roots + lone[:, None] * block
+        return image
 
     def inner(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-        return comm.allreduce(one[home].T @ other[home])
+        products: NDArray[np.float64] = one[home].T @ other[home]
+        return comm.allreduce(products)
 
     last = _orthonormal(_start(values.vertices, count, options.seed), inner)
     basis, projected = last[:, :0], np.empty((0, 0))
@@ -125,7 +127,8 @@ def _orthonormal(
     """Orthonormal vectors that span what (m, b) vectors do, of length 1 at most, without those that hardly occur."""
     squares, directions = np.linalg.eigh(inner(block, block))
     kept = squares > max(SHORT**2, DEPENDENT**2 * squares.max(initial=0.0))
-    return block @ (directions[:, kept] / np.sqrt(squares[kept]))
+    vectors: NDArray[np.float64] = block @ (directions[:, kept] / np.sqrt(squares[kept]))
+    return vectors
 
 
 def _start(vertices: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:

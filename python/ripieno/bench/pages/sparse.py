@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -11,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ripieno._native import EFFICIENT_SHARE, DensityCurve, PacketCurve
 from ripieno.report import charts
@@ -152,7 +153,7 @@ def _legend(drawing: Figure) -> None:
     drawing.legend(handles=[bar, mark], loc="outside lower right", ncols=2, frameon=False, labelcolor=charts.MUTED)
 
 
-def _bars(axes: Axes, rows: np.ndarray, seconds: Sequence[float], title: str) -> None:
+def _bars(axes: Axes, rows: NDArray[Any], seconds: Sequence[float], title: str) -> None:
     axes.barh(rows, seconds, height=0.62, color=charts.FIRST)
     for row, each in zip(rows, seconds, strict=True):
         axes.annotate(f" {duration_text(each)}" if each else " none", (each, row), color=charts.INK, va="center")

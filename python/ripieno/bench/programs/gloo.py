@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
-from timing import Vectors, measured
+
+if TYPE_CHECKING:
+    from ripieno.bench.programs.timing import Vectors, measured
+else:
+    # It is run as a script, and lies beside it.
+    from timing import Vectors, measured
 
 
 class Gloo:
@@ -23,14 +29,14 @@ class Gloo:
         """The greatest of all ranks' seconds."""
         mine = torch.tensor([seconds], dtype=torch.float64)
         dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-        return mine.item()
+        return float(mine.item())
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
         """A call on the same memory."""
         main = torch.from_numpy(vectors.main)
         rows = list(main.split(vectors.block)) if vectors.block < len(main) else [main]
         mine, is_root = rows[self.rank] if len(rows) > 1 else main, self.rank == 0
-        return {
+        calls: dict[str, Callable[[], object]] = {
             "broadcast": lambda: dist.broadcast(main, 0),
             "reduce": lambda: dist.reduce(main, 0),
             "allreduce": lambda: dist.all_reduce(main),
@@ -38,7 +44,8 @@ class Gloo:
             "gather": lambda: dist.gather(mine, rows if is_root else None),
             "scatter": lambda: dist.scatter(mine, rows if is_root else None),
             "barrier": dist.barrier,
-        }[collective]
+        }
+        return calls[collective]
 
 
 def main() -> None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 #: Of a case with an algorithm that is not for its world a program says this, and why.
 REFUSED = "refused: "
@@ -65,13 +66,13 @@ class World(Protocol):
 class Vectors:
     """The memory of a case: in place in `main`, except that `into` receives of alltoall and reduce-scatter."""
 
-    main: np.ndarray
-    into: np.ndarray
+    main: NDArray[Any]
+    into: NDArray[Any]
     block: int
 
 
 def vectors_of(
-    collective: str, size_bytes: int, world_size: int, empty: Callable[..., np.ndarray] = np.empty
+    collective: str, size_bytes: int, world_size: int, empty: Callable[..., NDArray[Any]] = np.empty
 ) -> Vectors:
     """Memory of a case; blocks of one element at least."""
     count = size_bytes // ELEMENT_BYTES
@@ -98,7 +99,7 @@ def fill(collective: str, vectors: Vectors, rank: int) -> None:
         main[:] = element(rank, np.arange(len(main)))
 
 
-def element(rank: int, index: np.ndarray) -> np.ndarray:
+def element(rank: int, index: NDArray[Any]) -> NDArray[Any]:
     """Of a rank's contribution: small integers, so that sums are exact in any order."""
     return rank + index.astype(np.float32) % 7
 
@@ -108,7 +109,7 @@ def is_right(collective: str, vectors: Vectors, rank: int, world_size: int) -> b
     main, into, block = vectors.main, vectors.into, vectors.block
     index = np.arange(len(main))
 
-    def total(index: np.ndarray) -> np.ndarray:
+    def total(index: NDArray[Any]) -> NDArray[Any]:
         return element(0, index) * world_size + world_size * (world_size - 1) // 2
 
     if collective == "broadcast":
@@ -127,7 +128,7 @@ def is_right(collective: str, vectors: Vectors, rank: int, world_size: int) -> b
     return True
 
 
-def _blocks(world_size: int, index: np.ndarray) -> np.ndarray:
+def _blocks(world_size: int, index: NDArray[Any]) -> NDArray[Any]:
     return np.stack([element(rank, index) for rank in range(world_size)])
 
 

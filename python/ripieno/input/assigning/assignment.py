@@ -89,8 +89,8 @@ class Assignment(Sequence[list[int]]):
         sizes = [self.size_bytes(rank) for rank in range(len(self))]
         mean = sum(sizes) / len(sizes)
         over = f", {max(sizes) / mean - 1:.1%} above the mean" if mean else ""
-        local = f"{self.local_count} of {self.placed_count} where they lie" if self.placed_count else "all as near"
-        yield f"{len(self.splits)} splits, {sum(sizes):,} bytes; {local}; the largest load: {max(sizes):,} bytes{over}"
+        placed = f"{self.local_count} of {self.placed_count} where they lie" if self.placed_count else "all as near"
+        yield f"{len(self.splits)} splits, {sum(sizes):,} bytes; {placed}; the largest load: {max(sizes):,} bytes{over}"
 
 
 def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
@@ -192,7 +192,8 @@ def _dealt(sizes: list[int], near: list[list[str]], hosts: Sequence[str], most: 
     """Splits to ranks, none above `most` bytes, if every split finds room; where most of it flows to, if it does."""
     seats = Counter(hosts)
     flows = flow.bytes_to_hosts(sizes, near, {host: count * most for host, count in seats.items()})
-    loads, ranks = [0] * len(hosts), [[] for _ in hosts]
+    loads = [0] * len(hosts)
+    ranks: list[list[int]] = [[] for _ in hosts]
     members = {host: [rank for rank, other in enumerate(hosts) if other == host] for host in seats}
     for at in sorted(range(len(sizes)), key=lambda at: (not near[at], -sizes[at], at)):
         wanted = sorted(near[at], key=lambda host: -flows[at].get(host, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix
@@ -19,7 +20,7 @@ class Network:
         self._near = near
         self._hosts = hosts
         self._sink = 1 + len(near) + len(hosts)
-        self._flow = csr_array((self._sink + 1, self._sink + 1), dtype=np.int32)
+        self._flow: Any = csr_array((self._sink + 1, self._sink + 1), dtype=np.int32)
 
     def augment(self, supply: Sequence[int], room: Mapping[str, int]) -> None:
         """Make the flow as large as it can be, without taking any from the sink; `supply` is that of each split."""
@@ -30,7 +31,7 @@ class Network:
         arcs += [(number[host], self._sink, room[host]) for host in self._hosts]
         rows, columns, capacities = np.array(arcs, np.int32).T
         capacity = csr_array((capacities, (rows, columns)), self._flow.shape)
-        left = csr_matrix(capacity - self._flow)
+        left: Any = csr_matrix(capacity - self._flow)
         self._flow = self._flow + csr_array(maximum_flow(left, 0, self._sink).flow)
 
     def used(self) -> Iterator[tuple[int, str, int]]:

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import DTypeLike
 
@@ -98,7 +99,7 @@ def divide(
     out = Path(out)
     record = Record.of(record_bytes, dtype, shape)
     check_format(format, record)
-    described = {"delimiter": delimiter, "record_bytes": record_bytes, "dtype": dtype, "shape": shape}
+    described: dict[str, Any] = {"delimiter": delimiter, "record_bytes": record_bytes, "dtype": dtype, "shape": shape}
     with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
         if in_place:
             parts = _listed(splits(source, count=partitions, format=format, header=header, **described))
@@ -136,7 +137,7 @@ def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
         raise InputError(f"files are read in different ways ({told}): name one format for all, or divide them apart")
     if not files:
         raise InputError("there is nothing to divide: the files are empty")
-    material = MATERIALS[formats[0].name](files, formats)
+    material: Material = MATERIALS[formats[0].name](files, formats)
     if not material.length:
         raise InputError(f"there is nothing to divide: {files[0].path} has no records")
     return material

@@ -157,7 +157,8 @@ class Tables:
         for at, path in enumerate(self._paths):
             with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
                 schema = table.schema_arrow
-                self._schema = schema if at == 0 else self._schema
+                if at == 0:
+                    self._schema: pa.Schema = schema
                 self.length += table.metadata.num_rows
             if schema != self._schema:
                 raise InputError(f"{path} has other columns than {self._paths[0]}, or other types of columns")

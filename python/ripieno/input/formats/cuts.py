@@ -40,7 +40,7 @@ def apportioned(sizes: Sequence[int], count: int) -> list[int]:
     Files without anything get none, all others at least one, even if these are more than `count`.
     """
     counts = [int(size > 0) for size in sizes]
-    largest = [(-size, at) for at, size in enumerate(sizes) if size]
+    largest: list[tuple[float, int]] = [(-size, at) for at, size in enumerate(sizes) if size]
     heapq.heapify(largest)
     for _ in range(min(count, sum(sizes)) - sum(counts) if largest else 0):
         _, at = largest[0]

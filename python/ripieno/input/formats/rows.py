@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ class ArrayRows:
     dtype: str
     shape: tuple[int, ...]
 
+    name: ClassVar[str]
     unit = "rows"
     block_bytes = 8 << 20
 
@@ -71,7 +72,7 @@ class ArrayRows:
         shape, at = (stop - start, *self.shape[1:]), self.offset + start * self.row_bytes
         short = InputError(f"{path} is shorter than it should be: rows {start:,} … {stop:,} are not all there")
         with blamed_on(path):
-            if split.compression is None and not is_url(path) and prod(shape):
+            if split.compression is None and not is_url(path) and all(shape):
                 try:
                     return np.memmap(path, self.dtype, "r", at, shape)
                 except ValueError:

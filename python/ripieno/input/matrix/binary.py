@@ -8,7 +8,7 @@ from __future__ import annotations
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ LOCAL_HEADER_BYTES = 30
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
-def kernel_dtype(dtype: np.dtype, name: str) -> np.dtype:
+def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     """The type in which rows of `dtype` are computed with: float32, float64 and uint8 stay; others become float.
 
     Raises
@@ -47,12 +47,12 @@ class NpyFile:
 
     path: str
     shape: tuple[int, int]
-    stored: np.dtype
+    stored: np.dtype[Any]
     fortran: bool
     offset: int
     member: str | None = None
-    counted = True
-    column_names = None
+    counted: ClassVar[bool] = True
+    column_names: ClassVar[None] = None
 
     @classmethod
     def open(cls, path: str) -> NpyFile:
@@ -68,7 +68,8 @@ class NpyFile:
             raise InputError(f"{path}: workers read parts of files of records: unpack it first")
         dtype = np.dtype(record.dtype)
         kernel_dtype(dtype, path)
-        return cls(path, (record.count(file), *record.shape), dtype, fortran=False, offset=0)
+        (width,) = record.shape
+        return cls(path, (record.count(file), width), dtype, fortran=False, offset=0)
 
     @property
     def column_count(self) -> int:
@@ -81,7 +82,7 @@ class NpyFile:
         return self.shape[0]
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Type the rows are computed with."""
         return kernel_dtype(self.stored, self.path)
 
@@ -179,7 +180,7 @@ def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
     return info.header_offset + LOCAL_HEADER_BYTES + name_bytes + extra_bytes
 
 
-def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns lie together, and type of an .npy file; the stream is left where the values begin."""
     try:
         version = np.lib.format.read_magic(stream)
@@ -189,7 +190,7 @@ def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.
         raise InputError(f"{path} is not a readable .npy file: {error}") from error
 
 
-def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype, bool]:
+def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype[Any], bool]:
     shape, fortran, dtype = npy_header(stream, path)
     kernel_dtype(dtype, path)
     if len(shape) != 2:

@@ -9,9 +9,9 @@ by bytes.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -22,39 +22,57 @@ from ripieno.input.matrix import binary, parquet, text
 from ripieno.input.matrix.records import Record
 from ripieno.input.shares import even_range, file_shares
 
-FORMATS = {
-    ".npy": binary.NpyFile,
-    ".npz": binary.NpzFile,
-    ".parquet": parquet.ParquetFile,
-    ".pq": parquet.ParquetFile,
-    ".csv": text.CsvFile,
-    ".txt": text.PatchTextFile,
-    ".t12": text.PatchTextFile,
-}
+
+class Named(Protocol):
+    """Where rows come from."""
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What it calls the values of a row."""
+
+    def describe(self, start: int, row: int) -> str:
+        """Where the `row`-th row after `start` stands, in words a user can follow."""
 
 
-class DataFile(Protocol):
+class DataFile(Named, Protocol):
     """One file; `size` counts rows where the header tells them (`counted`), bytes otherwise."""
 
-    path: str
-    column_count: int
-    column_names: tuple[str, ...] | None
-    dtype: np.dtype | None
-    size: int
-    counted: bool
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def column_count(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any] | None: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def counted(self) -> bool: ...
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
 
-    def describe(self, start: int, row: int) -> str:
-        """Where the `row`-th row after `start` stands, in words a user can follow."""
+
+#: What opens a file of each kind.
+FORMATS: dict[str, Callable[[str], DataFile]] = {
+    ".npy": binary.NpyFile.open,
+    ".npz": binary.NpzFile.open,
+    ".parquet": parquet.ParquetFile.open,
+    ".pq": parquet.ParquetFile.open,
+    ".csv": text.CsvFile.open,
+    ".txt": text.PatchTextFile.open,
+    ".t12": text.PatchTextFile.open,
+}
 
 
 @dataclass(frozen=True)
 class Piece:
     """Rows of a share that come from one file."""
 
-    file: DataFile
+    file: Named
     start: int
     row_count: int
 
@@ -95,7 +113,7 @@ class Dataset:
         return sum(file.size for file in self.files) if all(file.counted for file in self.files) else None
 
     @property
-    def dtype(self) -> np.dtype | None:
+    def dtype(self) -> np.dtype[Any] | None:
         """Type of the rows: float32, float64 or uint8; None where text has to be read to know."""
         if any(file.dtype is None for file in self.files):
             return None
@@ -148,7 +166,8 @@ class InMemory:
     @property
     def column_count(self) -> int:
         """Values per row."""
-        return self.array.shape[1]
+        width: int = self.array.shape[1]
+        return width
 
     @property
     def row_count(self) -> int:
@@ -156,7 +175,7 @@ class InMemory:
         return len(self.array)
 
     @property
-    def dtype(self) -> np.dtype:
+    def dtype(self) -> np.dtype[Any]:
         """Type of the rows: float32, float64 or uint8."""
         return self.array.dtype
 
@@ -196,7 +215,7 @@ def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
 @dataclass(frozen=True)
 class _Numbered:
     where: str = ""
-    column_names = None
+    column_names: ClassVar[None] = None
 
     def describe(self, start: int, row: int) -> str:
         return f"{self.where}row {start + row}"
@@ -221,7 +240,7 @@ class BinaryFiles:
     dtype: DTypeLike = "uint8"
 
 
-def is_path_like(source: object) -> bool:
+def is_path_like(source: object) -> TypeGuard[PathLike | Sequence[PathLike]]:
     """Whether a source is a path or a non-empty list of paths, rather than an array."""
     if isinstance(source, (list, tuple)):
         return bool(source) and all(isinstance(item, (str, os.PathLike)) for item in source)
@@ -241,6 +260,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
         return source
     if isinstance(source, BinaryFiles):
         record = Record.of(source.record_bytes, source.dtype)
+        assert record is not None, "a length says what records are"
         files = tuple(_open_records(path, record) for path in _paths(source.source, None))
     else:
         files = tuple(_open_file(path) for path in _paths(source, FORMATS))
@@ -249,24 +269,26 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
             raise InputError(
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
-    _check_names([file for file in files if file.column_names is not None])
+    _check_names(files)
     return Dataset(files)
 
 
 def _check_names(files: Sequence[DataFile]) -> None:
     """Columns with names have the same ones in all files."""
-    for file in files[1:]:
-        names = zip(file.column_names, files[0].column_names, strict=True)
-        for at, (name, expected) in enumerate(names):
+    named = [(file.path, file.column_names) for file in files if file.column_names is not None]
+    for path, names in named[1:]:
+        first_path, expected_names = named[0]
+        for at, (name, expected) in enumerate(zip(names, expected_names, strict=True)):
             if name != expected:
                 raise InputError(
-                    f"{file.path}: column {at} is called {name!r}, but {expected!r} in {files[0].path}: expected the "
+                    f"{path}: column {at} is called {name!r}, but {expected!r} in {first_path}: expected the "
                     "same columns in the same order"
                 )
 
 
 def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> Iterator[str]:
-    for item in source if isinstance(source, (list, tuple)) else [source]:
+    items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
+    for item in items:
         yield from expand(os.fspath(item), kinds)
 
 
@@ -285,4 +307,4 @@ def _open_file(path: str) -> DataFile:
         )
     if size_bytes(path) == 0:
         raise InputError(f"{path} is empty")
-    return kind.open(path)
+    return kind(path)

@@ -90,7 +90,8 @@ class LibsvmFiles:
         InputError
             A file is missing, or compressed.
         """
-        names = [os.fspath(path) for path in (paths if isinstance(paths, list | tuple) else [paths])]
+        listed: Sequence[Any] = paths if isinstance(paths, list | tuple) else [paths]
+        names = [os.fspath(path) for path in listed]
         for name in names:
             if name.endswith(COMPRESSED):
                 raise InputError(f"{name}: workers read parts of libsvm files: unpack it first")

@@ -27,7 +27,7 @@ class ParquetFile:
     path: str
     columns: tuple[str, ...]
     column_count: int
-    dtype: np.dtype
+    dtype: np.dtype[Any]
     groups: tuple[int, ...]
     counted = True
 
@@ -71,7 +71,8 @@ class ParquetFile:
         if column.null_count and self.dtype == np.uint8:
             raise InputError(f"{self.path}: column {name!r} has missing values")
         # Missing values of a float column arrive as NaN, which is reported with its row.
-        return column.to_numpy()
+        numbers: NDArray[Any] = column.to_numpy()
+        return numbers
 
     def describe(self, start: int, row: int) -> str:
         """Position of a row."""
@@ -122,8 +123,9 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def _numpy_dtype(kind: pa.DataType) -> np.dtype:
+def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any]:
     try:
-        return np.dtype(kind.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
     except (NotImplementedError, TypeError):
         return np.dtype(object)
+    return dtype

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -45,14 +46,15 @@ class Record:
                 raise InputError(
                     f"record_bytes={record_bytes}: no whole values of {kind}, of {kind.itemsize} bytes each"
                 )
-        if shape is None:
-            return cls(kind.str, (record_bytes // kind.itemsize,))
-        shape = (shape,) if isinstance(shape, Integral) else tuple(shape)
-        for length in shape:
+            if shape is None:
+                return cls(kind.str, (record_bytes // kind.itemsize,))
+        given: Any = shape
+        lengths = (given,) if isinstance(given, Integral) else tuple(given)
+        for length in lengths:
             check_count("shape", length, "expected whole numbers >= 1")
-        record = cls(kind.str, tuple(map(int, shape)))
+        record = cls(kind.str, tuple(map(int, lengths)))
         if record_bytes not in (None, record.size_bytes):
-            raise InputError(f"record_bytes={record_bytes}, but shape={shape} of {kind} takes {record.size_bytes}")
+            raise InputError(f"record_bytes={record_bytes}, but shape={lengths} of {kind} takes {record.size_bytes}")
         return record
 
     @property
@@ -77,7 +79,7 @@ class Record:
         return count
 
 
-def _numbers(dtype: DTypeLike) -> np.dtype:
+def _numbers(dtype: DTypeLike) -> np.dtype[Any]:
     try:
         kind = np.dtype(dtype)
     except TypeError:

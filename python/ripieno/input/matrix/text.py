@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +36,16 @@ class TextFile:
     delimiter: str
     names: tuple[str, ...]
     skipped: tuple[str, ...]
-    counted = False
-    column_names = None
+    counted: ClassVar[bool] = False
+    #: As values are read, their narrowest type, and what is around words; False for nothing.
+    _arrow_type: ClassVar[pa.DataType]
+    _narrowest: ClassVar[np.dtype[Any]]
+    _quote_char: ClassVar[str | Literal[False]]
+
+    @property
+    def column_names(self) -> tuple[str, ...] | None:
+        """What the file calls the values of a row."""
+        return None
 
     @property
     def column_count(self) -> int:
@@ -65,6 +73,10 @@ class TextFile:
                 return f"{self.path}, line {number}"
             row -= 1
         raise IndexError(row)
+
+    def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The rows in a narrower type, if they fit."""
+        return rows
 
     def _parse(self, text: bytes, begin: int) -> NDArray[Any]:
         values = [name for name in self.names if name not in self.skipped]
@@ -147,9 +159,6 @@ class CsvFile(TextFile):
         if len(skipped) == len(names):
             raise InputError(f"{path} has no column of values")
         return cls(path, size, body, delimiter, names, skipped, has_header)
-
-    def _narrow(self, rows: NDArray[Any]) -> NDArray[Any]:
-        return rows
 
 
 class PatchTextFile(TextFile):

@@ -7,11 +7,12 @@ takes one copy, from the batches straight to its place in the array; sparse vect
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 
@@ -68,7 +69,7 @@ class Batches(Sequence[pa.RecordBatch]):
         """All rows as one table, without a copy."""
         return pa.Table.from_batches(self._batches, self.schema)
 
-    def to_numpy(self, columns: str | Sequence[str] | None = None) -> np.ndarray:
+    def to_numpy(self, columns: str | Sequence[str] | None = None) -> NDArray[Any]:
         """Numbers of some columns as one array.
 
         Parameters
@@ -136,7 +137,7 @@ class _Column:
         # Of lists it is that of the first row.
         self.width = 1 if self.is_flat else values.list_size if pa.types.is_fixed_size_list(values) else 0
         self._row_count = 0
-        self.parts: list[np.ndarray] = []
+        self.parts: list[NDArray[Any]] = []
 
     def add(self, array: pa.Array) -> None:
         """The next rows."""
@@ -149,7 +150,7 @@ class _Column:
         self.parts.append(part if self.is_flat else part.reshape(len(array), self.width))
         self._row_count += len(array)
 
-    def _densified(self, vectors: pa.StructArray) -> np.ndarray:
+    def _densified(self, vectors: pa.StructArray) -> NDArray[Any]:
         """Vectors of which some are sparse, as (rows, values per row)."""
         is_dense = pc.equal(vectors.field("type"), _DENSE)
         values, indices = vectors.field("values"), vectors.field("indices")
@@ -189,7 +190,7 @@ class _Column:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _is_vector(kind: pa.DataType) -> bool:

@@ -168,7 +168,14 @@ class _Hold:
     run: Run | None = None
 
 
-class EngineJob(ProcessJob):
+@dataclass(eq=False)
+class RemoteMember(Member):
+    """A rank at the other end of a network."""
+
+    channel: RemoteChannel
+
+
+class EngineJob(ProcessJob[RemoteMember]):
     """Ranks that are tasks of an engine.
 
     Parameters
@@ -217,7 +224,8 @@ class EngineJob(ProcessJob):
         return self.engine.NAME
 
     def _meeting_s(self) -> float:
-        return self._options.get("rendezvous_timeout_s", MEETING_S)
+        meeting_s: float = self._options.get("rendezvous_timeout_s", MEETING_S)
+        return meeting_s
 
     def _form(self) -> None:
         token = secrets.token_bytes(32)
@@ -238,11 +246,11 @@ class EngineJob(ProcessJob):
             tell(member, "welcome")
         self._replies("ready", self._meeting_s())
 
-    def _gathered(self, server: MemberServer, run: Run) -> list[Member]:
+    def _gathered(self, server: MemberServer, run: Run) -> list[RemoteMember]:
         """A member for every rank, all of one attempt."""
         patience_s = self._patience_s()
         deadline = time.monotonic() + patience_s
-        attempts: dict[str, dict[int, Member]] = {}
+        attempts: dict[str, dict[int, RemoteMember]] = {}
         try:
             with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
                 selector.register(server, selectors.EVENT_READ)
@@ -276,13 +284,13 @@ class EngineJob(ProcessJob):
                 "raise the limit (ulimit -n)"
             )
 
-    def _member(self, join: Join, channel: RemoteChannel) -> Member:
+    def _member(self, join: Join, channel: RemoteChannel) -> RemoteMember:
         try:
             self._check(join)
         except EngineError:
             channel.close()
             raise
-        return Member(join.rank, join.host, channel)
+        return RemoteMember(join.rank, join.host, channel)
 
     def _check(self, join: Join) -> None:
         if not 0 <= join.rank < self.workers:
@@ -297,7 +305,7 @@ class EngineJob(ProcessJob):
                     f"it has {name} {mine}: install the same there"
                 )
 
-    def _absent(self, attempts: dict[str, dict[int, Member]], patience_s: float) -> str:
+    def _absent(self, attempts: dict[str, dict[int, RemoteMember]], patience_s: float) -> str:
         best = max(attempts.values(), key=len, default={})
         missing = [str(rank) for rank in range(self.workers) if rank not in best]
         return (
@@ -322,12 +330,12 @@ class EngineJob(ProcessJob):
             with suppress(HungUp):
                 self.members[0].channel.send_packed("relay", packed)
 
-    def _ending_of(self, member: Member) -> tuple[Member, str]:
-        said = self._hold.run.wait(CULPRIT_S)
+    def _ending_of(self, member: RemoteMember) -> tuple[RemoteMember, str]:
+        said = self._started.wait(CULPRIT_S)
         if said is None:
             return member, member.ending()
         rank, cause = said
-        if rank not in (None, member.rank):
+        if rank is not None and rank != member.rank:
             other = self.members[rank]
             # An engine may name who failed because of another one; but that one has said so itself.
             if rank in self._reports or other.channel.has_message():
@@ -338,14 +346,22 @@ class EngineJob(ProcessJob):
     def _alarm(self) -> Run | None:
         return self._hold.run
 
+    @property
+    def _started(self) -> Run:
+        """The tasks of the ranks."""
+        assert self._hold.run is not None, "ranks are heard of once tasks were started"
+        return self._hold.run
+
     def _check_ranks(self) -> None:
         """While something else than the ranks is waited for: raise what has become of them."""
-        if self._was_closed or self._hold.run.failure is not None:
+        if self._was_closed or self._started.failure is not None:
             with self._recovering():
                 raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
 
     def _alarmed(self) -> BaseException:
-        rank, cause = self._hold.run.failure
+        failure = self._started.failure
+        assert failure is not None, "the engine has said what failed"
+        rank, cause = failure
         if rank is None:
             return EngineError(f"{self.engine.NAME} has ended the ranks: {cause}")
         host = next((member.host for member in self.members if member.rank == rank), "")

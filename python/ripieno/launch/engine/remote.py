@@ -16,6 +16,7 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.launch.process.channel import MESSAGE_S, Channel, HungUp
 from ripieno.launch.process.parcel import pack
@@ -53,7 +54,7 @@ class RemoteChannel(Channel):
 
     def own_address(self) -> str:
         """The address of this end."""
-        return self._socket.getsockname()[0]
+        return str(self._socket.getsockname()[0])
 
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
@@ -73,8 +74,8 @@ class RemoteChannel(Channel):
             except OSError as error:
                 raise HungUp(f"the other process no longer listens: {error}") from error
 
-    def _put(self, data: bytes | np.ndarray) -> None:
-        view = memoryview(data)
+    def _put(self, data: bytes | NDArray[Any]) -> None:
+        view = data.data if isinstance(data, np.ndarray) else memoryview(data)
         while view:
             try:
                 view = view[self._socket.send(view) :]
@@ -85,7 +86,7 @@ class RemoteChannel(Channel):
         kind, blob = self.receive_blob(patience_s, most_bytes)
         return kind, packing.read_blob(blob)
 
-    def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, np.ndarray]:
+    def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, NDArray[Any]]:
         """The next message, not unpickled yet; its bytes lie where ranks of a host can read them without a copy."""
         # A peer may be silent between messages, by default for ever, but not within one.
         header = bytearray(_HEADER.size)
@@ -94,7 +95,7 @@ class RemoteChannel(Channel):
         if most_bytes is not None and size_bytes > most_bytes:
             raise HungUp(f"the other process would send {size_bytes} bytes, more than {most_bytes}")
         blob = empty(size_bytes, np.uint8)
-        self._fill(memoryview(blob), MESSAGE_S)
+        self._fill(blob.data, MESSAGE_S)
         return kind.rstrip(b"\0").decode(), blob
 
     def _fill(self, view: memoryview, patience_s: float | None) -> None:

@@ -159,7 +159,7 @@ def _address_towards(host: str) -> str:
         family, kind, *_, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, kind) as probe:
             probe.connect(address)
-            return probe.getsockname()[0]
+            return str(probe.getsockname()[0])
     except OSError as error:
         raise EngineError(f"Slurm's controller {host}: {error}; say which address nodes reach, host=…") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ripieno.errors import InputError, SerializationError
 from ripieno.launch.job.stand_ins import local
@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.launch.job.job import Job
 
+T = TypeVar("T")
+
 _numbers = itertools.count()
 
 
-class Broadcast:
+class Broadcast(Generic[T]):
     """What `Job.broadcast` returns; among a program's arguments it costs a few bytes.
 
     Attributes
@@ -25,10 +27,10 @@ class Broadcast:
         The value: read-only arrays, on a rank, of memory that is kept there; in the launching process the value itself.
     """
 
-    def __init__(self, job: Job, value: Any) -> None:
+    def __init__(self, job: Job, value: T) -> None:
         self._key = f"broadcast {next(_numbers)}"
         self._job: Job | None = job
-        self._value = value
+        self._value: T | None = value
         # It only notes the name: it may run anywhere, at any time.
         self._dropping = weakref.finalize(self, job.dropped.append, self._key)
         self._dropping.atexit = False
@@ -41,10 +43,10 @@ class Broadcast:
         job.kept.add(self)
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T:
         if self._job is None:
             raise InputError("this broadcast value was released")
-        return self._value
+        return self._value  # type: ignore[return-value]  # it is None once released, or if the value is
 
     def release(self) -> None:
         """Let the ranks forget it, at the latest before their next program; the same when the handle is let go of.
@@ -67,7 +69,7 @@ class Broadcast:
         ranks = "rank" if self._job.workers == 1 else "ranks"
         return f"<Broadcast of a {type(self._value).__name__} on {self._job.workers} {ranks}>"
 
-    def __enter__(self) -> Broadcast:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

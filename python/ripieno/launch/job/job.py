@@ -8,12 +8,19 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.broadcast import Broadcast
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 # A thread that runs a program which was made to fail has this long to end the workers.
 CLOSING_S = 20.0
@@ -49,7 +56,7 @@ class Job(ABC):
         self.threads = threads
         self.replicas = replicas
         self.lost: dict[int, str] = {}
-        self.kept: WeakSet[Broadcast] = WeakSet()
+        self.kept: WeakSet[Broadcast[Any]] = WeakSet()
         self.epoch = 0
         self._trace = trace
         self._listeners = [] if on_event is None else [on_event]
@@ -64,7 +71,7 @@ class Job(ABC):
         self._idle = threading.Event()
         self._lock = threading.Lock()
 
-    def run(self, program: Callable[..., Any], /, *args: Any, **kwargs: Any) -> list[Any]:
+    def run(self, program: Callable[Concatenate[Communicator, P], R], /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
 
         Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
@@ -150,7 +157,7 @@ class Job(ABC):
         """Where its ranks are, for people."""
         return "this process"
 
-    def broadcast(self, value: Any) -> Broadcast:
+    def broadcast(self, value: T) -> Broadcast[T]:
         """Give all ranks `value`, to keep until the returned handle is released or collected.
 
         Parameters
@@ -198,7 +205,7 @@ class Job(ABC):
         """End the workers. May be called again."""
         self._close_once(failed=False)
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

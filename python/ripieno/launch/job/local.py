@@ -48,10 +48,8 @@ class _Worker(Member):
             return super().ending()
 
 
-class LocalJob(ProcessJob):
+class LocalJob(ProcessJob[_Worker]):
     """Two or more worker processes."""
-
-    members: list[_Worker]
 
     def __init__(
         self,
@@ -102,11 +100,12 @@ class LocalJob(ProcessJob):
         self._replies("ready", self._meeting_s() + START_S)
 
     def _meeting_s(self) -> float:
-        return self._options.get("rendezvous_timeout_s", MEETING_S)
+        meeting_s: float = self._options.get("rendezvous_timeout_s", MEETING_S)
+        return meeting_s
 
     def _start(self, rank: int, setup: dict[str, Any]) -> _Worker:
         channel, theirs = pair(MESSAGE_S)
-        pipes = {} if not self._pumps else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipe = subprocess.PIPE if self._pumps else None
         with theirs:
             child = process.start(
                 "ripieno.launch.job.worker",
@@ -114,7 +113,8 @@ class LocalJob(ProcessJob):
                 environment=process.thread_environment(self.threads) | copies_environment(self.replicas),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                **pipes,
+                stdout=pipe,
+                stderr=pipe,
             )
         worker = _Worker(rank, self._host, channel, child, _open_pid(child.pid))
         for pump in self._pumps:

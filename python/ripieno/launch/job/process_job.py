@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
@@ -60,6 +60,9 @@ class Member:
         return "its process closed the connection to its launcher"
 
 
+M = TypeVar("M", bound=Member)
+
+
 class State(Enum):
     """What a gang is ready for."""
 
@@ -68,7 +71,7 @@ class State(Enum):
     GONE = "its ranks have ended, and others must be started"
 
 
-class ProcessJob(Job):
+class ProcessJob(Job, Generic[M]):
     """Ranks that live and die together.
 
     Attributes
@@ -81,7 +84,7 @@ class ProcessJob(Job):
         self, workers: int, threads: int, *, replicas: int, on_event: EventListener | None, trace: Trace | None
     ) -> None:
         super().__init__(workers, threads, trace, on_event, replicas)
-        self.members: list[Member] = []
+        self.members: list[M] = []
         # The thread that waits, or has waited last, for a program.
         self._runner = 0
         self._state = State.GONE
@@ -236,7 +239,7 @@ class ProcessJob(Job):
         """What to raise if no member gives a better account within `CULPRIT_S`."""
         raise AssertionError("a gang that has an alarm says what it means")
 
-    def _ending_of(self, member: Member) -> tuple[Member, str]:
+    def _ending_of(self, member: M) -> tuple[M, str]:
         """Who has ended first, and why, now that `member` has hung up without a word."""
         return member, member.ending()
 
@@ -311,7 +314,7 @@ class ProcessJob(Job):
 class _Conversation:
     """What the members have said so far."""
 
-    def __init__(self, awaited: str, gang: ProcessJob, within_s: float | None) -> None:
+    def __init__(self, awaited: str, gang: ProcessJob[Any], within_s: float | None) -> None:
         self._awaited = awaited
         self._within_s = within_s
         self._deadline = None if within_s is None else time.monotonic() + within_s
@@ -378,10 +381,12 @@ class _Conversation:
         try:
             # A process that has ended may still have left messages, and must be heard before it is called dead.
             if not _readable(member.channel):
-                return self._dead(member)
+                self._dead(member)
+                return None
             kind, value = member.channel.receive()
         except HungUp:
-            return self._dead(member)
+            self._dead(member)
+            return None
         if kind == self._awaited:
             self.replies[member.rank] = value
         elif kind == "returned":

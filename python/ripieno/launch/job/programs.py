@@ -39,8 +39,9 @@ def through(channel: Channel) -> Exchange:
 
     def exchange(text: str) -> list[str]:
         channel.send("exchange", text)
-        kind, texts = channel.receive()
+        kind, answer = channel.receive()
         assert kind == "exchange", "the launcher answers an exchange before anything else"
+        texts: list[str] = answer
         return texts
 
     return exchange

@@ -44,7 +44,7 @@ def standing_for(local: dict[str, Any]) -> Iterator[None]:
 
 def local() -> dict[str, Any]:
     """What the rank that this thread serves has under names."""
-    found = getattr(_place, "local", None)
+    found: dict[str, Any] | None = getattr(_place, "local", None)
     if found is None:
         raise SerializationError("this value belongs to the ranks of a job, and was unpickled outside of them")
     return found

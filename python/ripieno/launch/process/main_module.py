@@ -34,8 +34,8 @@ def of_this_process() -> MainModule:
     """Its own."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    is_there = file is not None and os.path.isfile(file)
-    return MainModule(os.path.abspath(file) if is_there else None, None if spec is None else spec.name)
+    path = os.path.abspath(file) if file is not None and os.path.isfile(file) else None
+    return MainModule(path, None if spec is None else spec.name)
 
 
 def stand_in(launching: MainModule) -> None:

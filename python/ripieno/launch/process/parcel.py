@@ -18,6 +18,7 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import SerializationError
 from ripieno.launch.process import main_module
@@ -119,7 +120,7 @@ def handed_over(value: Any) -> Any:
     SerializationError
         If it could not travel.
     """
-    arrays: list[np.ndarray] = []
+    arrays: list[NDArray[Any]] = []
 
     def in_place(obj: Any) -> int | None:
         if not isinstance(obj, np.ndarray) or obj.dtype.hasobject:
@@ -133,7 +134,7 @@ def handed_over(value: Any) -> Any:
     for buffer in packed.buffers:
         buffer.flags.writeable = False
     opener = pickle.Unpickler(io.BytesIO(packed.pickled), buffers=packed.buffers)
-    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]
+    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]  # as the docs of pickle have it
     return opener.load()
 
 
@@ -142,7 +143,7 @@ def _in_memory(packed: packing.Packed, size_bytes: int, writable: bool) -> int:
     try:
         os.ftruncate(fd, size_bytes)
         for offset, piece in packing.blob_pieces(packed):
-            view = memoryview(piece)
+            view = piece.data
             while view:
                 written = os.pwrite(fd, view, offset)
                 view, offset = view[written:], offset + written
@@ -154,7 +155,7 @@ def _in_memory(packed: packing.Packed, size_bytes: int, writable: bool) -> int:
     return fd
 
 
-class _Pickler(cloudpickle.Pickler):
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle says nothing of its types
     files_by_name = True
     read_only = False
 
@@ -165,7 +166,7 @@ class _Pickler(cloudpickle.Pickler):
                 return reduced
         return main_module.named(obj, super().reducer_override(obj))
 
-    def _array(self, array: np.ndarray) -> tuple[Any, ...] | None:
+    def _array(self, array: NDArray[Any]) -> tuple[Any, ...] | None:
         """How `array` is made again; None to leave it to NumPy."""
         if type(array) in (np.ndarray, np.memmap) and not array.dtype.hasobject:
             in_file = _file_view(array) if self.files_by_name else None
@@ -175,17 +176,17 @@ class _Pickler(cloudpickle.Pickler):
             if array.dtype.kind in "mM":
                 # NumPy lends no buffer of times.
                 return _viewed, (array.view(np.int64), array.dtype)
-        reduced = array.__reduce_ex__(5)
+        reduced: Any = array.__reduce_ex__(5)
         if self.read_only and not any(isinstance(each, pickle.PickleBuffer) for each in reduced[1]):
             return _locked, reduced[:3]
         return reduced if type(array) is np.ndarray else None
 
 
-def _viewed(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _viewed(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return numbers.view(dtype)
 
 
-def _locked(make: Callable[..., np.ndarray], args: tuple[Any, ...], state: Any = None) -> np.ndarray:
+def _locked(make: Callable[..., NDArray[Any]], args: tuple[Any, ...], state: Any = None) -> NDArray[Any]:
     array = make(*args)
     if state is not None:
         array.__setstate__(state)
@@ -193,16 +194,18 @@ def _locked(make: Callable[..., np.ndarray], args: tuple[Any, ...], state: Any =
     return array
 
 
-def _file_view(array: np.ndarray) -> tuple[Any, ...] | None:
+def _file_view(array: NDArray[Any]) -> tuple[Any, ...] | None:
     """File name, first byte, length, and the array's place in that window, if it is a view of a mapped file."""
-    mapped = array
+    mapped: Any = array
     while isinstance(mapped, np.ndarray) and not isinstance(mapped.base, mmap.mmap):
         mapped = mapped.base
     # A copy-on-write mapping may differ from its file.
     if not isinstance(mapped, np.memmap) or mapped.mode == "c" or not mapped.filename or array.size == 0:
         return None
     name = os.fspath(mapped.filename)
-    low, high = np.lib.array_utils.byte_bounds(array) if hasattr(np.lib, "array_utils") else np.byte_bounds(array)
+    # NumPy 1 has it elsewhere.
+    bounds: Any = getattr(np, "byte_bounds", None) or np.lib.array_utils.byte_bounds
+    low, high = bounds(array)
     base = mapped.__array_interface__["data"][0]
     start, length = mapped.offset + low - base, high - low
     if not os.path.isfile(name) or os.path.getsize(name) < start + length:
@@ -214,7 +217,13 @@ def _file_view(array: np.ndarray) -> tuple[Any, ...] | None:
 
 
 def _open_file_view(
-    name: str, start: int, length: int, inner: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype
-) -> np.ndarray:
+    name: str,
+    start: int,
+    length: int,
+    inner: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: np.dtype[Any],
+) -> NDArray[Any]:
     window = np.memmap(name, np.uint8, mode="r", offset=start, shape=(length,))
     return np.ndarray(shape, dtype, buffer=window, offset=inner, strides=strides)

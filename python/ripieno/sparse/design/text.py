@@ -140,4 +140,5 @@ def _console() -> Console:
 
 
 def _text(target: Console) -> str:
-    return target.file.getvalue().rstrip("\n")  # type: ignore[attr-defined]
+    assert isinstance(target.file, io.StringIO), "tables are written to memory"
+    return target.file.getvalue().rstrip("\n")

@@ -75,7 +75,7 @@ class DaskEngine(Engine):
         distant = [host for host in hosts if not _is_loopback(host)]
         if not distant or self._client.scheduler.address.startswith("inproc:"):
             return "127.0.0.1"
-        return get_ip(distant[0])
+        return str(get_ip(distant[0]))
 
     def handover(self) -> Handover:
         address = self._client.scheduler.address

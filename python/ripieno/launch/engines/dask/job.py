@@ -21,9 +21,11 @@ from dask.delayed import Delayed
 from distributed import Client, Future, futures_of, get_worker
 from distributed.utils import sync
 from distributed.utils_comm import gather_from_workers
+from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.launch.engine.contract import LOOK_S, Engine, EngineJob
+from ripieno.launch.engines.dask.run import DaskRun
 from ripieno.launch.job.stand_ins import local
 
 
@@ -61,7 +63,9 @@ class DaskJob(EngineJob):
 
     def _placed(self, join: Callable[[list[Any]], Any], futures: list[Future]) -> _Share:
         self._await(futures)
-        places = {worker: rank for rank, worker in enumerate(self._hold.run.places)}
+        run = self._started
+        assert isinstance(run, DaskRun), "ranks in Dask are tasks of Dask"
+        places = {worker: rank for rank, worker in enumerate(run.places)}
         has = self._client.who_has(futures)
         holders = [[places[each] for each in has[future.key] if each in places] for future in futures]
         chunks = [[futures[chunk].key for chunk in share] for share in shares(holders, self.workers)]
@@ -152,11 +156,11 @@ def _is(value: Any, module: str, *names: str) -> bool:
 class _Arrays:
     """Arrays to one, read-only, as it may be the worker's own."""
 
-    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._shape = shape
         self._dtype = dtype
 
-    def __call__(self, chunks: list[np.ndarray]) -> np.ndarray:
+    def __call__(self, chunks: list[NDArray[Any]]) -> NDArray[Any]:
         none = [np.empty((0, *self._shape), self._dtype)]
         rows = chunks[0].view() if len(chunks) == 1 else np.concatenate(chunks or none)
         rows.flags.writeable = False

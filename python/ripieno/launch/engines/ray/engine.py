@@ -82,7 +82,7 @@ class RayEngine(Engine):
         self._bundle = {"CPU": float(cpus_per_worker), **(resources or {})}
         self._runtime_env = dict(runtime_env or {})
         self._placement_timeout_s = placement_timeout_s
-        self._leave: weakref.finalize | None = None
+        self._leave: weakref.finalize[[], RayEngine] | None = None
         self._hold()
 
     def slots(self) -> int:
@@ -93,10 +93,11 @@ class RayEngine(Engine):
     def host(self) -> str:
         """The address by which Ray's nodes know this one."""
         self._hold()
-        return ray.util.get_node_ip_address()
+        address: str = ray.util.get_node_ip_address()
+        return address
 
     @property
-    def is_own(self) -> bool:
+    def is_own(self) -> bool:  # type: ignore[override]  # nobody sets it
         """Whether `ray.init` has found no Ray, and started one for this process."""
         return _session.is_own
 
@@ -119,7 +120,8 @@ class RayEngine(Engine):
         """
         self._hold()
         # From here on the job leaves.
-        self._leave.detach()
+        if self._leave is not None:
+            self._leave.detach()
         self._leave = None
         try:
             group = placement_group([self._bundle] * workers, strategy=self._strategy)
@@ -178,5 +180,7 @@ class RayJob(EngineJob):
     """Ranks that are Ray actors."""
 
     def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        with handed_out(self._hold.run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
+        run = self._started
+        assert isinstance(run, RayRun), "ranks in Ray are actors"
+        with handed_out(run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
             return super()._ask(program, args, kwargs)

@@ -64,7 +64,7 @@ class SparkEngine(Engine):
 
     def host(self) -> str:
         """The address by which executors reach the driver."""
-        return self._context.getConf().get("spark.driver.host").strip("[]")
+        return str(self._context.getConf().get("spark.driver.host")).strip("[]")
 
     def handover(self) -> Handover:
         """In the closures of tasks, by Spark's connections between driver and executors."""
@@ -168,7 +168,8 @@ class SparkJob(EngineJob):
 
     def returned(self) -> DataFrame:
         """Close the job, so that the ranks return their rows; the rows of all, once Spark has them."""
-        run = self._hold.run
+        run = self._started
+        assert isinstance(run, StageRun), "ranks in executors are tasks of Spark"
         run.keep()
         self.close()
         return run.finish()

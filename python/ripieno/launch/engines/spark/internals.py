@@ -76,7 +76,8 @@ def has_pinned_threads(context: SparkContext) -> bool:
 def folder(context: SparkContext) -> str:
     """A folder of this machine that ends with the session."""
     with _known(context):
-        return context._temp_dir
+        temporary: str = context._temp_dir
+    return temporary
 
 
 def slots(context: SparkContext) -> tuple[int, int]:
@@ -159,13 +160,14 @@ def partition_count(frame: DataFrame) -> int | None:
             return _common_count(execution.toRdd())
         # The number that a user has asked for stays as it is; others are changed to suit the amount of data.
         if node.nodeName() == "Exchange" and str(node.shuffleOrigin()) == "REPARTITION_BY_NUM" and len(counts) == 1:
-            return counts.pop()
+            (count,) = counts
+            return int(count)
         return None
 
 
 def _common_count(rdd: Any) -> int | None:
     """The partitions of `rdd`, if all that it is made from in the same stage has as many: else Spark refuses ranks."""
-    count = rdd.getNumPartitions()
+    count: int = rdd.getNumPartitions()
     seen, left = set(), [rdd]
     while left:
         each = left.pop()

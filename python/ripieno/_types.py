@@ -1,0 +1,25 @@
+"""Types that the signatures of several rooms name."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+#: An array and what comes of it, of the same dtype.
+Array = TypeVar("Array", bound=np.ndarray[Any, Any])
+
+#: How rows of equal keys become one; not "concat", which keeps them all.
+CombineOne = Literal["sum", "prod", "mul", "min", "max", "and", "or", "xor"] | Callable[[Any, Any], Any]
+
+
+class SharesByDlpack(Protocol):
+    """What other libraries have for arrays."""
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+#: What is no array of NumPy, but becomes one on the same memory.
+Foreign: TypeAlias = "array[Any] | memoryview | SharesByDlpack"

@@ -1,0 +1,245 @@
+"""A user's program that uses the whole public face; `make check` has mypy and pyright read it, nobody runs it.
+
+`assert_type` is what a checker must find; casts and ignored errors would be holes in the face.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, assert_type
+
+import numpy as np
+import ripieno as rp
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from ripieno.features import HogOptions, extract, find_pictures
+from ripieno.graph import Block, PartitionedGraph
+from ripieno.launch import Broadcast
+from ripieno.launch.engine import Engine
+
+Floats = NDArray[np.float64]
+
+
+def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floats:
+    mine: Floats = np.full(4, scale + offset + comm.rank)
+
+    # What goes in comes out, of the same type.
+    assert_type(comm.broadcast(3), int)
+    assert_type(comm.broadcast("word", root=1), str)
+    assert_type(comm.broadcast(mine), Floats)
+    assert_type(comm.broadcast({"a": [1, 2]}), dict[str, list[int]])
+    assert_type(comm.broadcast(out=mine), Floats)
+    assert_type(comm.allreduce(3), int)
+    assert_type(comm.allreduce(2.5, "max"), float)
+    assert_type(comm.allreduce(True), int)
+    assert_type(comm.allreduce(True, "and"), bool)
+    assert_type(comm.allreduce(mine), Floats)
+    assert_type(comm.allreduce(mine, "min", out=mine), Floats)
+    assert_type(comm.allreduce((mine, comm.rank)), tuple[Floats, int])
+    assert_type(comm.allreduce({"loss": 0.5}), dict[str, float])
+    assert_type(comm.scan(1), int)
+    assert_type(comm.exscan(mine, "max"), Floats)
+    assert_type(comm.allgather(comm.rank), list[int])
+    assert_type(comm.allgather(mine), list[Floats])
+    assert_type(comm.allgather((comm.rank, str(scale))), list[tuple[int, str]])
+    assert_type(comm.allgather(mine, counts=[4] * comm.world_size), Floats)
+    assert_type(comm.allgather(out=rp.empty(4 * comm.world_size)), Floats)
+    assert_type(comm.rotate(mine), Floats)
+    assert_type(comm.rotate("block", -1), str)
+    assert_type(comm.reduce_scatter(mine), Floats)
+    assert_type(comm.alltoall([str(peer) for peer in range(comm.world_size)]), list[str])
+    assert_type(comm.alltoall(mine), list[Floats])
+    assert_type(comm.neighbour_exchange({(comm.rank + 1) % comm.world_size: mine}), dict[int, Floats])
+
+    # The root alone gets something, or has something to give.
+    assert_type(comm.reduce(mine), Floats | None)
+    assert_type(comm.gather(comm.rank), list[int] | None)
+    assert_type(comm.gather(mine, counts=[4] * comm.world_size), Floats | None)
+    parts = ["a"] * comm.world_size if comm.rank == 0 else None
+    assert_type(comm.scatter(parts), str)
+    rows: Floats | None = np.zeros(8) if comm.rank == 0 else None
+    assert_type(comm.scatter(rows), Floats)
+    if (total := comm.reduce(1, root=0)) is not None:
+        print(total + 1)
+    # None is what other ranks leave out: who gets the value need not ask for it.
+    settings = comm.broadcast({"rate": 0.1} if comm.rank == 0 else None)
+    rate: float = settings["rate"]
+    print(rate)
+
+    comm.barrier()
+    if comm.rank == 0:
+        comm.send([1, 2], to=1)
+        comm.send_into(mine, to=1)
+    elif comm.rank == 1:
+        numbers: list[int] = comm.recv(0)
+        assert_type(comm.recv(0, out=mine), Floats)
+        print(numbers)
+    return comm.allreduce(mine, algorithm="ring", order="given")
+
+
+def asynchronous(comm: rp.Communicator, values: Floats) -> int:
+    first = comm.allreduce_async(values)
+    second = comm.allgather_async(comm.rank, algorithm="ring")
+    third = comm.broadcast_async("word")
+    fourth = comm.allreduce_async(3, "max")
+    assert_type(first.wait(), Floats)
+    assert_type(second.wait(), list[int])
+    assert_type(third.wait(), str)
+    assert_type(comm.barrier_async().wait(), None)
+    assert_type(comm.allreduce_async(values, out=values).wait(), Floats)
+    assert_type(comm.reduce_async(1.5).wait(), float | None)
+    assert_type(fourth.done, bool)
+    return fourth.wait()
+
+
+def sparse(comm: rp.Communicator, indices: NDArray[np.int64]) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = np.ones((len(indices), 2), np.float32)
+    reduction = comm.sparse(indices, [0, 1, 2], size=100, missing="zero")
+    print(reduction.explain(width=2))
+    assert_type(comm.sparse_reduce(indices, values, [0, 1], "max"), NDArray[np.float32])
+    return reduction.reduce(values)
+
+
+def keyed(comm: rp.Communicator) -> rp.KeyValues:
+    counts = rp.KeyValues(["pear", "fig"], [3, 1])
+    assert_type(counts.combined(), rp.KeyValues)
+    assert_type(counts.combined("concat"), rp.Groups)
+    assert_type(counts.combined(np.maximum), rp.KeyValues)
+    print(counts.top(1).values.sum(), counts.sorted("value").keys, counts.to_arrow())
+    assert_type(comm.regroup(counts), rp.KeyValues)
+    assert_type(comm.regroup(counts, combine="concat", partitioner="balanced"), rp.Groups)
+    assert_type(comm.regroup_async(counts, combine="max").wait(), rp.KeyValues)
+    assert_type(comm.regroup(counts, on_block=print), None)
+    assert_type(comm.allgather(counts), rp.KeyValues)
+    table = rp.Table({3: np.ones(2)}, combine="sum")
+    table.add(3, np.ones(2))
+    print({number: partition.sum() for number, partition in table.items()})
+    assert_type(comm.regroup(table), rp.Table)
+    assert_type(comm.allreduce(table), rp.Table)
+    return comm.allreduce(counts, "max")
+
+
+def groups(comm: rp.Communicator) -> float:
+    half = comm.split(comm.rank % 2)
+    if half is None:
+        return 0.0
+    with half:
+        waiting = comm.stats(all_ranks=True)
+        print(waiting.verdict, comm.stats()["bytes_sent"], comm.flight(3), comm.hosts, comm.kept)
+        return half.allreduce(1.0)
+
+
+def scale(comm: rp.Communicator, table: Broadcast[Floats], row: int) -> Floats:
+    return table.value * float(row * comm.rank)
+
+
+def launching(engine: Engine) -> None:
+    with rp.launch(workers=4, threads=1, trace=Path("trace.json")) as job:
+        assert_type(job.run(collectives, 1.5), list[Floats])
+        assert_type(job.run(collectives, scale=1.5, offset=2), list[Floats])
+        assert_type(job.run(asynchronous, np.zeros(3)), list[int])
+        assert_type(job.run(keyed), list[rp.KeyValues])
+        assert_type(job.run(lambda comm: comm.rank), list[int])
+        identity: Floats = np.eye(3)
+        with job.broadcast(identity) as table:
+            assert_type(table.value, Floats)
+            assert_type(job.run(scale, table, 1), list[Floats])
+    for name in ("spark", "dask", "ray", "slurm", "mpirun"):
+        with rp.launch(2, engine=name, links="tcp", rendezvous_timeout_s=30.0) as elsewhere:
+            elsewhere.run(groups)
+    with rp.launch(2, engine=engine) as there:
+        assert_type(there, rp.Job)
+        print(there.workers, there.lost, there.over)
+
+
+def script() -> None:
+    with rp.init() as comm:
+        assert_type(comm, rp.Communicator)
+        try:
+            comm.allreduce(np.zeros(3))
+        except rp.RankFailed as error:
+            print(error.rank, error.host, error.results)
+        except (rp.CollectiveMismatch, rp.InputError, rp.RipienoError):
+            raise
+
+
+def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
+    model = rp.KMeans(n_clusters=3, init="random", n_init=2, workers=2, random_state=0).fit(X)
+    assert_type(model, rp.KMeans)
+    assert_type(model.labels_, NDArray[np.int32])
+    assert_type(model.inertia_, float)
+    assert_type(model.predict(X), NDArray[np.int32])
+    print(model.cluster_centers_, model.transform(X), model.score(X), model.report_.rows_per_s, model.n_iter_)
+    rp.KMeans(2, init=X[:2], engine="spark").fit([Path("a.npy"), Path("b.npy")], comm=comm)
+    rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
+
+    classifier = rp.SparseSGD(n_features=2**20, workers=2).fit(sp.csr_matrix(X), y)
+    assert_type(classifier.coef_, Floats)
+    assert_type(classifier.predict_proba(X), Floats)
+    print(classifier.partial_fit(X, y, classes=[0, 1]).predict("new.libsvm"), classifier.score(X, y))
+
+    graph = rp.Graph((y, y), directed=False)
+    assert_type(rp.PageRank(damping=0.9).fit(graph).ranks_, Floats)
+    assert_type(rp.BFS(source=0).fit(graph).distances_, NDArray[np.int64])
+    assert_type(rp.ConnectedComponents().fit("edges.txt").n_components_, int)
+    assert_type(rp.EffectiveDiameter(random_state=1).fit(graph).effective_diameter_, float)
+    assert_type(rp.SpectralEmbedding(n_components=2).fit_transform(graph), Floats)
+
+    axes = rp.PCA(n_components=2, workers=2).fit(X)
+    line = rp.LinearRegression().fit(X, X[:, 0])
+    print(axes.transform(X), line.predict(X), rp.Ridge(alpha=0.5).fit(X, X[:, 0]).coef_)
+
+
+def spread(block: Block) -> None:
+    block.values["distance"] = np.minimum(block.values["distance"], block.messages)
+    block.send_along_edges(block.values["distance"] + 1)
+    block.aggregate("changed", len(block))
+    block.halt(~block.received)
+
+
+def graphs(comm: rp.Communicator) -> int:
+    graph = rp.Graph("edges.csv", weighted=True).partition(comm, home="hash", by="source")
+    assert_type(graph, PartitionedGraph)
+    graph.values["distance"] = np.full(len(graph.vertices), np.inf)
+    came = graph.send_along_edges(np.ones(len(graph.vertices)), "min", along=lambda values, weights: values + weights)
+    assert_type(came.received, NDArray[np.bool_])
+    print(graph.send_messages([1, 2], [0.5, 1.5]).values)
+    ran = graph.superstep(spread, combine="min", aggregators={"changed": ("sum", 0)}, max_supersteps=10)
+    ids, rows = graph.allgather("distance")
+    print(ran.halted, ran.aggregates["changed"], ids, rows)
+    return len(ran)
+
+
+def map_reduce(points: Floats) -> str:
+    def assign(rows: Floats, centroids: Floats) -> rp.KeyValues:
+        nearest = ((rows[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1)
+        return rp.KeyValues(nearest, rows)
+
+    with rp.MapReduce(map=assign, combine="sum", workers=2, name="kmeans", checkpoint=Path("checkpoints")) as job:
+        job.cache(points, tasks=8)
+        centroids: Floats = job.resume(points[:3])
+        for iteration in job.iterations(20):
+            job.broadcast(centroids)
+            found: rp.KeyValues = job.step()
+            print(iteration, found.values)
+        return job.report()
+
+
+def files(comm: rp.Communicator) -> None:
+    words = rp.count_words("corpus/*.txt", lower=True, workers=2)
+    assert_type(words, rp.KeyValues)
+    print(words.top(10).to_arrow(), rp.grep("pattern", ["a.txt"], comm=comm, ignore_case=True).num_rows)
+    parts = rp.input.splits("corpus/*.csv", count=8, columns=["a"])
+    for split in rp.input.share(parts, comm):
+        print(split, split.size_bytes, len(split.read()))
+    rp.input.divide("corpus/*.txt", "parts", partitions=4, nodes=["a", "b"])
+    print(rp.input.assign(parts, comm.hosts))
+    extract(find_pictures(["photographs"]), "vectors.npy", options=HogOptions(), workers=2)
+
+
+def spark(frame: Any) -> None:
+    def program(comm: rp.Communicator, rows: rp.spark.Batches, factor: float) -> float:
+        return comm.allreduce(float(rows.to_numpy("x").sum()) * factor)
+
+    print(rp.spark.run(frame, program, 2.0, workers=4))
+    print(rp.spark.KMeans(k=3).fit(frame).transform(frame))
