@@ -3,23 +3,23 @@
 //! The only crate that meets the operating system. Knows no algorithms.
 
 mod auth;
-mod card;
 pub mod config;
+mod connector;
 pub mod endpoint;
 pub mod error;
 pub mod exchange;
 pub mod host;
 pub mod links;
-mod listen;
+mod listeners;
 mod monitor;
+mod peer_address;
 pub mod probe;
-mod reach;
 mod stream;
 pub mod threads;
 
-pub use card::VERSION;
 pub use config::{Config, Links, MAX_WORLD_SIZE, Ports, Token};
 pub use endpoint::{Alarm, Endpoint};
 pub use error::NetError;
 pub use exchange::Exchange;
+pub use peer_address::VERSION;
 pub use threads::ThreadFabric;

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::host::{Addresses, HostIdentity, core_count, host_name};
 use crate::links::{Doorbell, shared_memory};
-use crate::listen::Doors;
+use crate::listeners::Listeners;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -102,8 +102,8 @@ fn check_settings(config: &Config) -> Check {
 
 fn check_listening(config: &Config) -> Check {
     let advice = "ask for port 0 or for a range of free ports, on a host name or address of this machine";
-    match Doors::open(config) {
-        Ok(doors) => check("listening", Outcome::Good, format!("TCP port {} could be had", doors.port), ""),
+    match Listeners::open(config) {
+        Ok(listeners) => check("listening", Outcome::Good, format!("TCP port {} could be had", listeners.port), ""),
         Err(error) => check("listening", Outcome::Bad, error, advice),
     }
 }
@@ -132,8 +132,8 @@ fn check_host_name(host: &str, named: &io::Result<Addresses>) -> Check {
 fn check_unix_sockets(config: &Config) -> Check {
     let advice = "ranks of this host will talk over TCP";
     let any_port = Config { ports: Default::default(), host: None, ..config.clone() };
-    match Doors::open(&any_port) {
-        Ok(Doors { unix: Some(_), .. }) => check("Unix sockets", Outcome::Good, "abstract names can be had", ""),
+    match Listeners::open(&any_port) {
+        Ok(Listeners { unix: Some(_), .. }) => check("Unix sockets", Outcome::Good, "abstract names can be had", ""),
         Ok(_) => check("Unix sockets", Outcome::Warning, "abstract names cannot be had", advice),
         Err(error) => check("Unix sockets", Outcome::Warning, error, advice),
     }
@@ -178,7 +178,7 @@ fn check_descriptors(config: &Config) -> Check {
 
 /// A link of shared memory holds the peer's bell (2) and a socket; rank 0 also a control connection.
 const DESCRIPTORS_PER_PEER: u64 = 4;
-/// Doors, event descriptors, own bell, the program's own files.
+/// Listeners, event descriptors, own bell, the program's own files.
 const DESCRIPTORS_BESIDES: u64 = 64;
 
 #[cfg(test)]

@@ -152,12 +152,12 @@ fn rank_failed(rank: usize, cause: String) -> Failure {
 }
 
 /// A rank as other threads than its own reach it.
-struct Reach {
+struct ThreadRemote {
     rank: usize,
     world: Arc<World>,
 }
 
-impl Remote for Reach {
+impl Remote for ThreadRemote {
     fn wake(&self) {
         self.world.bells[self.rank].ring();
     }
@@ -247,7 +247,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
-        Arc::new(Reach { rank: self.rank, world: self.world.clone() })
+        Arc::new(ThreadRemote { rank: self.rank, world: self.world.clone() })
     }
 
     fn prepare_park(&mut self) {

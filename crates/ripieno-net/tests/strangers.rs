@@ -1,4 +1,4 @@
-//! Strangers at the doors change nothing for the ranks of a job.
+//! Strangers at the listeners change nothing for the ranks of a job.
 
 mod common;
 

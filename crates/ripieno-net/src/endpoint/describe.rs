@@ -54,24 +54,24 @@ pub enum LinkKind {
 impl Endpoint {
     /// What this endpoint is made of.
     pub fn describe(&self) -> Description {
-        let own = &self.cards[self.config.rank];
+        let own = &self.addresses[self.config.rank];
         let peers = (0..self.config.world_size).filter(|peer| *peer != self.config.rank);
         Description {
             rank: own.rank,
             world_size: own.world_size,
             host: own.host.clone(),
             port: own.port,
-            addresses: own.addresses.clone(),
+            addresses: own.usable.clone(),
             links: self.config.links,
             peers: peers.map(|peer| self.describe_link(peer)).collect(),
         }
     }
 
     fn describe_link(&self, peer: usize) -> LinkDescription {
-        let (own, card) = (&self.cards[self.config.rank], &self.cards[peer]);
+        let (own, address) = (&self.addresses[self.config.rank], &self.addresses[peer]);
         let mut notes: Vec<String> =
             self.notes.iter().filter(|(about, _)| *about == peer).map(|(_, note)| note.clone()).collect();
-        if own.identity.shares_cores(&card.identity) && own.identity != card.identity {
+        if own.identity.shares_cores(&address.identity) && own.identity != address.identity {
             notes.push("same machine, but another network namespace or user, so no shared memory".to_string());
         }
         let kind = match &self.slots[peer] {
@@ -83,6 +83,6 @@ impl Endpoint {
                 LinkKind::Broken
             }
         };
-        LinkDescription { peer, host: card.host.clone(), kind, notes }
+        LinkDescription { peer, host: address.host.clone(), kind, notes }
     }
 }

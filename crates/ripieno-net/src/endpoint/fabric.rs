@@ -120,7 +120,7 @@ impl Fabric for Endpoint {
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
-        Arc::new(Reach { bell: self.doorbell.bell(), shared: self.shared.clone() })
+        Arc::new(EndpointRemote { bell: self.doorbell.bell(), shared: self.shared.clone() })
     }
 
     fn prepare_park(&mut self) {
@@ -154,12 +154,12 @@ impl Fabric for Endpoint {
 }
 
 /// An endpoint as other threads reach it.
-struct Reach {
+struct EndpointRemote {
     bell: Bell,
     shared: Arc<Shared>,
 }
 
-impl Remote for Reach {
+impl Remote for EndpointRemote {
     fn wake(&self) {
         self.bell.ring();
     }
@@ -205,13 +205,13 @@ impl Endpoint {
     /// Suspects peers whose memory says nothing because they are gone, also when no hub watches any more.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
-            let Slot::Ring(_, pulse) = &mut self.slots[want.peer] else { continue };
+            let Slot::Ring(_, liveness) = &mut self.slots[want.peer] else { continue };
             // What the peer wrote before its end was there at the try after the end was seen.
-            if pulse.has_ended {
+            if liveness.has_ended {
                 let cause = "its process ended".to_string();
                 self.shared.request(Request::Suspect { peer: want.peer, cause });
             }
-            pulse.has_ended = pulse.socket.has_ended();
+            liveness.has_ended = liveness.socket.has_ended();
         }
     }
 }

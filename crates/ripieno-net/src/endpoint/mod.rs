@@ -6,20 +6,20 @@
 mod describe;
 mod fabric;
 mod open;
-mod places;
+mod topology;
 
 pub use describe::{Description, LinkDescription, LinkKind};
 
 use crate::auth::Purpose;
-use crate::card::{Card, check_addresses};
 use crate::config::{Config, Links};
+use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::host::core_count;
 use crate::links::{Doorbell, RingLink, TcpLink};
-use crate::listen::Doors;
+use crate::listeners::Listeners;
 use crate::monitor::{Monitor, Setup, Shared};
-use crate::reach::Reach;
+use crate::peer_address::{PeerAddress, check_addresses};
 use crate::stream::Stream;
 use open::{Delivery, Opener};
 use ripieno_run::membership::{Membership, Request, Timing};
@@ -39,7 +39,7 @@ const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 /// A rank among the others: a [`ripieno_run::Fabric`] over shared memory and TCP.
 pub struct Endpoint {
     config: Config,
-    cards: Arc<Vec<Card>>,
+    addresses: Arc<Vec<PeerAddress>>,
     topology: Arc<Topology>,
     shared: Arc<Shared>,
     doorbell: Doorbell,
@@ -58,13 +58,13 @@ pub struct Endpoint {
 enum Slot {
     Unasked,
     Opening,
-    Ring(Box<RingLink>, Pulse),
+    Ring(Box<RingLink>, LivenessSocket),
     Tcp(TcpLink),
     Broken(String),
 }
 
 /// The socket over which memory was agreed. Memory does not tell of a peer's death; the end of the socket does.
-struct Pulse {
+struct LivenessSocket {
     socket: Stream,
     has_ended: bool,
 }
@@ -81,18 +81,18 @@ impl Endpoint {
         config.check()?;
         let started = Instant::now();
         let deadline = started + config.rendezvous_timeout;
-        let doors = Doors::open(&config)?;
-        let own = Card::new(&config, &doors)?;
+        let listeners = Listeners::open(&config)?;
+        let own = PeerAddress::new(&config, &listeners)?;
         let strings = exchange.exchange(&own.encode())?;
-        let cards = Card::read_all(&config, &strings)?;
-        check_addresses(&config, &cards)?;
-        check_links(&config, &cards)?;
-        let topology = places::topology(&config, &cards)?;
+        let addresses = PeerAddress::read_all(&config, &strings)?;
+        check_addresses(&config, &addresses)?;
+        check_links(&config, &addresses)?;
+        let topology = topology::topology(&config, &addresses)?;
 
-        let nonce = cards[0].job_nonce();
-        let reach = Reach::new(&config, own.clone(), nonce);
-        let hubs = call_hubs(&config, &reach, &cards, exchange, deadline)?;
-        let mut endpoint = Endpoint::start(config, cards, topology, doors, reach, hubs)?;
+        let nonce = addresses[0].job_nonce();
+        let connector = Connector::new(&config, own.clone(), nonce);
+        let hubs = call_hubs(&config, &connector, &addresses, exchange, deadline)?;
+        let mut endpoint = Endpoint::start(config, addresses, topology, listeners, connector, hubs)?;
         match endpoint.wait_for_all(exchange, deadline) {
             Ok(()) => Ok(endpoint),
             Err(error) => {
@@ -104,15 +104,15 @@ impl Endpoint {
 
     fn start(
         config: Config,
-        cards: Vec<Card>,
+        addresses: Vec<PeerAddress>,
         topology: Topology,
-        doors: Doors,
-        reach: Reach,
+        listeners: Listeners,
+        connector: Connector,
         hubs: Vec<(usize, Stream)>,
     ) -> Result<Endpoint, NetError> {
         let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
-        let own_identity = &cards[config.rank].identity;
-        let neighbours = cards.iter().filter(|card| card.identity.shares_cores(own_identity)).count();
+        let own_identity = &addresses[config.rank].identity;
+        let neighbours = addresses.iter().filter(|address| address.identity.shares_cores(own_identity)).count();
         let has_core_per_rank = neighbours <= core_count();
         let mut doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
         // Ranks that share cores sleep often. Of many, all would be interrupted for each that does.
@@ -122,18 +122,18 @@ impl Endpoint {
         let (shared, requests) = Shared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
         let timing = Timing { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
-        let hosts = cards.iter().map(|card| card.host.clone()).collect();
+        let hosts = addresses.iter().map(|address| address.host.clone()).collect();
         let (sender, deliveries) = channel();
-        let opener = Opener::new(reach, doorbell.bell(), sender);
+        let opener = Opener::new(connector, doorbell.bell(), sender);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
             requests,
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
-            doors,
-            own: cards[config.rank].clone(),
+            listeners,
+            own: addresses[config.rank].clone(),
             token: config.token.clone(),
-            nonce: cards[0].job_nonce(),
+            nonce: addresses[0].job_nonce(),
             copies: config.copies(),
             hubs,
             linger: config.linger,
@@ -148,7 +148,7 @@ impl Endpoint {
         Ok(Endpoint {
             slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
             config,
-            cards: Arc::new(cards),
+            addresses: Arc::new(addresses),
             topology: Arc::new(topology),
             shared,
             doorbell,
@@ -194,17 +194,17 @@ impl Endpoint {
 
     /// The job's name: equal on all its ranks, and another for every job.
     pub fn job(&self) -> &str {
-        &self.cards[0].nonce
+        &self.addresses[0].nonce
     }
 
     /// The host name of a rank.
     pub fn host(&self, rank: usize) -> &str {
-        &self.cards[rank].host
+        &self.addresses[rank].host
     }
 
     /// The rack of a rank, as it was told to it.
     pub fn rack(&self, rank: usize) -> Option<&str> {
-        self.cards[rank].rack.as_deref()
+        self.addresses[rank].rack.as_deref()
     }
 
     /// A handle that reports and hears of failures from any thread.
@@ -249,9 +249,9 @@ impl Alarm {
     }
 }
 
-fn check_links(config: &Config, cards: &[Card]) -> Result<(), NetError> {
-    let own = &cards[config.rank].identity;
-    match cards.iter().find(|card| card.identity != *own) {
+fn check_links(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetError> {
+    let own = &addresses[config.rank].identity;
+    match addresses.iter().find(|address| address.identity != *own) {
         Some(other) if config.links == Links::SharedMemory => Err(NetError::Config {
             name: "links",
             value: "shared-memory".to_string(),
@@ -265,8 +265,8 @@ fn check_links(config: &Config, cards: &[Card]) -> Result<(), NetError> {
 /// they have come to the others.
 fn call_hubs(
     config: &Config,
-    reach: &Reach,
-    cards: &[Card],
+    connector: &Connector,
+    addresses: &[PeerAddress],
     exchange: &mut dyn Exchange,
     deadline: Instant,
 ) -> Result<Vec<(usize, Stream)>, NetError> {
@@ -274,12 +274,17 @@ fn call_hubs(
     let is_called = |hub: &usize| *hub < config.rank || (copies.logical(config.rank) != 0 && *hub != config.rank);
     let mut hubs: Vec<usize> = copies.of(0).filter(is_called).collect();
     hubs.reverse();
-    hubs.into_iter().map(|hub| Ok((hub, call_hub(reach, &cards[hub], exchange, deadline)?))).collect()
+    hubs.into_iter().map(|hub| Ok((hub, call_hub(connector, &addresses[hub], exchange, deadline)?))).collect()
 }
 
 /// Connects to a hub; if that fails because a rank has died, says which.
-fn call_hub(reach: &Reach, hub: &Card, exchange: &mut dyn Exchange, deadline: Instant) -> Result<Stream, NetError> {
-    match reach.reach(hub, Purpose::Control, deadline) {
+fn call_hub(
+    connector: &Connector,
+    hub: &PeerAddress,
+    exchange: &mut dyn Exchange,
+    deadline: Instant,
+) -> Result<Stream, NetError> {
+    match connector.connect(hub, Purpose::Control, deadline) {
         Ok(reached) => Ok(reached.stream),
         Err(error) => Err(exchange.lost().map_or(error, NetError::Failed)),
     }

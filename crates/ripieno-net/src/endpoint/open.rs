@@ -1,12 +1,12 @@
 //! Opening links: the lower rank of a pair connects, the higher one accepts; both on short-lived threads.
 
-use super::{Endpoint, Pulse, Slot};
+use super::{Endpoint, LivenessSocket, Slot};
 use crate::auth::Purpose;
-use crate::card::Card;
 use crate::config::Links;
+use crate::connector::{Connection, Connector};
 use crate::error::{Address, NetError};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
-use crate::reach::{Reach, Reached};
+use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use std::io;
 use std::sync::Arc;
@@ -34,19 +34,19 @@ pub(super) struct Delivery {
 /// What the threads that open links need.
 #[derive(Clone)]
 pub(super) struct Opener {
-    reach: Arc<Reach>,
+    connector: Arc<Connector>,
     bell: Bell,
     deliveries: Sender<Delivery>,
 }
 
 impl Opener {
-    pub fn new(reach: Reach, bell: Bell, deliveries: Sender<Delivery>) -> Opener {
-        Opener { reach: Arc::new(reach), bell, deliveries }
+    pub fn new(connector: Connector, bell: Bell, deliveries: Sender<Delivery>) -> Opener {
+        Opener { connector: Arc::new(connector), bell, deliveries }
     }
 
     /// Connects to a higher rank.
-    pub fn connect(&self, card: Card) {
-        self.deliver(card.rank, move |opener| opener.connected(&card));
+    pub fn connect(&self, address: PeerAddress) {
+        self.deliver(address.rank, move |opener| opener.connected(&address));
     }
 
     /// Takes the authenticated connection of a lower rank.
@@ -70,9 +70,9 @@ impl Opener {
         self.bell.ring();
     }
 
-    fn connected(&self, card: &Card) -> Result<Opened, String> {
+    fn connected(&self, address: &PeerAddress) -> Result<Opened, String> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
-        let reached = self.reach.reach(card, Purpose::Data, deadline).map_err(|error| error.to_string())?;
+        let reached = self.connector.connect(address, Purpose::Data, deadline).map_err(|error| error.to_string())?;
         let mut notes = notes(&reached);
         let failed = match reached.stream {
             Stream::Unix(socket) => {
@@ -85,11 +85,11 @@ impl Opener {
             stream => return tcp(stream).map(|link| Opened { link, notes }),
         };
         notes.push(format!("shared memory cannot be had ({failed})"));
-        if self.reach.links == Links::SharedMemory {
+        if self.connector.links == Links::SharedMemory {
             return Err(notes.join("; "));
         }
         let by_tcp = |error: NetError| format!("{}; {error}", notes.join("; "));
-        let reached = self.reach.reach_by_tcp(card, Purpose::Data, deadline).map_err(by_tcp)?;
+        let reached = self.connector.connect_by_tcp(address, Purpose::Data, deadline).map_err(by_tcp)?;
         tcp(reached.stream).map(|link| Opened { link, notes })
     }
 
@@ -119,7 +119,7 @@ impl Opener {
 }
 
 fn shared(ring: RingLink, socket: Stream) -> Slot {
-    Slot::Ring(Box::new(ring), Pulse { socket, has_ended: false })
+    Slot::Ring(Box::new(ring), LivenessSocket { socket, has_ended: false })
 }
 
 fn tcp(stream: Stream) -> Result<Slot, String> {
@@ -130,7 +130,7 @@ fn tcp(stream: Stream) -> Result<Slot, String> {
 }
 
 /// What a connection to a peer of this host tells by not being the first that was tried.
-fn notes(reached: &Reached) -> Vec<String> {
+fn notes(reached: &Connection) -> Vec<String> {
     let unix = reached.failed.iter().filter(|attempt| matches!(attempt.address, Address::Unix(_)));
     unix.map(|attempt| format!("{} could not be reached ({})", attempt.address, attempt.cause)).collect()
 }
@@ -140,7 +140,7 @@ impl Endpoint {
     pub(super) fn open_link(&mut self, peer: usize) {
         self.slots[peer] = Slot::Opening;
         if self.config.rank < peer {
-            self.opener.connect(self.cards[peer].clone());
+            self.opener.connect(self.addresses[peer].clone());
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
         let threads: Vec<_> = exchanges.map(meet).collect();
         let met = threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
         let mut endpoints: Vec<Endpoint> = met.collect();
-        Arc::make_mut(&mut endpoints[0].cards)[1].unix = Some("ripieno-nobody".to_string());
+        Arc::make_mut(&mut endpoints[0].addresses)[1].unix = Some("ripieno-nobody".to_string());
         endpoints
     }
 

@@ -1,18 +1,18 @@
-//! The monitor: one thread per rank that answers the doors, runs the membership protocol and sleeps otherwise.
+//! The monitor: one thread per rank that answers the listeners, runs the membership protocol and sleeps otherwise.
 //!
 //! Everything it waits for is in one epoll set; it has no clock but the machine's next tick. Program threads talk to it
 //! through [`Shared`].
 
-mod doors;
+mod accept;
 mod shared;
 mod wire;
 
 pub(crate) use shared::{Shared, Status, lock};
 
 use crate::auth::{JobNonce, Visitor};
-use crate::card::Card;
 use crate::config::Token;
-use crate::listen::Doors;
+use crate::listeners::Listeners;
+use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use ripieno_run::membership::{Event, Membership, Output, Request};
 use ripieno_run::{Copies, Failure};
@@ -36,7 +36,7 @@ const EVENTS_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Wake,
-    Doors,
+    Listeners,
     Peer(usize),
     Visitor(u32),
 }
@@ -45,7 +45,7 @@ impl Source {
     fn tag(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
             Source::Wake => 0,
-            Source::Doors => 1,
+            Source::Listeners => 1,
             Source::Peer(rank) => 1 << 32 | rank as u64,
             Source::Visitor(number) => 2 << 32 | u64::from(number),
         })
@@ -54,7 +54,7 @@ impl Source {
     fn of(tag: u64) -> Source {
         match (tag >> 32, tag as u32) {
             (0, 0) => Source::Wake,
-            (0, _) => Source::Doors,
+            (0, _) => Source::Listeners,
             (1, rank) => Source::Peer(rank as usize),
             (_, number) => Source::Visitor(number),
         }
@@ -66,8 +66,8 @@ pub(crate) struct Setup {
     pub shared: Arc<Shared>,
     pub requests: Receiver<Request>,
     pub machine: Membership,
-    pub doors: Doors,
-    pub own: Card,
+    pub listeners: Listeners,
+    pub own: PeerAddress,
     pub token: Token,
     pub nonce: JobNonce,
     /// Which ranks are copies of each other; those of rank 0 are hubs.
@@ -88,7 +88,7 @@ pub(crate) struct Monitor {
     next_visitor: u32,
     wires: BTreeMap<usize, Wire>,
     events: VecDeque<Event>,
-    doors_shut_until: Option<Instant>,
+    listeners_paused_until: Option<Instant>,
     /// When the monitor ends whatever is left to do; set once this rank has left.
     end: Option<Instant>,
     finished: bool,
@@ -107,11 +107,11 @@ impl Monitor {
             next_visitor: 0,
             wires: BTreeMap::new(),
             events: VecDeque::new(),
-            doors_shut_until: None,
+            listeners_paused_until: None,
             end: None,
             finished: false,
         };
-        monitor.open_doors()?;
+        monitor.watch_listeners()?;
         for (hub, stream) in hubs {
             stream.set_nonblocking(true)?;
             monitor.add_wire(hub, stream)?;
@@ -156,7 +156,7 @@ impl Monitor {
         let now = Instant::now();
         let tick = self.setup.shared.started.checked_add(self.setup.machine.next_tick());
         let visitors = self.visitors.values().map(|visitor| visitor.deadline);
-        let next = visitors.chain(tick).chain(self.doors_shut_until).chain(self.end).min();
+        let next = visitors.chain(tick).chain(self.listeners_paused_until).chain(self.end).min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -179,7 +179,7 @@ impl Monitor {
                     self.events.push_back(Event::Request(request));
                 }
             }
-            Source::Doors => self.accept(),
+            Source::Listeners => self.accept(),
             Source::Visitor(number) => self.hear(number),
             Source::Peer(peer) => self.read(peer),
         }

@@ -101,8 +101,8 @@ impl Part {
 
 /// Plays the launcher: collects every rank's string and hands out all.
 pub fn pass_cards(ranks: &mut [Rank]) {
-    let cards: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("card", PATIENCE)).collect();
-    let all = serde_json::to_string(&cards).unwrap();
+    let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("peer address", PATIENCE)).collect();
+    let all = serde_json::to_string(&addresses).unwrap();
     ranks.iter_mut().for_each(|rank| rank.tell(&all));
 }
 
@@ -166,7 +166,7 @@ pub fn run_child() {
     let supplier = variable("SUPPLIER");
     let supplier: Vec<&str> = supplier.split(' ').collect();
     let pipe = |mine: &str| -> Result<Vec<String>, NetError> {
-        say(&format!("card {mine}"));
+        say(&format!("address {mine}"));
         Ok(serde_json::from_str(&hear()).unwrap())
     };
     let exchange: Box<dyn Exchange> = match supplier[..] {

@@ -10,10 +10,10 @@ mod files;
 
 use super::Exchange;
 use crate::auth::seal;
-use crate::card::hex;
 use crate::config::{Config, fill_random};
 use crate::error::NetError;
 use crate::host::host_name;
+use crate::peer_address::hex;
 use files::{Folder, Life};
 use ripieno_run::Failure;
 use std::io;

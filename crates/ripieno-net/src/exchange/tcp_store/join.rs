@@ -1,6 +1,6 @@
 //! The other ranks' side of the store: call until rank 0 answers, give the string, wait for all.
 
-use super::letter::{Letter, STRING_BYTES_MAX, decode, encode};
+use super::message::{Message, STRING_BYTES_MAX, decode, encode};
 use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
 use crate::config::Config;
 use crate::error::NetError;
@@ -35,14 +35,14 @@ pub fn join(
         let cause = format!("its string has {} bytes, more than {STRING_BYTES_MAX}", mine.len());
         return Err(NetError::Exchange { rank, cause, elapsed_ms: elapsed_ms() });
     }
-    let letter = encode(&Letter::Mine { host: host_name(), text: mine.to_string() });
+    let message = encode(&Message::Mine { host: host_name(), text: mine.to_string() });
     let bytes_max = config.world_size.saturating_mul(2 * STRING_BYTES_MAX);
     let answer =
-        stream.write_all(&letter).and_then(|()| read_letter(&mut stream, bytes_max, deadline + VERDICT_MARGIN));
+        stream.write_all(&message).and_then(|()| read_message(&mut stream, bytes_max, deadline + VERDICT_MARGIN));
     match answer {
-        Ok(Letter::All(strings)) => Ok((strings, stream)),
-        Ok(Letter::Verdict(verdict)) => Err(verdict.error(rank)),
-        Ok(Letter::Mine { .. }) => {
+        Ok(Message::All(strings)) => Ok((strings, stream)),
+        Ok(Message::Verdict(verdict)) => Err(verdict.error(rank)),
+        Ok(Message::Mine { .. }) => {
             let cause = "rank 0 answered with a string of its own".to_string();
             Err(NetError::Exchange { rank, cause, elapsed_ms: elapsed_ms() })
         }
@@ -142,7 +142,7 @@ fn refused(config: &Config, refusal: Refusal) -> NetError {
     NetError::Disagree { rank, peer: 0, cause }
 }
 
-fn read_letter(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::Result<Letter> {
+fn read_message(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::Result<Message> {
     let mut bytes = Vec::new();
     let mut part = vec![0; 64 << 10];
     loop {
@@ -157,8 +157,8 @@ fn read_letter(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::
             Err(error) if is_not_now(&error) => {}
             Err(error) => return Err(error),
         }
-        if let Some(letter) = decode(&bytes, bytes_max).map_err(io::Error::other)? {
-            return Ok(letter);
+        if let Some(message) = decode(&bytes, bytes_max).map_err(io::Error::other)? {
+            return Ok(message);
         }
     }
 }

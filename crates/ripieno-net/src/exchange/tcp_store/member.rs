@@ -1,6 +1,6 @@
-//! A rank as the store sees it: its string in, the letters for it out, never blocking.
+//! A rank as the store sees it: its string in, the messages for it out, never blocking.
 
-use super::letter::{Letter, STRING_BYTES_MAX, decode};
+use super::message::{Message, STRING_BYTES_MAX, decode};
 use crate::stream::{Stream, is_not_now};
 use std::io::{self, Read, Write};
 
@@ -39,7 +39,7 @@ impl Member {
             }
         }
         // JSON may write a byte as up to six.
-        if let Some(Letter::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
+        if let Some(Message::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
             (self.host, self.text) = (host, Some(text));
             self.inbox.clear();
         }

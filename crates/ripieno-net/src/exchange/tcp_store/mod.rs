@@ -4,8 +4,8 @@
 //! connection is authenticated before anything else is read. Cost: one connection per rank, all strings to each.
 
 mod join;
-mod letter;
 mod member;
+mod message;
 mod serve;
 
 use super::Exchange;

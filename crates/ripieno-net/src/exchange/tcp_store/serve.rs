@@ -1,12 +1,12 @@
 //! Rank 0's side of the store: collects all strings, hands them out, and tells everybody if that cannot be.
 
-use super::letter::{Letter, Verdict, encode};
 use super::member::Member;
+use super::message::{Message, Verdict, encode};
 use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
 use crate::config::{Config, Ports};
 use crate::error::NetError;
 use crate::host::Addresses;
-use crate::listen::bind_first;
+use crate::listeners::bind_first;
 use crate::stream::Stream;
 use ripieno_run::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -74,8 +74,8 @@ impl Server {
         let texts = self.members.values().filter_map(|member| member.text.clone());
         let strings: Vec<String> = std::iter::once(mine.to_string()).chain(texts).collect();
         if self.verdict.is_none() {
-            let letter = encode(&Letter::All(strings.clone()));
-            self.members.values_mut().for_each(|member| member.outbox.extend(&letter));
+            let message = encode(&Message::All(strings.clone()));
+            self.members.values_mut().for_each(|member| member.outbox.extend(&message));
         }
         while self.verdict.is_none() && self.members.values().any(|member| !member.outbox.is_empty()) {
             self.turn(deadline);
@@ -125,14 +125,14 @@ impl Server {
     }
 
     fn say_farewell(&mut self, verdict: &Verdict) {
-        let letter = encode(&Letter::Verdict(verdict.clone()));
+        let message = encode(&Message::Verdict(verdict.clone()));
         let end = Instant::now() + FAREWELL;
         let mut told = std::collections::BTreeSet::new();
         loop {
             for (&rank, member) in &mut self.members {
                 if told.insert(rank) {
                     // A half-sent list of strings cannot be taken back; its reader sees the end of the connection.
-                    member.outbox.extend(&letter);
+                    member.outbox.extend(&message);
                 }
             }
             let all_told = told.len() + 1 == self.config.world_size;

@@ -1,8 +1,8 @@
-//! Answering the doors: visitors are heard without blocking, so that a stranger holds up nobody.
+//! Connections that come in: visitors are heard without blocking, so that a stranger holds up nobody.
 
 use super::{Monitor, Source};
 use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
-use crate::reach::judge;
+use crate::connector::judge;
 use crate::stream::Stream;
 use ripieno_run::Copies;
 use ripieno_run::membership::Event;
@@ -15,34 +15,34 @@ use std::time::{Duration, Instant};
 const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// So many visitors are heard at a time; for one more the oldest is shown out.
 const VISITORS_MAX: usize = 256;
-/// How long the doors stay shut when the process has no descriptors left.
-const DOORS_PAUSE: Duration = Duration::from_millis(100);
+/// How long nothing is accepted when the process has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Monitor {
-    pub(super) fn open_doors(&mut self) -> io::Result<()> {
-        epoll::add(&self.epoll, &self.setup.doors.tcp, Source::Doors.tag(), epoll::EventFlags::IN)?;
-        if let Some((unix, _)) = &self.setup.doors.unix {
-            epoll::add(&self.epoll, unix, Source::Doors.tag(), epoll::EventFlags::IN)?;
+    pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
+        epoll::add(&self.epoll, &self.setup.listeners.tcp, Source::Listeners.tag(), epoll::EventFlags::IN)?;
+        if let Some((unix, _)) = &self.setup.listeners.unix {
+            epoll::add(&self.epoll, unix, Source::Listeners.tag(), epoll::EventFlags::IN)?;
         }
         Ok(())
     }
 
-    fn shut_doors(&mut self) {
-        let _ = epoll::delete(&self.epoll, &self.setup.doors.tcp);
-        if let Some((unix, _)) = &self.setup.doors.unix {
+    fn pause_listeners(&mut self) {
+        let _ = epoll::delete(&self.epoll, &self.setup.listeners.tcp);
+        if let Some((unix, _)) = &self.setup.listeners.unix {
             let _ = epoll::delete(&self.epoll, unix);
         }
-        self.doors_shut_until = Some(Instant::now() + DOORS_PAUSE);
+        self.listeners_paused_until = Some(Instant::now() + ACCEPT_PAUSE);
     }
 
     pub(super) fn accept(&mut self) {
         loop {
-            match self.setup.doors.accept() {
+            match self.setup.listeners.accept() {
                 Ok(Some(stream)) => self.let_in(stream),
                 Ok(None) => return,
                 Err(error) if is_about_one_connection(&error) => {}
                 // Out of descriptors, say: the queue stays readable, so looking again at once would be a busy loop.
-                Err(_) => return self.shut_doors(),
+                Err(_) => return self.pause_listeners(),
             }
         }
     }
@@ -95,10 +95,10 @@ impl Monitor {
     pub(super) fn show_out_late_visitors(&mut self) {
         let now = Instant::now();
         self.visitors.retain(|_, visitor| visitor.deadline > now);
-        if self.doors_shut_until.is_some_and(|until| until <= now) {
-            self.doors_shut_until = None;
-            if self.open_doors().is_err() {
-                self.shut_doors();
+        if self.listeners_paused_until.is_some_and(|until| until <= now) {
+            self.listeners_paused_until = None;
+            if self.watch_listeners().is_err() {
+                self.pause_listeners();
             }
         }
     }

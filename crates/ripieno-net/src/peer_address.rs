@@ -1,11 +1,11 @@
-//! The card that a rank hands to all others: who it is and where it can be reached, as compact JSON, sealed with the
+//! The address that a rank hands to all others: who it is and where it can be reached, as compact JSON, sealed with the
 //! token so that a rank with another token is found out at once.
 
 use crate::auth::{JobNonce, is_seal, seal};
 use crate::config::{Config, fill_random};
 use crate::error::NetError;
 use crate::host::{HostIdentity, host_name};
-use crate::listen::Doors;
+use crate::listeners::Listeners;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Who a rank is and where it can be reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Card {
+pub(crate) struct PeerAddress {
     pub version: String,
     pub nonce: String,
     pub rank: usize,
@@ -24,7 +24,7 @@ pub(crate) struct Card {
     pub identity: HostIdentity,
     pub rack: Option<String>,
     pub unix: Option<String>,
-    pub addresses: Vec<IpAddr>,
+    pub usable: Vec<IpAddr>,
     pub loopback: Vec<IpAddr>,
     pub port: u16,
     pub pid: u32,
@@ -32,18 +32,18 @@ pub(crate) struct Card {
     proof: String,
 }
 
-/// What cards of every version have.
+/// What addresses of every version have.
 #[derive(Deserialize)]
-struct AnyCard {
+struct AnyAddress {
     version: String,
 }
 
-impl Card {
-    /// This rank's card.
-    pub fn new(config: &Config, doors: &Doors) -> Result<Card, NetError> {
+impl PeerAddress {
+    /// This rank's address.
+    pub fn new(config: &Config, listeners: &Listeners) -> Result<PeerAddress, NetError> {
         let mut nonce = [0; 16];
         fill_random(&mut nonce)?;
-        let mut card = Card {
+        let mut address = PeerAddress {
             version: VERSION.to_string(),
             nonce: hex(&nonce),
             rank: config.rank,
@@ -52,63 +52,64 @@ impl Card {
             host: host_name(),
             identity: HostIdentity::here(),
             rack: config.rack.clone(),
-            unix: doors.unix.as_ref().map(|(_, name)| name.clone()),
-            addresses: doors.addresses.usable.clone(),
-            loopback: doors.addresses.loopback.clone(),
-            port: doors.port,
+            unix: listeners.unix.as_ref().map(|(_, name)| name.clone()),
+            usable: listeners.addresses.usable.clone(),
+            loopback: listeners.addresses.loopback.clone(),
+            port: listeners.port,
             pid: std::process::id(),
             proof: String::new(),
         };
-        card.proof = hex(&seal(&config.token, "card", &[card.encode().as_bytes()]));
-        Ok(card)
+        address.proof = hex(&seal(&config.token, "peer address", &[address.encode().as_bytes()]));
+        Ok(address)
     }
 
     pub fn encode(&self) -> String {
-        serde_json::to_string(self).expect("a card is plain data, which JSON always holds")
+        serde_json::to_string(self).expect("an address is plain data, which JSON always holds")
     }
 
-    /// All ranks' cards from all ranks' strings, if they make one job.
-    pub fn read_all(config: &Config, strings: &[String]) -> Result<Vec<Card>, NetError> {
+    /// All ranks' addresses from all ranks' strings, if they make one job.
+    pub fn read_all(config: &Config, strings: &[String]) -> Result<Vec<PeerAddress>, NetError> {
         if strings.len() != config.world_size {
             let cause = format!("it gave {} strings for a world of {}", strings.len(), config.world_size);
             return Err(NetError::Exchange { rank: config.rank, cause, elapsed_ms: 0 });
         }
-        strings.iter().enumerate().map(|(peer, text)| Card::read(config, peer, text)).collect()
+        strings.iter().enumerate().map(|(peer, text)| PeerAddress::read(config, peer, text)).collect()
     }
 
-    fn read(config: &Config, peer: usize, text: &str) -> Result<Card, NetError> {
+    fn read(config: &Config, peer: usize, text: &str) -> Result<PeerAddress, NetError> {
         let disagree = |cause: String| Err(NetError::Disagree { rank: config.rank, peer, cause });
-        match serde_json::from_str::<AnyCard>(text) {
+        match serde_json::from_str::<AnyAddress>(text) {
             Ok(any) if any.version != VERSION => {
                 return disagree(format!("versions {VERSION} and {} do not work together", any.version));
             }
             _ => {}
         }
-        let mut card: Card = match serde_json::from_str(text) {
-            Ok(card) => card,
-            Err(error) => return disagree(format!("rank {peer}'s string is no card: {error}")),
+        let mut address: PeerAddress = match serde_json::from_str(text) {
+            Ok(address) => address,
+            Err(error) => return disagree(format!("rank {peer}'s string is not the address of a rank: {error}")),
         };
-        let proof = std::mem::take(&mut card.proof);
-        let sealed = unhex(&proof).is_some_and(|it| is_seal(&it, &config.token, "card", &[card.encode().as_bytes()]));
+        let proof = std::mem::take(&mut address.proof);
+        let sealed =
+            unhex(&proof).is_some_and(|it| is_seal(&it, &config.token, "peer address", &[address.encode().as_bytes()]));
         if !sealed {
             return disagree("their tokens differ; every rank of a job gets the same token".to_string());
         }
-        card.proof = proof;
-        if card.world_size != config.world_size {
-            let (own, other) = (config.world_size, card.world_size);
+        address.proof = proof;
+        if address.world_size != config.world_size {
+            let (own, other) = (config.world_size, address.world_size);
             return disagree(format!("their world sizes differ: {own} and {other}"));
         }
-        if card.replicas != config.replicas {
-            let (own, other) = (config.replicas, card.replicas);
+        if address.replicas != config.replicas {
+            let (own, other) = (config.replicas, address.replicas);
             return disagree(format!("their numbers of replicas differ: {own} and {other}"));
         }
-        if card.rank != peer {
-            return disagree(format!("the string in place {peer} is of rank {}", card.rank));
+        if address.rank != peer {
+            return disagree(format!("the string in place {peer} is of rank {}", address.rank));
         }
-        Ok(card)
+        Ok(address)
     }
 
-    /// The job's nonce, of which rank 0's card is the source.
+    /// The job's nonce, whose source is rank 0's address.
     pub fn job_nonce(&self) -> JobNonce {
         let bytes = unhex(&self.nonce).unwrap_or_default();
         JobNonce(bytes.try_into().unwrap_or_default())
@@ -116,17 +117,17 @@ impl Card {
 }
 
 /// Refuses a world of several hosts in which one offers nothing but loopback.
-pub(crate) fn check_addresses(config: &Config, cards: &[Card]) -> Result<(), NetError> {
-    let one_host = cards.iter().all(|card| card.identity == cards[0].identity);
-    let hidden = cards.iter().find(|card| card.addresses.is_empty());
+pub(crate) fn check_addresses(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetError> {
+    let one_host = addresses.iter().all(|address| address.identity == addresses[0].identity);
+    let hidden = addresses.iter().find(|address| address.usable.is_empty());
     match hidden {
-        Some(card) if !one_host => Err(NetError::Address {
-            rank: card.rank,
-            host: card.host.clone(),
+        Some(address) if !one_host => Err(NetError::Address {
+            rank: address.rank,
+            host: address.host.clone(),
             cause: format!(
                 "it offers only loopback ({}), which rank {}'s host cannot reach; give it the address of an interface \
                  that is up",
-                card.loopback.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
+                address.loopback.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(", "),
                 config.rank
             ),
         }),
@@ -148,51 +149,51 @@ mod tests {
     use super::*;
     use crate::config::Token;
 
-    fn cards(tokens: &[&str]) -> (Vec<Config>, Vec<String>) {
+    fn addresses(tokens: &[&str]) -> (Vec<Config>, Vec<String>) {
         let config = |(rank, token): (usize, &&str)| Config::new(rank, tokens.len(), Token::from_secret(token));
         let configs: Vec<Config> = tokens.iter().enumerate().map(config).collect();
-        let card = |config: &Config| Card::new(config, &Doors::open(config).unwrap()).unwrap().encode();
-        let strings = configs.iter().map(card).collect();
+        let address = |config: &Config| PeerAddress::new(config, &Listeners::open(config).unwrap()).unwrap().encode();
+        let strings = configs.iter().map(address).collect();
         (configs, strings)
     }
 
-    fn cause(result: Result<Vec<Card>, NetError>) -> (usize, String) {
+    fn cause(result: Result<Vec<PeerAddress>, NetError>) -> (usize, String) {
         let Err(NetError::Disagree { peer, cause, .. }) = result else { panic!("{result:?}") };
         (peer, cause)
     }
 
     #[test]
     fn cards_come_back_as_they_left() {
-        let (configs, strings) = cards(&["a", "a"]);
-        let read = Card::read_all(&configs[1], &strings).unwrap();
-        assert_eq!(read.iter().map(Card::encode).collect::<Vec<_>>(), strings);
+        let (configs, strings) = addresses(&["a", "a"]);
+        let read = PeerAddress::read_all(&configs[1], &strings).unwrap();
+        assert_eq!(read.iter().map(PeerAddress::encode).collect::<Vec<_>>(), strings);
         assert_ne!(read[0].job_nonce(), JobNonce::default());
     }
 
     #[test]
     fn another_token_another_version_and_another_order_are_told_on_every_rank() {
-        let (configs, strings) = cards(&["a", "b", "a"]);
-        let (peer, told) = cause(Card::read_all(&configs[2], &strings));
+        let (configs, strings) = addresses(&["a", "b", "a"]);
+        let (peer, told) = cause(PeerAddress::read_all(&configs[2], &strings));
         assert!(peer == 1 && told.contains("tokens differ"), "{told}");
 
-        let (configs, mut strings) = cards(&["a", "a", "a"]);
+        let (configs, mut strings) = addresses(&["a", "a", "a"]);
         strings.swap(1, 2);
-        let (peer, told) = cause(Card::read_all(&configs[0], &strings));
+        let (peer, told) = cause(PeerAddress::read_all(&configs[0], &strings));
         assert!(peer == 1 && told.contains("is of rank 2"), "{told}");
 
         let older = strings[0].replace(&format!("\"version\":\"{VERSION}\""), "\"version\":\"0.0.1\"");
-        let (peer, told) = cause(Card::read_all(&configs[0], &[older, strings[2].clone(), strings[1].clone()]));
+        let (peer, told) = cause(PeerAddress::read_all(&configs[0], &[older, strings[2].clone(), strings[1].clone()]));
         assert!(peer == 0 && told.contains("0.0.1"), "{told}");
     }
 
     #[test]
     fn a_host_that_offers_only_loopback_is_named_when_there_are_others() {
-        let (configs, strings) = cards(&["a", "a"]);
-        let mut cards = Card::read_all(&configs[0], &strings).unwrap();
-        cards[1].addresses.clear();
-        assert_eq!(check_addresses(&configs[0], &cards), Ok(()));
-        cards[1].identity.boot = "other".to_string();
-        let told = check_addresses(&configs[0], &cards).unwrap_err().to_string();
+        let (configs, strings) = addresses(&["a", "a"]);
+        let mut addresses = PeerAddress::read_all(&configs[0], &strings).unwrap();
+        addresses[1].usable.clear();
+        assert_eq!(check_addresses(&configs[0], &addresses), Ok(()));
+        addresses[1].identity.boot = "other".to_string();
+        let told = check_addresses(&configs[0], &addresses).unwrap_err().to_string();
         assert!(told.contains("rank 1") && told.contains("127.0.0.1"), "{told}");
     }
 }

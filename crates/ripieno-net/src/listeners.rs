@@ -1,4 +1,4 @@
-//! The two doors of a worker: one TCP port for all purposes, one abstract Unix socket for peers of the same host.
+//! The two listeners of a worker: one TCP port for all purposes, one abstract Unix socket for peers of the same host.
 
 use crate::config::{Config, Ports, fill_random};
 use crate::error::NetError;
@@ -14,7 +14,7 @@ const BACKLOG: i32 = 1024;
 
 /// Both listeners of a worker, non-blocking, and what peers must know of them.
 #[derive(Debug)]
-pub(crate) struct Doors {
+pub(crate) struct Listeners {
     pub tcp: TcpListener,
     pub port: u16,
     /// `None` where Unix sockets cannot be had.
@@ -22,8 +22,8 @@ pub(crate) struct Doors {
     pub addresses: Addresses,
 }
 
-impl Doors {
-    pub fn open(config: &Config) -> Result<Doors, NetError> {
+impl Listeners {
+    pub fn open(config: &Config) -> Result<Listeners, NetError> {
         let (listener, addresses) = match &config.host {
             Some(host) => on_host(config, host)?,
             None => everywhere(config)?,
@@ -31,10 +31,10 @@ impl Doors {
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
         listener.set_nonblocking(true).map_err(os("listen"))?;
         let port = listener.local_addr().map_err(os("listen"))?.port();
-        Ok(Doors { tcp: listener, port, unix: unix()?, addresses })
+        Ok(Listeners { tcp: listener, port, unix: unix()?, addresses })
     }
 
-    /// The next connection at either door; `None` when there is none now.
+    /// The next connection at either listener; `None` when there is none now.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self.tcp.accept() {
             Ok((stream, _)) => stream.set_nodelay(true).map(|()| Stream::Tcp(stream)),

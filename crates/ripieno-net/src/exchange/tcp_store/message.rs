@@ -9,7 +9,7 @@ const LENGTH_BYTES: usize = 4;
 pub const STRING_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Letter {
+pub enum Message {
     /// A rank's string, and the host it is on.
     Mine { host: String, text: String },
     /// Everybody's strings.
@@ -36,18 +36,18 @@ impl Verdict {
     }
 }
 
-pub fn encode(letter: &Letter) -> Vec<u8> {
-    let body = serde_json::to_vec(letter).expect("letters are plain data, which JSON always holds");
+pub fn encode(message: &Message) -> Vec<u8> {
+    let body = serde_json::to_vec(message).expect("messages are plain data, which JSON always holds");
     [&(body.len() as u32).to_le_bytes(), &body[..]].concat()
 }
 
-/// The letter at the front of `bytes`, once it is whole; `bytes_max` bounds it before memory is taken.
-pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<Letter>, String> {
+/// The message at the front of `bytes`, once it is whole; `bytes_max` bounds it before memory is taken.
+pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<Message>, String> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length > bytes_max {
-        return Err(format!("a letter of {length} bytes is longer than the {bytes_max} expected"));
+        return Err(format!("a message of {length} bytes is longer than the {bytes_max} expected"));
     }
     let Some(body) = rest.get(..length) else { return Ok(None) };
-    serde_json::from_slice(body).map(Some).map_err(|error| format!("a letter that cannot be read: {error}"))
+    serde_json::from_slice(body).map(Some).map_err(|error| format!("a message that cannot be read: {error}"))
 }

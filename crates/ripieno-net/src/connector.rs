@@ -1,9 +1,9 @@
 //! Reaching a peer: every place it can be reached at is tried in order; the first that proves to be the peer wins.
 
 use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
-use crate::card::Card;
 use crate::config::{Config, Links, Token};
 use crate::error::{Address, Attempt, NetError};
+use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an address that has connected may take to prove itself before the next is tried.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a rank needs to reach others.
+/// What a rank needs to connect to others.
 #[derive(Clone, Debug)]
-pub(crate) struct Reach {
-    pub own: Card,
+pub(crate) struct Connector {
+    pub own: PeerAddress,
     pub token: Token,
     pub nonce: JobNonce,
     pub links: Links,
@@ -24,48 +24,53 @@ pub(crate) struct Reach {
 
 /// A connection that stands.
 #[derive(Debug)]
-pub(crate) struct Reached {
+pub(crate) struct Connection {
     pub stream: Stream,
     /// What was tried before and why it failed.
     pub failed: Vec<Attempt>,
 }
 
-impl Reach {
-    pub fn new(config: &Config, own: Card, nonce: JobNonce) -> Reach {
-        Reach { own, token: config.token.clone(), nonce, links: config.links }
+impl Connector {
+    pub fn new(config: &Config, own: PeerAddress, nonce: JobNonce) -> Connector {
+        Connector { own, token: config.token.clone(), nonce, links: config.links }
     }
 
     /// Connects to `peer` before `deadline`. A place that connects but stays silent may belong to a rank that is late:
     /// it is tried again; places that all refuse are an error at once.
-    pub fn reach(&self, peer: &Card, purpose: Purpose, deadline: Instant) -> Result<Reached, NetError> {
+    pub fn connect(&self, peer: &PeerAddress, purpose: Purpose, deadline: Instant) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
         if purpose == Purpose::Data && self.links == Links::SharedMemory {
             candidates.retain(|address| matches!(address, Address::Unix(_)));
         }
-        self.reach_at(peer, purpose, &candidates, deadline)
+        self.connect_at(peer, purpose, &candidates, deadline)
     }
 
     /// The same by TCP only.
-    pub fn reach_by_tcp(&self, peer: &Card, purpose: Purpose, deadline: Instant) -> Result<Reached, NetError> {
+    pub fn connect_by_tcp(
+        &self,
+        peer: &PeerAddress,
+        purpose: Purpose,
+        deadline: Instant,
+    ) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
         candidates.retain(|address| matches!(address, Address::Tcp(_)));
-        self.reach_at(peer, purpose, &candidates, deadline)
+        self.connect_at(peer, purpose, &candidates, deadline)
     }
 
-    fn reach_at(
+    fn connect_at(
         &self,
-        peer: &Card,
+        peer: &PeerAddress,
         purpose: Purpose,
         candidates: &[Address],
         deadline: Instant,
-    ) -> Result<Reached, NetError> {
+    ) -> Result<Connection, NetError> {
         let started = Instant::now();
         loop {
             let mut failed = Vec::new();
             let mut is_late = false;
             for address in candidates {
                 match self.try_one(peer, purpose, address, deadline) {
-                    Ok(stream) => return Ok(Reached { stream, failed }),
+                    Ok(stream) => return Ok(Connection { stream, failed }),
                     Err(failure) => {
                         is_late |= matches!(failure, Failure::Denied(Denied::Silent));
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
@@ -84,7 +89,7 @@ impl Reach {
         }
     }
 
-    fn candidates(&self, peer: &Card) -> Vec<Address> {
+    fn candidates(&self, peer: &PeerAddress) -> Vec<Address> {
         let same_host = peer.identity == self.own.identity;
         let tcp = |ip: &std::net::IpAddr| Address::Tcp(SocketAddr::new(*ip, peer.port));
         let mut candidates = Vec::new();
@@ -95,12 +100,18 @@ impl Reach {
             candidates.extend(peer.loopback.iter().map(tcp));
         }
         // An address that this host has too (a container bridge, say) leads back here.
-        let is_elsewhere = |ip: &&std::net::IpAddr| same_host || !self.own.addresses.contains(ip);
-        candidates.extend(peer.addresses.iter().filter(is_elsewhere).map(tcp));
+        let is_elsewhere = |ip: &&std::net::IpAddr| same_host || !self.own.usable.contains(ip);
+        candidates.extend(peer.usable.iter().filter(is_elsewhere).map(tcp));
         candidates
     }
 
-    fn try_one(&self, peer: &Card, purpose: Purpose, address: &Address, deadline: Instant) -> Result<Stream, Failure> {
+    fn try_one(
+        &self,
+        peer: &PeerAddress,
+        purpose: Purpose,
+        address: &Address,
+        deadline: Instant,
+    ) -> Result<Stream, Failure> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let mut stream = match address {
             Address::Unix(name) => Stream::connect_unix(name),
@@ -128,7 +139,7 @@ enum Failure {
 }
 
 /// What an answerer of this job says to a caller, before it looks whether the place is taken.
-pub(crate) fn judge(own: &Card, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
+pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
     let (rank, world_size) = (own.rank as u32, own.world_size as u32);
     match greeting {
         greeting if greeting.nonce != nonce => Err(Refusal::Job),
