@@ -113,7 +113,7 @@ def stop_and_tell(comm, victims):
 def test_the_last_copy_fails_the_job_in_time_and_is_named():
     with doomed() as job, pytest.raises(rp.RankFailed) as raised:
         job.run(reduce_for_long, (1, 3))
-    assert raised.value.rank in (1, 3) and "before that its copy, rank" in str(raised.value)
+    assert raised.value.rank in (1, 3) and "before that its replica, rank" in str(raised.value)
 
 
 def tell_time_of_failure(comm, victims):

@@ -1,7 +1,7 @@
 //! What a rank must know before it can meet the others.
 
 use crate::error::NetError;
-use ripieno_run::Copies;
+use ripieno_run::Replicas;
 use sha2::{Digest, Sha256};
 use std::fmt;
 use std::time::Duration;
@@ -89,7 +89,7 @@ pub struct Config {
     pub rank: usize,
     /// How many ranks.
     pub world_size: usize,
-    /// How many copies there are of each logical rank; ranks `i`, `i + world_size / replicas` … are copies.
+    /// How many replicas there are of each logical rank; ranks `i`, `i + world_size / replicas` … are replicas.
     pub replicas: usize,
     /// The job's secret.
     pub token: Token,
@@ -127,9 +127,9 @@ impl Config {
         }
     }
 
-    /// Which ranks are copies of each other.
-    pub fn copies(&self) -> Copies {
-        Copies::new(self.world_size, self.replicas)
+    /// Which ranks are replicas of each other.
+    pub fn replicas_of_ranks(&self) -> Replicas {
+        Replicas::new(self.world_size, self.replicas)
     }
 
     /// The first setting that cannot be right, as an error.

@@ -4,7 +4,7 @@ use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{History, Waits, describe, describe_pair, is_one_collective};
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Told, Topology, Turn, Want};
+use ripieno_run::{CollectiveId, Fabric, Failure, Header, Link, LinkError, Remote, Told, Topology, Want};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,39 +110,39 @@ impl World {
     fn judge(&self, header: Header, peer: usize) -> Option<Failure> {
         // Whether it has left is read first: its last call was noted before.
         let has_left = self.left[peer].load(Ordering::Acquire);
-        let turn = header.turn();
+        let id = header.collective_id();
         if !header.call.concerns_all() {
             return has_left
                 .then(|| rank_failed(peer, "left the job while a message to or from it was awaited".into()));
         }
-        if lock(&self.histories[peer]).at(turn).is_some_and(|called| called.call != header.call) {
-            return Some(self.mismatch(turn));
+        if lock(&self.histories[peer]).at(id).is_some_and(|called| called.call != header.call) {
+            return Some(self.mismatch(id));
         }
-        let never = has_left && self.is_absent(peer, turn);
-        never.then(|| rank_failed(peer, format!("left the job before {turn}")))
+        let never = has_left && self.is_absent(peer, id);
+        never.then(|| rank_failed(peer, format!("left the job before {id}")))
     }
 
-    /// Whether `rank` has not come to `turn`.
-    fn is_absent(&self, rank: usize, turn: Turn) -> bool {
-        lock(&self.histories[rank]).lasts().lack(turn)
+    /// Whether `rank` has not come to `id`.
+    fn is_absent(&self, rank: usize, id: CollectiveId) -> bool {
+        lock(&self.histories[rank]).lasts().lack(id)
     }
 
-    fn mismatch(&self, turn: Turn) -> Failure {
+    fn mismatch(&self, id: CollectiveId) -> Failure {
         let called = |history: &Mutex<History>| {
             let history = lock(history);
-            history.at(turn).map(|header| history.told(header))
+            history.at(id).map(|header| history.told(header))
         };
         let calls = self.histories.iter().enumerate();
         let calls: BTreeMap<usize, Told> =
             calls.filter_map(|(rank, history)| called(history).map(|call| (rank, call))).collect();
-        Failure::Mismatch { description: describe(turn, &calls) }
+        Failure::Mismatch { description: describe(id, &calls) }
     }
 
     /// The failure, if blocked ranks wait for each other, `rank` among them.
     fn circle(&self, rank: usize, header: Header, peers: &[usize]) -> Option<Failure> {
         let mut waits = lock(&self.waits);
         waits.note(self.started.elapsed(), rank, header, peers);
-        let circle = waits.circle(rank, |rank, turn, _| self.is_absent(rank, turn));
+        let circle = waits.circle(rank, |rank, id, _| self.is_absent(rank, id));
         circle.map(|description| Failure::Mismatch { description })
     }
 }
@@ -229,7 +229,7 @@ impl Fabric for ThreadFabric {
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let told = |rank: usize, header| (rank, lock(&self.world.histories[rank]).told(header));
         let failure = match is_one_collective(&mine, &theirs) {
-            true => self.world.mismatch(mine.turn()),
+            true => self.world.mismatch(mine.collective_id()),
             false => Failure::Mismatch { description: describe_pair([told(self.rank, mine), told(peer, theirs)]) },
         };
         self.world.fail(failure);

@@ -1,4 +1,4 @@
-//! Ranks of worlds with copies die or fall silent, rank 0 included: the others go on and know, until a last copy dies.
+//! Ranks of worlds with replicas die or fall silent, rank 0 included: the others go on and know, until a last replica dies.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
             }
             let since = Instant::now();
             killed.signal(Signal::KILL);
-            expect_verdict(&mut ranks, last, "before that its copy, rank", since, TWO_SECONDS);
+            expect_verdict(&mut ranks, last, "before that its replica, rank", since, TWO_SECONDS);
         }
     }
 }

@@ -351,7 +351,7 @@ impl Communicator {
         Ok(self.part(self.call(py, |inner| inner.replicate(replicas))?))
     }
 
-    /// The ranks of the world that have died of which a copy lives.
+    /// The ranks of the world that have died of which a replica lives.
     fn lost(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let losses = self.call(py, ripieno::Communicator::losses)?;
         let rank = |failure: &Failure| match failure {

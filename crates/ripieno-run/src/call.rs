@@ -81,7 +81,7 @@ pub struct Header {
 
 /// One collective of one communicator, whatever each rank called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn {
+pub struct CollectiveId {
     /// Whose collective; 0 is the communicator of all ranks.
     pub communicator: u32,
     /// The how-manieth.
@@ -185,8 +185,8 @@ const NO_OP: u8 = u8::MAX;
 
 impl Header {
     /// Which collective it belongs to.
-    pub fn turn(&self) -> Turn {
-        Turn { communicator: self.communicator, sequence: self.sequence }
+    pub fn collective_id(&self) -> CollectiveId {
+        CollectiveId { communicator: self.communicator, sequence: self.sequence }
     }
 
     /// The bytes that travel.
@@ -299,7 +299,7 @@ impl Header {
     }
 }
 
-impl std::fmt::Display for Turn {
+impl std::fmt::Display for CollectiveId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "collective {}", self.sequence)?;
         of_communicator(f, self.communicator)

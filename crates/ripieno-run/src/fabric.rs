@@ -4,9 +4,9 @@
 //! the job has failed.
 
 use crate::call::{Header, Told};
-use crate::copies::Copies;
 use crate::link::{Link, LinkError};
 use crate::membership::describe_pair;
+use crate::replicas::Replicas;
 use ripieno_plan::Topology;
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,9 +62,9 @@ pub trait Fabric: Send {
     /// How many ranks.
     fn world_size(&self) -> usize;
 
-    /// Which ranks are copies of each other. The same on every rank.
-    fn copies(&self) -> Copies {
-        Copies::new(self.world_size(), 1)
+    /// Which ranks are replicas of each other. The same on every rank.
+    fn replicas(&self) -> Replicas {
+        Replicas::new(self.world_size(), 1)
     }
 
     /// Where the ranks stand. The same on every rank.
@@ -79,7 +79,7 @@ pub trait Fabric: Send {
     /// How the job has failed.
     fn failure(&self) -> Option<Failure>;
 
-    /// Whether a rank has died of which a copy lives; one atomic load. Its link is closed when this rank next parks.
+    /// Whether a rank has died of which a replica lives; one atomic load. Its link is closed when this rank next parks.
     fn has_losses(&self) -> bool {
         false
     }

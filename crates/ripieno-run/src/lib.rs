@@ -5,18 +5,18 @@
 pub mod call;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-pub mod copies;
 pub mod executor;
 pub mod fabric;
 pub mod link;
 pub mod membership;
 pub mod recorder;
 pub mod reduction;
+pub mod replicas;
 pub mod rows;
 
-pub use call::{Call, Element, HEADER_BYTES, Header, RegroupWishes, Told, Turn};
-pub use copies::Copies;
+pub use call::{Call, CollectiveId, Element, HEADER_BYTES, Header, RegroupWishes, Told};
 pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Remote, Want};
 pub use link::{Link, LinkError};
+pub use replicas::Replicas;
 pub use ripieno_plan::Topology;

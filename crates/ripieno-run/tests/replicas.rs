@@ -1,4 +1,4 @@
-//! The law of copies: whichever copy dies at whichever byte, the others end with what nobody's death has changed.
+//! The law of replicas: whichever replica dies at whichever byte, the others end with what nobody's death has changed.
 
 #[path = "../../ripieno-plan/tests/common/butterflies.rs"]
 #[allow(dead_code)]
@@ -9,7 +9,7 @@ use butterflies::{Keys, configured};
 use common::{Life, World, worlds};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
-use ripieno_run::{Call, Copies, Element, Executor, Failure, Header, Memory, RunError, Schedule};
+use ripieno_run::{Call, Element, Executor, Failure, Header, Memory, Replicas, RunError, Schedule};
 use std::sync::{Arc, Mutex};
 
 const ELEMENT_COUNT: usize = 5;
@@ -119,10 +119,10 @@ impl Player {
     }
 
     /// Begins a run; its memory is given back by [`Player::finish`].
-    fn begin(&mut self, deed: &Deed, sequence: u64, copies: Copies) {
+    fn begin(&mut self, deed: &Deed, sequence: u64, replicas: Replicas) {
         let rank = self.world.rank;
-        let logical = copies.logical(rank);
-        let schedule = Arc::new(Schedule::replicated(&deed.plans[logical], copies, rank));
+        let logical = replicas.logical(rank);
+        let schedule = Arc::new(Schedule::replicated(&deed.plans[logical], replicas, rank));
         let main: Vec<u8> = deed.given[logical].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let output = vec![0; if deed.has_output { deed.expected[logical].len() * ELEMENT_BYTES } else { 0 }];
         self.result = usize::from(deed.has_output);
@@ -160,11 +160,11 @@ impl Drop for Player {
     }
 }
 
-/// Plays all `deeds` in a world of `copies` whose victims die when they have sent so many bytes; checks what every rank
+/// Plays all `deeds` in a world of `replicas` whose victims die when they have sent so many bytes; checks what every rank
 /// that lives ends with. Returns how many bytes each rank sent, or how the job failed.
-fn play(copies: Copies, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize) -> Result<Vec<usize>, Failure> {
-    let p = copies.replicas() * copies.logical_count();
-    // The copies of a rank are visited unequally often, so that the fastest is another one for different ranks.
+fn play(replicas: Replicas, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize) -> Result<Vec<usize>, Failure> {
+    let p = replicas.count() * replicas.logical_count();
+    // The replicas of a rank are visited unequally often, so that the fastest is another one for different ranks.
     let pace_of = |rank: usize| 1 + (rank * 7 + pace) % 3 * pace;
     let mut players: Vec<Player> = worlds(p, 40, 7).into_iter().map(|world| Player::new(world, 1)).collect();
     let lives: Vec<Life> = players.iter().map(|player| player.world.life.clone()).collect();
@@ -172,7 +172,7 @@ fn play(copies: Copies, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize
     players.retain(|player| !player.world.life.is_over());
     players.iter_mut().for_each(|player| {
         player.pace = pace_of(player.world.rank);
-        player.begin(deeds[0], 0, copies);
+        player.begin(deeds[0], 0, replicas);
     });
     for visit in 0..VISITS_MAX {
         for player in players.iter_mut().filter(|player| visit % player.pace == 0) {
@@ -183,31 +183,31 @@ fn play(copies: Copies, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize
             }
             ended.unwrap();
             if let Some(&next) = deeds.get(player.results.len()) {
-                player.begin(next, player.results.len() as u64, copies);
+                player.begin(next, player.results.len() as u64, replicas);
             }
         }
         players.retain(|player| !player.world.life.is_over());
-        // What slower copies send to the end is let go, so nothing is in flight at last.
+        // What slower replicas send to the end is let go, so nothing is in flight at last.
         if players.iter().all(|player| player.results.len() == deeds.len() && player.executor.is_idle()) {
             for player in &players {
                 let (rank, names) = (player.world.rank, deeds.iter().map(|deed| &deed.name).collect::<Vec<_>>());
-                let expected = deeds.iter().map(|deed| &deed.expected[copies.logical(rank)]);
-                let said = format!("{names:?}: rank {rank} of {copies:?}, {victims:?}, pace {pace}");
+                let expected = deeds.iter().map(|deed| &deed.expected[replicas.logical(rank)]);
+                let said = format!("{names:?}: rank {rank} of {replicas:?}, {victims:?}, pace {pace}");
                 assert!(player.results.iter().eq(expected.clone()), "{said}: {:?}", player.results);
             }
             return Ok(lives.iter().map(|life| usize::MAX - life.left_bytes()).collect());
         }
     }
-    panic!("{copies:?} with {victims:?} at pace {pace} comes to no end")
+    panic!("{replicas:?} with {victims:?} at pace {pace} comes to no end")
 }
 
 #[test]
-fn copies_end_with_the_same_values_however_they_race() {
+fn replicas_end_with_the_same_values_however_they_race() {
     for (m, s) in [(1, 2), (2, 2), (3, 2), (2, 3), (4, 2), (3, 3)] {
         let all = Deed::all(m);
         let deeds: Vec<&Deed> = all.iter().flat_map(|deed| [deed, deed]).collect();
         for pace in 0..8 {
-            play(Copies::new(m * s, s), &deeds, &[], pace).unwrap();
+            play(Replicas::new(m * s, s), &deeds, &[], pace).unwrap();
         }
     }
 }
@@ -215,13 +215,13 @@ fn copies_end_with_the_same_values_however_they_race() {
 #[test]
 fn a_copy_may_die_at_every_byte_of_every_algorithm() {
     for m in 2..=3 {
-        let copies = Copies::new(2 * m, 2);
+        let replicas = Replicas::new(2 * m, 2);
         for (number, deed) in Deed::all(m).into_iter().enumerate() {
             let deeds = [&deed, &deed];
-            let sent = play(copies, &deeds, &[], number).unwrap();
+            let sent = play(replicas, &deeds, &[], number).unwrap();
             for bytes in 0..*sent.iter().max().unwrap() {
                 let victim = (bytes + number) % (2 * m);
-                play(copies, &deeds, &[(victim, bytes)], bytes % 5).unwrap();
+                play(replicas, &deeds, &[(victim, bytes)], bytes % 5).unwrap();
             }
         }
     }
@@ -230,29 +230,29 @@ fn a_copy_may_die_at_every_byte_of_every_algorithm() {
 #[test]
 fn whichever_copies_die_together_one_of_each_is_enough() {
     let (m, s) = (2, 3);
-    let copies = Copies::new(m * s, s);
+    let replicas = Replicas::new(m * s, s);
     for (number, deed) in Deed::all(m).into_iter().enumerate() {
-        let sent = play(copies, &[&deed, &deed], &[], number).unwrap();
+        let sent = play(replicas, &[&deed, &deed], &[], number).unwrap();
         for round in 0..40 {
-            // All copies but one of each logical rank, another one each time.
+            // All replicas but one of each logical rank, another one each time.
             let is_spared = |rank: usize| rank / m == (round + rank % m * (1 + round / s)) % s;
             let bytes = |rank: usize| (round * 37 + rank * 101 + number * 13) % sent[rank].max(1);
             let victims: Vec<(usize, usize)> =
                 (0..m * s).filter(|&rank| !is_spared(rank)).map(|rank| (rank, bytes(rank))).collect();
             assert_eq!(victims.len(), m * (s - 1));
-            play(copies, &[&deed, &deed], &victims, round % 5).unwrap();
+            play(replicas, &[&deed, &deed], &victims, round % 5).unwrap();
         }
     }
 }
 
 #[test]
 fn the_death_of_the_last_copy_fails_the_run_of_whoever_needs_it() {
-    let copies = Copies::new(4, 2);
+    let replicas = Replicas::new(4, 2);
     for (number, deed) in Deed::all(2).into_iter().enumerate().filter(|(_, deed)| deed.is_symmetric()) {
         for round in 0..20 {
             let victims = [(0, (round * 7 + number) % 40), (2, (round * 3 + number) % 40)];
-            let Err(Failure::RankFailed { rank, cause, .. }) = play(copies, &[&deed], &victims, round % 5) else {
-                panic!("{} ended though both copies of rank 0 sent half a preamble", deed.name)
+            let Err(Failure::RankFailed { rank, cause, .. }) = play(replicas, &[&deed], &victims, round % 5) else {
+                panic!("{} ended though both replicas of rank 0 sent half a preamble", deed.name)
             };
             assert!((rank == 0 || rank == 2) && cause == "the peer has died", "{rank}: {cause}");
         }

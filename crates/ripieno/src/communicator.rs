@@ -31,8 +31,8 @@ pub struct Communicator {
     pub(crate) is_closed: AtomicBool,
     pub(crate) group: Group,
     pub(crate) world_ranks: Arc<[usize]>,
-    /// Of logical ranks: which copy of its rank this one is.
-    pub(crate) copy: Option<Replica>,
+    /// Of logical ranks: which replica of its rank this one is.
+    pub(crate) replica: Option<Replica>,
     /// As measured, for the design of sparse reductions.
     pub(crate) packets: Mutex<Option<PacketCurve>>,
 }
@@ -54,7 +54,7 @@ impl Communicator {
             replicated_count: 0,
         });
         let packets = Mutex::default();
-        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks, copy: None, packets }
+        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks, replica: None, packets }
     }
 
     /// Asks `interrupt`, each time a caller has slept, whether to give up waiting. For all communicators of the rank.
@@ -77,7 +77,7 @@ impl Communicator {
         self.seat == 0
     }
 
-    /// The rank in the world of every rank, of its first copy where ranks have copies.
+    /// The rank in the world of every rank, of its first replica where ranks have replicas.
     pub fn world_ranks(&self) -> &[usize] {
         &self.world_ranks
     }
@@ -366,10 +366,10 @@ impl Communicator {
         let rank = members.iter().position(|&rank| rank == self.rank()).expect("a rank is of its own color");
         let topology = Arc::new(self.topology().of(&members));
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
-        core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone(), self.copy))));
+        core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone(), self.replica))));
         let seat = core.seats.len() - 1;
         let (shared, is_closed, packets) = (self.shared.clone(), AtomicBool::new(false), Mutex::default());
-        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks, copy: self.copy, packets }))
+        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks, replica: self.replica, packets }))
     }
 
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works

@@ -21,10 +21,10 @@ pub(crate) struct Seat {
     /// The same on every rank, and another than that of any communicator that shares a rank.
     id: u32,
     group: Group,
-    /// The world rank of every rank, of its first copy where ranks have copies.
+    /// The world rank of every rank, of its first replica where ranks have replicas.
     world_ranks: Arc<[usize]>,
-    /// If this communicator is of logical ranks: this rank of the world and which ranks are copies of each other.
-    copy: Option<Replica>,
+    /// If this communicator is of logical ranks: this rank of the world and which ranks are replicas of each other.
+    replica: Option<Replica>,
     schedules: Schedules,
     sequence: u64,
     /// Sparse reductions configured so far.
@@ -43,12 +43,12 @@ struct Ready {
 }
 
 impl Seat {
-    pub fn new(id: u32, group: Group, world_ranks: Arc<[usize]>, copy: Option<Replica>) -> Seat {
+    pub fn new(id: u32, group: Group, world_ranks: Arc<[usize]>, replica: Option<Replica>) -> Seat {
         Seat {
             id,
             group,
             world_ranks,
-            copy,
+            replica,
             schedules: Schedules::default(),
             sequence: 0,
             configuration_count: 0,
@@ -101,7 +101,7 @@ impl Seat {
 
     /// `plan`, which names ranks of this communicator, made ready to run.
     pub fn schedule(&self, plan: Plan) -> Arc<Schedule> {
-        Arc::new(in_world(plan, &self.world_ranks, self.copy))
+        Arc::new(in_world(plan, &self.world_ranks, self.replica))
     }
 
     /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls are
@@ -204,13 +204,13 @@ impl Seat {
         task.check(&self.group, main.element_count(), output.element_count())?;
         let choice = parts.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
         let mut call = task.call(element, main.element_count(), &choice, self.group.size());
-        let (group, world_ranks, copy) = (&self.group, &*self.world_ranks, self.copy);
+        let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
         let schedule = self.schedules.get(call, choice.order, task.parts(main, output), || {
             let plan = task.plan(choice.algorithm, &group.in_order(choice.order), main, output);
             let plan = plan.map_err(|unsuitable| {
                 argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
             })?;
-            let schedule = in_world(plan, world_ranks, copy);
+            let schedule = in_world(plan, world_ranks, replica);
             Ok::<_, Error>(match task.collective() {
                 // A message has left when the link holds it.
                 Collective::PointToPoint => schedule.copying(),
@@ -236,12 +236,12 @@ impl Seat {
     }
 }
 
-/// The schedule of a plan of a communicator whose ranks stand in the world as `world_ranks` and `copy` say.
-pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], copy: Option<Replica>) -> Schedule {
+/// The schedule of a plan of a communicator whose ranks stand in the world as `world_ranks` and `replica` say.
+pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replica>) -> Schedule {
     let plan = plan.with_peers(|rank| world_ranks[rank]);
-    match copy {
+    match replica {
         None => Schedule::new(&plan),
-        Some(Replica { copies, rank }) => Schedule::replicated(&plan, copies, rank),
+        Some(Replica { replicas, rank }) => Schedule::replicated(&plan, replicas, rank),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Endpoint, Slot};
 use crate::links::{Bell, Watch};
 use crate::monitor::{Shared, Status};
 use ripieno_run::membership::{Request, describe_pair};
-use ripieno_run::{Copies, Fabric, Failure, Header, Link, LinkError, Remote, Told, Topology, Want};
+use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Replicas, Told, Topology, Want};
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Fabric for Endpoint {
         self.config.world_size
     }
 
-    fn copies(&self) -> Copies {
-        self.config.copies()
+    fn replicas(&self) -> Replicas {
+        self.config.replicas_of_ranks()
     }
 
     fn topology(&self) -> Arc<Topology> {
@@ -73,9 +73,9 @@ impl Fabric for Endpoint {
         let mut status = self.shared.wait(VERDICT_TIMEOUT, is_known);
         let failure = match (status.failure, status.losses.remove(&peer)) {
             (Some(verdict), _) => return verdict,
-            // A copy lives, but it is this very rank that is needed.
+            // A replica lives, but it is this very rank that is needed.
             (None, Some(loss)) => loss,
-            // It has left, say, while a copy is at work; the others must hear that this rank cannot go on.
+            // It has left, say, while a replica is at work; the others must hear that this rank cannot go on.
             (None, None) => {
                 let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
                 let host = self.host(peer).to_string();
@@ -193,7 +193,7 @@ impl Endpoint {
         }
     }
 
-    /// Closes the links to ranks that have died while copies of them live.
+    /// Closes the links to ranks that have died while replicas of them live.
     fn close_lost(&mut self) {
         let losses = self.shared.status().losses;
         self.closed_count = losses.len();

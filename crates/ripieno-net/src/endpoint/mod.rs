@@ -1,6 +1,6 @@
 //! The endpoint of a rank: its links, its place in the membership, its way out.
 //!
-//! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its copies. Links are opened when a plan first
+//! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its replicas. Links are opened when a plan first
 //! needs them: of a pair of ranks the lower one connects, on a thread of its own, so that nobody waits for it.
 
 mod describe;
@@ -134,7 +134,7 @@ impl Endpoint {
             own: addresses[config.rank].clone(),
             token: config.token.clone(),
             nonce: addresses[0].job_nonce(),
-            copies: config.copies(),
+            replicas: config.replicas_of_ranks(),
             hubs,
             linger: config.linger,
             take_link: Box::new(move |peer, stream| acceptor.accept(peer, stream)),
@@ -261,7 +261,7 @@ fn check_links(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetErro
     }
 }
 
-/// Connects to the hubs, rank 0 and its copies, or of a hub to the lower ones. Rank 0 comes last: when all have come to it
+/// Connects to the hubs, rank 0 and its replicas, or of a hub to the lower ones. Rank 0 comes last: when all have come to it
 /// they have come to the others.
 fn call_hubs(
     config: &Config,
@@ -270,9 +270,9 @@ fn call_hubs(
     exchange: &mut dyn Exchange,
     deadline: Instant,
 ) -> Result<Vec<(usize, Stream)>, NetError> {
-    let copies = config.copies();
-    let is_called = |hub: &usize| *hub < config.rank || (copies.logical(config.rank) != 0 && *hub != config.rank);
-    let mut hubs: Vec<usize> = copies.of(0).filter(is_called).collect();
+    let replicas = config.replicas_of_ranks();
+    let is_called = |hub: &usize| *hub < config.rank || (replicas.logical(config.rank) != 0 && *hub != config.rank);
+    let mut hubs: Vec<usize> = replicas.of(0).filter(is_called).collect();
     hubs.reverse();
     hubs.into_iter().map(|hub| Ok((hub, call_hub(connector, &addresses[hub], exchange, deadline)?))).collect()
 }

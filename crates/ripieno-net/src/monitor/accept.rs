@@ -4,7 +4,7 @@ use super::{Monitor, Source};
 use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
 use crate::connector::judge;
 use crate::stream::Stream;
-use ripieno_run::Copies;
+use ripieno_run::Replicas;
 use ripieno_run::membership::Event;
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -62,10 +62,10 @@ impl Monitor {
 
     pub(super) fn hear(&mut self, number: u32) {
         let Some(visitor) = self.visitors.remove(&number) else { return };
-        let (own, nonce, wires, copies) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.copies);
+        let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
         let answer = visitor.advance(&self.setup.token, &mut |greeting| {
             judge(own, nonce, greeting)?;
-            expects(own.rank, copies, wires, greeting)
+            expects(own.rank, replicas, wires, greeting)
         });
         match answer {
             Answer::Waiting(visitor) => {
@@ -108,14 +108,14 @@ impl Monitor {
 /// pair of ranks the lower one opens the link.
 fn expects(
     own: usize,
-    copies: Copies,
+    replicas: Replicas,
     wires: &BTreeMap<usize, super::wire::Wire>,
     greeting: &Greeting,
 ) -> Result<(), Refusal> {
     let peer = greeting.from as usize;
     match greeting.purpose {
-        Purpose::Control if copies.logical(own) != 0 => Err(Refusal::Purpose),
-        Purpose::Control if copies.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
+        Purpose::Control if replicas.logical(own) != 0 => Err(Refusal::Purpose),
+        Purpose::Control if replicas.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
         Purpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
         Purpose::Data if peer > own => Err(Refusal::Purpose),
         _ => Ok(()),

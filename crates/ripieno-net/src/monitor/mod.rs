@@ -15,7 +15,7 @@ use crate::listeners::Listeners;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use ripieno_run::membership::{Event, Membership, Output, Request};
-use ripieno_run::{Copies, Failure};
+use ripieno_run::{Failure, Replicas};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -70,8 +70,8 @@ pub(crate) struct Setup {
     pub own: PeerAddress,
     pub token: Token,
     pub nonce: JobNonce,
-    /// Which ranks are copies of each other; those of rank 0 are hubs.
-    pub copies: Copies,
+    /// Which ranks are replicas of each other; those of rank 0 are hubs.
+    pub replicas: Replicas,
     /// The connections to hubs: to all, or of a hub, to the lower ones.
     pub hubs: Vec<(usize, Stream)>,
     /// How long a hub stays to watch after it has left.
@@ -149,7 +149,7 @@ impl Monitor {
     }
 
     fn is_hub(&self) -> bool {
-        self.setup.copies.logical(self.setup.own.rank) == 0
+        self.setup.replicas.logical(self.setup.own.rank) == 0
     }
 
     fn wait(&mut self) -> Vec<Source> {

@@ -29,7 +29,7 @@ pub(crate) struct Shared {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Status {
     pub failure: Option<Failure>,
-    /// Ranks that have died, of which a copy lives.
+    /// Ranks that have died, of which a replica lives.
     pub losses: BTreeMap<usize, Failure>,
     /// Every rank has come.
     pub complete: bool,
@@ -64,7 +64,7 @@ impl Shared {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// How many ranks have died of which a copy lives.
+    /// How many ranks have died of which a replica lives.
     pub fn loss_count(&self) -> usize {
         self.loss_count.load(Ordering::Acquire)
     }
@@ -91,7 +91,7 @@ impl Shared {
         });
     }
 
-    /// Notes the death of `rank`, of which a copy lives.
+    /// Notes the death of `rank`, of which a replica lives.
     pub fn lose(&self, rank: usize, failure: Failure) {
         self.update(|status| {
             status.losses.insert(rank, failure);

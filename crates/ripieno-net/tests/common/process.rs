@@ -244,7 +244,7 @@ fn obey(met: Result<Endpoint, NetError>) {
     }
 }
 
-/// The ranks that have died of which a copy lives.
+/// The ranks that have died of which a replica lives.
 fn name_lost(endpoint: &Endpoint) -> String {
     let rank = |failure: &Failure| match failure {
         Failure::RankFailed { rank, .. } => rank.to_string(),

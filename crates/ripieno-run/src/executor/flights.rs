@@ -6,7 +6,8 @@
 
 use super::idle::{self, Work};
 use super::memory::Memory;
-use super::run::{Progress, Run};
+use super::progress::Progress;
+use super::run::Run;
 use super::schedule::{Schedule, Stream};
 use super::{RunError, Traffic};
 use crate::call::Header;

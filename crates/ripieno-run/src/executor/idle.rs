@@ -65,7 +65,7 @@ pub(super) fn finish<W: Work>(
     }
 }
 
-/// How the job has failed, if it has. Who `needs_all` cannot go on when a rank has died, though a copy of it lives: what is
+/// How the job has failed, if it has. Who `needs_all` cannot go on when a rank has died, though a replica of it lives: what is
 /// half done ends the job.
 pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunError> {
     if needs_all && fabric.has_losses() && !fabric.has_failed() {

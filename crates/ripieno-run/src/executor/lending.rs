@@ -6,16 +6,16 @@
 //! their rank waits for: those hold nobody up but the later sends of their lane, until the receiver has taken what comes
 //! before them, which it does in any case before it looks at them.
 
-use super::lane::{Lane, LaneError, Moved, limit};
 use super::memory;
 use super::run::Run;
 use super::schedule::Stream;
+use super::visit::{Moved, Visit, VisitError, limit};
 use ripieno_plan::Span;
 
 /// Shorter sends are copied: that a loan is returned takes time of its own.
 pub(super) const LEND_BYTES: usize = 64 << 10;
 
-impl Lane<'_, '_> {
+impl Visit<'_, '_> {
     /// Whether step `index`, a send of `span`, is lent. A step that began otherwise ends so, and one that began so too.
     pub fn is_lent(&self, index: usize, span: Span) -> bool {
         let is_begun = self.passed[index] > 0 || self.cursor.lent_bytes > 0;
@@ -29,7 +29,7 @@ impl Lane<'_, '_> {
     }
 
     /// Lends what is there of `span` and was not lent yet, and notes what was returned.
-    pub fn lend(&mut self, index: usize, span: Span) -> Result<Moved, LaneError> {
+    pub fn lend(&mut self, index: usize, span: Span) -> Result<Moved, VisitError> {
         let mut moved = Moved::Nothing;
         let lent = self.cursor.lent_bytes;
         let before = std::mem::replace(&mut self.passed[index], lent - self.link.lent_bytes()?);

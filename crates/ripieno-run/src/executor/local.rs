@@ -1,10 +1,10 @@
 //! The local lane: the steps that stay inside the rank. They share no stream, so none queues behind another.
 
 use super::SEGMENT_BYTES;
-use super::lane::limit;
 use super::memory;
 use super::rows;
 use super::run::Run;
+use super::visit::limit;
 use ripieno_plan::{Constant, Operation};
 
 impl Run<'_, '_> {

@@ -10,18 +10,19 @@
 //!
 //! A run that is alone allocates nothing after the first run of the longest schedule.
 
+mod access_index;
 mod flights;
 mod idle;
-mod lane;
 mod lending;
 mod local;
 mod memory;
 mod preamble;
-mod race;
+mod progress;
+mod replica_receive;
 mod rows;
 mod run;
 mod schedule;
-mod touches;
+mod visit;
 mod waiting;
 
 pub use flights::End;
@@ -34,8 +35,9 @@ use crate::recorder::{Outcome, Recorder, Ticket};
 use crate::reduction::{Reduction, UnsupportedOp};
 use flights::{Everyone, Flights};
 use idle::Work;
+use progress::Progress;
 use ripieno_plan::Collective;
-use run::{Progress, Run};
+use run::Run;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 

@@ -1,71 +1,18 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
+use super::RunError;
 use super::idle::{self, Work};
-use super::lane::{Lane, LaneError, Moved};
 use super::memory::Memory;
 use super::preamble::Preamble;
-use super::rows::Staging;
+use super::progress::Progress;
 use super::schedule::{Schedule, Stream};
-use super::waiting::Waiting;
-use super::{RELAY_UNIT_BYTES, RunError, Traffic};
+use super::visit::{Moved, Visit, VisitError};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
-use crate::recorder::{Recorder, Ticket};
+use crate::recorder::Recorder;
 use crate::reduction::Reduction;
 use std::time::Duration;
-
-/// How far a run is. Kept by the executor for the next run.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// Bytes that each step has passed.
-    pub passed: Vec<usize>,
-    /// Per lane: how far it is.
-    pub cursors: Vec<Cursor>,
-    staging: Staging,
-    pub traffic: Traffic,
-    /// What a relay has at least before it sends on.
-    pub relay_unit_bytes: usize,
-    /// Its record.
-    pub ticket: Ticket,
-    pub waiting: Option<Waiting>,
-    /// Memory for the wants of a wait.
-    pub wants: Vec<Want>,
-}
-
-/// How far a lane is.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
-    /// Index into the lane's steps.
-    pub next: usize,
-    /// Bytes of the preamble that have left or come.
-    pub preamble_bytes: usize,
-    /// Bytes of the next step that were lent, returned or not.
-    pub lent_bytes: usize,
-    /// Where copies race: bytes of the next step that this lane has brought or let go.
-    pub raced_bytes: usize,
-    /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
-    pub on_stream: bool,
-    /// A lane of an earlier run still has the stream.
-    pub is_queued: bool,
-    /// The peer is gone, and its copies do without it.
-    pub is_out: bool,
-}
-
-impl Progress {
-    /// Makes ready for a run of `schedule`.
-    pub fn reset(&mut self, schedule: &Schedule, ticket: Ticket) {
-        self.passed.clear();
-        self.passed.resize(schedule.steps.len(), 0);
-        self.cursors.clear();
-        self.cursors.resize(schedule.lanes.len(), Cursor::default());
-        self.staging.reset(schedule);
-        self.traffic = Traffic::default();
-        self.relay_unit_bytes = RELAY_UNIT_BYTES;
-        self.ticket = ticket;
-        self.waiting = None;
-    }
-}
 
 /// One run of a schedule, for as long as somebody moves it on.
 pub(super) struct Run<'a, 'b> {
@@ -87,9 +34,11 @@ impl Work for Run<'_, '_> {
                 continue;
             }
             moved |= match self.schedule.lanes[lane].stream {
-                Stream::To(peer) => self.on_link(lane, peer, |lane| lane.send())?,
-                Stream::From(peer) if self.schedule.is_replicated => self.on_link(lane, peer, |lane| lane.race())?,
-                Stream::From(peer) => self.on_link(lane, peer, |lane| lane.take())?,
+                Stream::To(peer) => self.on_link(lane, peer, |visit| visit.send())?,
+                Stream::From(peer) if self.schedule.is_replicated => {
+                    self.on_link(lane, peer, |visit| visit.receive_first())?
+                }
+                Stream::From(peer) => self.on_link(lane, peer, |visit| visit.take())?,
                 Stream::Local => self.local(lane),
             };
         }
@@ -206,7 +155,7 @@ impl Run<'_, '_> {
         &mut self,
         lane: usize,
         peer: usize,
-        visit: fn(&mut Lane<'_, '_>) -> Result<Moved, LaneError>,
+        visit: fn(&mut Visit<'_, '_>) -> Result<Moved, VisitError>,
     ) -> Result<bool, RunError> {
         let link = match self.fabric.link(peer) {
             Ok(Some(link)) => link,
@@ -216,7 +165,7 @@ impl Run<'_, '_> {
             }
             Err(error) => return self.drop_out(lane, peer, error),
         };
-        let mut visited = Lane {
+        let mut visited = Visit {
             link,
             schedule: self.schedule,
             number: lane,
@@ -238,8 +187,8 @@ impl Run<'_, '_> {
         });
         match moved {
             Ok(moved) => Ok(moved == Moved::Something),
-            Err(LaneError::Link(error)) => self.drop_out(lane, peer, error),
-            Err(LaneError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
+            Err(VisitError::Link(error)) => self.drop_out(lane, peer, error),
+            Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Made once per plan and kept; a run changes nothing in it.
 
-use super::touches::Touches;
+use super::access_index::AccessIndex;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Schedule {
     pub(super) row_lane_count: usize,
     /// How many ranks this one exchanges bytes with.
     pub(super) peer_count: u16,
-    /// Every rank has copies, which bring the same steps and all get what is sent.
+    /// Every rank has replicas, which bring the same steps and all get what is sent.
     pub(super) is_replicated: bool,
 }
 
@@ -85,12 +85,12 @@ impl Schedule {
             peer_count: 0,
             is_replicated: false,
         };
-        let (mut touches, mut lanes) = (Touches::default(), BTreeMap::new());
+        let (mut accesses, mut lanes) = (AccessIndex::default(), BTreeMap::new());
         for (index, operation) in operations.iter().enumerate() {
             let first = schedule.dependencies.len();
-            schedule.dependencies.extend(dependencies_of(index, operations, &touches));
+            schedule.dependencies.extend(dependencies_of(index, operations, &accesses));
             for used in uses(operation) {
-                touches.add(used.span.buffer, used.touched(), index, used.is_written);
+                accesses.add(used.span.buffer, used.touched(), index, used.is_written);
             }
             let dependencies = first..schedule.dependencies.len();
             for dependency in &schedule.dependencies[dependencies.clone()] {
@@ -122,7 +122,7 @@ impl Schedule {
     }
 
     /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing. Where ranks have
-    /// copies nothing is.
+    /// replicas nothing is.
     pub fn lending(mut self) -> Schedule {
         if self.is_replicated {
             return self;
@@ -228,11 +228,11 @@ impl Use<'_> {
 /// it, so nothing behind such a writer is looked at. One that chooses rows has not, for the bytes between them.
 ///
 /// Cost: `n·log(n)` for a plan of `n` operations, if few of them use the same bytes.
-fn dependencies_of(index: usize, operations: &[Operation], touches: &Touches) -> Vec<Dependency> {
+fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessIndex) -> Vec<Dependency> {
     let mut found = Vec::new();
     for mine in uses(&operations[index]) {
         let (my_start, my_bytes) = (mine.span.start_bytes, mine.touched());
-        for on in touches.of(mine.span.buffer, my_bytes.clone(), mine.is_written) {
+        for on in accesses.of(mine.span.buffer, my_bytes.clone(), mine.is_written) {
             let (earlier, mut covered) = (&operations[on], false);
             for theirs in uses(earlier) {
                 let their_bytes = theirs.touched();

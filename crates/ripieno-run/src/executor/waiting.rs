@@ -1,20 +1,11 @@
 //! What the recorder learns of a run: when nothing of it moved, and how it ended.
 
 use super::idle::{SPIN, Work};
+use super::progress::Waiting;
 use super::run::Run;
 use super::{RunError, Traffic};
 use crate::recorder::Outcome;
 use std::time::Duration;
-
-/// A time in which nothing of a run moves.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    since: Duration,
-    /// The last look at the clock.
-    seen: Duration,
-    /// Whether the recorder knows.
-    is_noted: bool,
-}
 
 impl Run<'_, '_> {
     /// Notes that nothing moves now.

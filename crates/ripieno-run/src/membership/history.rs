@@ -1,7 +1,7 @@
 //! The latest collectives that a rank entered, so that others' questions can be answered while it works or waits.
 
 use super::message::cut_end;
-use crate::call::{Header, Told, Turn};
+use crate::call::{CollectiveId, Header, Told};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many collectives are remembered.
@@ -64,7 +64,7 @@ impl History {
         {
             self.file(previous);
         }
-        self.latest = slot(header.turn());
+        self.latest = slot(header.collective_id());
         self.ring[self.latest] = Some(header);
     }
 
@@ -92,9 +92,9 @@ impl History {
         Told { header, form: self.form(header.call.form) }
     }
 
-    /// What the rank called at `turn`; `None` if it has not come so far, or no longer remembers.
-    pub fn at(&self, turn: Turn) -> Option<Header> {
-        self.ring[slot(turn)].filter(|header| header.turn() == turn)
+    /// What the rank called at `id`; `None` if it has not come so far, or no longer remembers.
+    pub fn at(&self, id: CollectiveId) -> Option<Header> {
+        self.ring[slot(id)].filter(|header| header.collective_id() == id)
     }
 
     /// The latest collective of one communicator.
@@ -133,25 +133,25 @@ impl History {
 }
 
 impl Lasts {
-    /// Whether the rank that left has never entered `turn`, as far as is remembered.
-    pub fn lack(&self, turn: Turn) -> bool {
-        match self.headers.iter().find(|last| last.communicator == turn.communicator) {
-            Some(last) => last.sequence < turn.sequence,
+    /// Whether the rank that left has never entered `id`, as far as is remembered.
+    pub fn lack(&self, id: CollectiveId) -> bool {
+        match self.headers.iter().find(|last| last.communicator == id.communicator) {
+            Some(last) => last.sequence < id.sequence,
             None => !self.has_forgotten,
         }
     }
 
-    /// What the rank called at `turn`, if that was its last.
-    pub fn at(&self, turn: Turn) -> Option<Told> {
-        let at = self.headers.iter().position(|last| last.turn() == turn)?;
+    /// What the rank called at `id`, if that was its last.
+    pub fn at(&self, id: CollectiveId) -> Option<Told> {
+        let at = self.headers.iter().position(|last| last.collective_id() == id)?;
         let form = if at == 0 { self.form.clone() } else { String::new() };
         Some(Told { header: self.headers[at], form })
     }
 }
 
-fn slot(turn: Turn) -> usize {
+fn slot(id: CollectiveId) -> usize {
     // Communicators that take turns with equal numbers meet in different places.
-    let at = turn.sequence.wrapping_add(u64::from(turn.communicator) * (REMEMBERED as u64 / 2 - 1));
+    let at = id.sequence.wrapping_add(u64::from(id.communicator) * (REMEMBERED as u64 / 2 - 1));
     (at % REMEMBERED as u64) as usize
 }
 
@@ -174,8 +174,8 @@ mod tests {
         assert_eq!(history.last(), Some(barrier(99)));
     }
 
-    fn world(sequence: u64) -> Turn {
-        Turn { communicator: 0, sequence }
+    fn world(sequence: u64) -> CollectiveId {
+        CollectiveId { communicator: 0, sequence }
     }
 
     fn of(communicator: u32, sequence: u64) -> Header {
@@ -190,7 +190,8 @@ mod tests {
         assert_eq!([0, 3, 9, 4].map(|c| history.last_of(c)), [Some(of(0, 6)), Some(of(3, 1)), Some(of(9, 0)), None]);
         let lasts = history.lasts();
         assert_eq!(lasts.headers[0], of(9, 0));
-        let lacking = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)].map(|header| lasts.lack(header.turn()));
+        let lacking =
+            [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)].map(|header| lasts.lack(header.collective_id()));
         assert_eq!(lacking, [false, true, false, true, true]);
     }
 
@@ -209,8 +210,8 @@ mod tests {
         let mut history = History::default();
         history.enter(of(0, 4));
         (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
-        assert!(!history.lasts().lack(of(1, 0).turn()), "the first communicator is forgotten");
-        assert!(history.lasts().lack(of(9, 1).turn()));
-        assert!(history.lasts().lack(of(0, 5).turn()), "that of all ranks is not");
+        assert!(!history.lasts().lack(of(1, 0).collective_id()), "the first communicator is forgotten");
+        assert!(history.lasts().lack(of(9, 1).collective_id()));
+        assert!(history.lasts().lack(of(0, 5).collective_id()), "that of all ranks is not");
     }
 }

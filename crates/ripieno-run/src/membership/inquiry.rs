@@ -1,6 +1,6 @@
-//! Who called what at one turn: found by asking, told as one sentence.
+//! Who called what in one collective: found by asking, told as one sentence.
 
-use crate::call::{Header, Told, Turn};
+use crate::call::{CollectiveId, Header, Told};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Inquiry {
 
 /// `collective 7: rank 0 called allreduce(float32 × 10, sum, ring); rank 1 called barrier`: every rank known and its call,
 /// ranks with equal calls together.
-pub fn describe(turn: Turn, calls: &BTreeMap<usize, Told>) -> String {
+pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, Told>) -> String {
     let mut groups: Vec<(&Told, Vec<usize>)> = Vec::new();
     for (&rank, told) in calls {
         match groups.iter_mut().find(|(known, _)| known.header.call == told.header.call) {
@@ -51,21 +51,21 @@ pub fn describe(turn: Turn, calls: &BTreeMap<usize, Told>) -> String {
     }
     let parts: Vec<String> =
         groups.iter().map(|(told, ranks)| format!("{} called {}", name_ranks(ranks), told.call())).collect();
-    format!("{turn}: {}", parts.join("; "))
+    format!("{id}: {}", parts.join("; "))
 }
 
 /// Who called what, of two ranks that met on a link with different headers.
 pub fn describe_pair(pair: [(usize, Told); 2]) -> String {
     let [(rank, mine), (peer, theirs)] = &pair;
     match is_one_collective(&mine.header, &theirs.header) {
-        true => describe(mine.header.turn(), &BTreeMap::from(pair)),
+        true => describe(mine.header.collective_id(), &BTreeMap::from(pair)),
         false => format!("rank {rank} called {mine}; rank {peer} called {theirs}"),
     }
 }
 
-/// Whether the two are what ranks called at one turn in which all take part.
+/// Whether the two are what ranks called in one collective in which all take part.
 pub fn is_one_collective(one: &Header, other: &Header) -> bool {
-    one.turn() == other.turn() && one.call.concerns_all() && other.call.concerns_all()
+    one.collective_id() == other.collective_id() && one.call.concerns_all() && other.call.concerns_all()
 }
 
 /// `rank 3`, or `ranks 0-2, 5`.
@@ -112,9 +112,9 @@ pub(super) mod tests {
     fn a_mismatch_names_every_rank_and_its_call() {
         let calls = [0, 1, 2, 4].map(|rank| (rank, Told::untold(allreduce(7)))).into_iter();
         let calls: BTreeMap<usize, Told> = calls.chain([(3, Told::untold(barrier(7)))]).collect();
-        let turn = barrier(7).turn();
+        let id = barrier(7).collective_id();
         let (allreduce, barrier) = (allreduce(7).call, barrier(7).call);
         let expected = format!("collective 7: ranks 0-2, 4 called {allreduce}; rank 3 called {barrier}");
-        assert_eq!(describe(turn, &calls), expected);
+        assert_eq!(describe(id, &calls), expected);
     }
 }

@@ -3,8 +3,8 @@
 use super::hub::Hub;
 use super::spoke::Spoke;
 use super::{Event, History, Message, Output, Request, Timing};
-use crate::copies::{Copies, Loss, Losses};
 use crate::fabric::Failure;
+use crate::replicas::{Loss, Losses, Replicas};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// The machine of a rank.
 pub struct Membership {
     rank: usize,
-    copies: Copies,
-    /// A copy of rank 0 watches all others.
+    replicas: Replicas,
+    /// A replica of rank 0 watches all others.
     hub: Option<Hub>,
     /// The connections to the other hubs, lowest first.
     spokes: Vec<Spoke>,
@@ -28,17 +28,17 @@ impl Membership {
     /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. Its connections to the hubs
     /// that are lower than itself stand.
     pub fn new(rank: usize, hosts: Vec<String>, replicas: usize, timing: Timing, now: Duration) -> Membership {
-        let copies = Copies::new(hosts.len(), replicas);
+        let replicas = Replicas::new(hosts.len(), replicas);
         let hosts: Arc<[String]> = hosts.into();
-        let is_hub = copies.logical(rank) == 0;
+        let is_hub = replicas.logical(rank) == 0;
         let spoke = |hub| Spoke::new(rank, hub, hosts.clone(), timing, now);
         Membership {
             rank,
-            copies,
-            hub: is_hub.then(|| Hub::new(rank, hosts.clone(), copies, timing, now)),
-            spokes: copies.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
+            replicas,
+            hub: is_hub.then(|| Hub::new(rank, hosts.clone(), replicas, timing, now)),
+            spokes: replicas.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
             gone: BTreeSet::new(),
-            losses: Losses::new(copies),
+            losses: Losses::new(replicas),
             is_complete: false,
             has_failed: false,
         }
@@ -111,7 +111,7 @@ impl Membership {
 
     /// Whether no lower hub watches.
     fn is_first(&self) -> bool {
-        self.copies.of(0).find(|hub| !self.gone.contains(hub)) == Some(self.rank)
+        self.replicas.of(0).find(|hub| !self.gone.contains(hub)) == Some(self.rank)
     }
 
     fn note_gone(&mut self, event: &Event, outputs: &[Output]) {
@@ -123,8 +123,8 @@ impl Membership {
             Output::Lost(Failure::RankFailed { rank, .. }) => Some(*rank),
             _ => None,
         });
-        let copies = self.copies;
-        self.gone.extend(lost.chain(closed).filter(|&rank| copies.logical(rank) == 0 && rank != self.rank));
+        let replicas = self.replicas;
+        self.gone.extend(lost.chain(closed).filter(|&rank| replicas.logical(rank) == 0 && rank != self.rank));
     }
 
     /// What the rank is told, once.

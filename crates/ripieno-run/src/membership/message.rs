@@ -87,7 +87,7 @@ pub enum Message {
         /// What the form of the latest stands for.
         form: String,
     },
-    /// Hub to all: this rank has died, but a copy of it lives.
+    /// Hub to all: this rank has died, but a replica of it lives.
     Lost(Failure),
 }
 

@@ -5,7 +5,7 @@
 //! hub is the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat timeout; a
 //! failure reaches everybody in two hops. Needs connections that keep order and tell when the other end is gone.
 //!
-//! Where ranks have [copies](crate::copies), every copy of rank 0 is a hub with a star of its own: one of them lives as long
+//! Where ranks have [replicas](crate::replicas), every replica of rank 0 is a hub with a star of its own: one of them lives as long
 //! as the job does. The lowest one speaks; the others know what it knows, and the next takes over when it is gone.
 
 mod history;
@@ -125,7 +125,7 @@ pub enum Output {
     Complete,
     /// The job has failed; given once.
     Failed(Failure),
-    /// A rank has died, but a copy of it lives; given once.
+    /// A rank has died, but a replica of it lives; given once.
     Lost(Failure),
     /// This rank has left and nobody needs its machine any more.
     Finished,

@@ -3,7 +3,7 @@
 use super::inquiry::describe_pair;
 use super::message::WireHeader;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::{Told, Turn};
+use crate::call::{CollectiveId, Told};
 use crate::fabric::Failure;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl Spoke {
             Message::Failed(failure) => self.fail(failure),
             Message::Lost(failure) => vec![Output::Lost(failure)],
             Message::Ask { communicator, sequence } => {
-                let called = history.at(Turn { communicator, sequence });
+                let called = history.at(CollectiveId { communicator, sequence });
                 let header = called.or_else(|| history.last_of(communicator));
                 let call = header.map(|header| history.told(header).into());
                 self.send(Message::Answer { communicator, sequence, call })

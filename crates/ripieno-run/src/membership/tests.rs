@@ -5,7 +5,7 @@ mod replicas;
 use super::inquiry::tests::{allreduce, barrier, message_to};
 use super::*;
 use crate::call::Call;
-use crate::copies::Copies;
+use crate::replicas::Replicas;
 use std::collections::VecDeque;
 
 struct World {
@@ -17,7 +17,7 @@ struct World {
     failures: Vec<Option<Failure>>,
     /// Ranks that neither run nor answer.
     frozen: Vec<usize>,
-    copies: Copies,
+    replicas: Replicas,
     /// Who has died, as each rank was told.
     losses: Vec<Vec<usize>>,
 }
@@ -41,7 +41,7 @@ impl World {
             finished: vec![false; world_size],
             failures: vec![None; world_size],
             frozen: vec![],
-            copies: Copies::new(world_size, replicas),
+            replicas: Replicas::new(world_size, replicas),
             losses: vec![vec![]; world_size],
         }
     }
@@ -53,7 +53,7 @@ impl World {
     /// A world that has met: every rank has connected to every hub, to rank 0 last.
     fn replicated(world_size: usize, replicas: usize) -> World {
         let mut world = World::with_replicas(world_size, replicas);
-        let hubs: Vec<usize> = world.copies.of(0).collect();
+        let hubs: Vec<usize> = world.replicas.of(0).collect();
         for &hub in hubs.iter().rev() {
             (0..world_size).filter(|&peer| peer != hub).for_each(|peer| world.event(hub, Event::Connected { peer }));
             world.deliver();
@@ -115,7 +115,7 @@ impl World {
 
     fn dies(&mut self, rank: usize) {
         self.frozen.push(rank);
-        let hubs: Vec<usize> = self.copies.of(0).collect();
+        let hubs: Vec<usize> = self.replicas.of(0).collect();
         for other in (0..self.ranks.len()).filter(|other| !self.frozen.contains(other)).collect::<Vec<_>>() {
             if hubs.contains(&rank) || hubs.contains(&other) {
                 self.event(other, Event::Closed { peer: rank, cause: "its process ended".into() });
@@ -321,7 +321,7 @@ fn a_mismatch_with_the_hub_is_found_from_either_side() {
         let mut world = World::met(2);
         world.enter(0, allreduce(0));
         world.enter(1, barrier(0));
-        let header = world.ranks[asker].1.at(allreduce(0).turn()).unwrap();
+        let header = world.ranks[asker].1.at(allreduce(0).collective_id()).unwrap();
         world.request(asker, stalled(header, vec![1 - asker]));
         assert!(matches!(world.failures[asker], Some(Failure::Mismatch { .. })));
     }

@@ -5,7 +5,7 @@
 //! it still waits; its report says that it has waited for a second. Ranks that are in flight with several calls at once
 //! are not judged: what they wait for may come in any order.
 
-use crate::call::{Header, Turn};
+use crate::call::{CollectiveId, Header};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ impl Waits {
 
     /// Says who waits for whom, if `from` is one of a circle of ranks that wait for each other. `is_absent` tells whether a
     /// rank is known not to have come to a collective since the given time.
-    pub fn circle(&self, from: usize, is_absent: impl Fn(usize, Turn, Duration) -> bool) -> Option<String> {
+    pub fn circle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
         let mut circle = vec![from];
         let mut seen = vec![from];
         self.reaches(from, &mut circle, &mut seen, &is_absent).then(|| {
@@ -48,7 +48,7 @@ impl Waits {
         rank: usize,
         circle: &mut Vec<usize>,
         seen: &mut Vec<usize>,
-        is_absent: &impl Fn(usize, Turn, Duration) -> bool,
+        is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
     ) -> bool {
         let Some(wait) = self.by_rank.get(&rank) else { return false };
         for &peer in &wait.peers {
@@ -73,11 +73,12 @@ impl Waits {
     }
 
     /// Whether `peer`, which waits elsewhere, has not come to what `rank` waits in.
-    fn is_owed(&self, rank: usize, peer: usize, is_absent: &impl Fn(usize, Turn, Duration) -> bool) -> bool {
+    fn is_owed(&self, rank: usize, peer: usize, is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool) -> bool {
         let (Some(mine), Some(theirs)) = (self.by_rank.get(&rank), self.by_rank.get(&peer)) else { return false };
         let (call, other) = (mine.header.call, theirs.header.call);
         if call.concerns_all() {
-            return theirs.header.turn() != mine.header.turn() && is_absent(peer, mine.header.turn(), theirs.first);
+            return theirs.header.collective_id() != mine.header.collective_id()
+                && is_absent(peer, mine.header.collective_id(), theirs.first);
         }
         // The two may be the ends of one message that is just slow: then both name the same receiver.
         let is_one_message = !other.concerns_all()

@@ -22,7 +22,7 @@ pub struct Part {
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub rank_count: usize,
-    /// How many copies of each rank there are.
+    /// How many replicas of each rank there are.
     pub replicas: usize,
     pub element_count: usize,
     pub happening_count: usize,

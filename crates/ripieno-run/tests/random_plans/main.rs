@@ -7,22 +7,22 @@ mod happening;
 use common::worlds;
 use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
 use ripieno_plan::{Collective, Plan, Promise, checker::check};
-use ripieno_run::{Call, Copies, Element, Executor, Header, Memory, Schedule};
+use ripieno_run::{Call, Element, Executor, Header, Memory, Replicas, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in the
-/// last one. The values of each run, at each copy of each rank.
+/// last one. The values of each run, at each replica of each rank.
 fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
     let call = Call { collective, algorithm: 0, element, op, root: 0, element_count, form: 0 };
-    let copies = Copies::new(scale.rank_count * scale.replicas, scale.replicas);
+    let replicas = Replicas::new(scale.rank_count * scale.replicas, scale.replicas);
     let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.at_once_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {
         let rank = |mut world: common::World| {
             scope.spawn(move || {
-                let rank = copies.logical(world.rank);
+                let rank = replicas.logical(world.rank);
                 let mut executor = Executor::default();
                 let mut memory: Vec<Vec<&'static mut [u8]>> =
                     states.iter().map(|state| state[rank].iter().map(|buffer| leaked(buffer)).collect()).collect();
@@ -36,7 +36,7 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
                     let plan = &runs[number][rank];
                     let schedule = Arc::new(match scale.replicas {
                         1 => Schedule::new(plan),
-                        _ => Schedule::replicated(plan, copies, world.rank),
+                        _ => Schedule::replicated(plan, replicas, world.rank),
                     });
                     let header = Header { communicator: 0, sequence: number as u64, call };
                     let buffers: Vec<Memory<'static>> = buffers.drain(..).map(Memory::Write).collect();
@@ -137,7 +137,7 @@ fn runs_in_flight_end_as_if_one_came_after_the_other() {
 }
 
 #[test]
-fn copies_that_race_end_as_if_one_happening_came_after_the_other() {
+fn replicas_that_race_end_as_if_one_happening_came_after_the_other() {
     for seed in 2000..2100 {
         let mut draws = seed;
         let scale = Scale {

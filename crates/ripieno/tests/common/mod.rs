@@ -27,7 +27,7 @@ pub fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Com
     copied_world(p, 1, links, program)
 }
 
-/// As `endpoint_world`, of ranks with so many copies each.
+/// As `endpoint_world`, of ranks with so many replicas each.
 pub fn copied_world<R: Send>(
     p: usize,
     replicas: usize,

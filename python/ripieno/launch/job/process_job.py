@@ -421,7 +421,7 @@ class _Conversation:
             self._lost[member.rank] = cause
             return
         before = "".join(
-            f"; before that its copy, rank {rank}: {self._lost[rank]}" for rank in others if rank in self._lost
+            f"; before that its replica, rank {rank}: {self._lost[rank]}" for rank in others if rank in self._lost
         )
         raise RankFailed(member.rank, member.host, cause + before) from None
 

@@ -1,7 +1,7 @@
 //! How the hub finds out who called what, and who waits for whom: it asks the ranks that others wait for.
 
 use super::{ANSWER_WAIT, Hub, Standing, name_last};
-use crate::call::{Told, Turn};
+use crate::call::{CollectiveId, Told};
 use crate::fabric::Failure;
 use crate::membership::inquiry::{describe, describe_pair, is_one_collective};
 use crate::membership::{History, Message, Output, rank_failed};
@@ -52,33 +52,33 @@ impl Hub {
     }
 
     fn stalled_in_collective(&mut self, now: Duration, from: usize, stall: &Stall, history: &History) -> Vec<Output> {
-        let (turn, world_size) = (stall.told.header.turn(), self.hosts.len());
+        let (id, world_size) = (stall.told.header.collective_id(), self.hosts.len());
         let mut outputs = self.learn(now, from, stall.told.clone());
         for &peer in stall.peers.iter().filter(|&&peer| peer < world_size) {
             match &self.members[peer].standing {
-                Standing::Left(lasts) if lasts.lack(turn) => {
-                    let cause = format!("left the job before {turn} ({})", name_last(lasts));
+                Standing::Left(lasts) if lasts.lack(id) => {
+                    let cause = format!("left the job before {id} ({})", name_last(lasts));
                     outputs.extend(self.fail(rank_failed(peer, &self.hosts, cause)));
                 }
                 Standing::Left(lasts) => {
-                    let last = lasts.at(turn);
+                    let last = lasts.at(id);
                     outputs.extend(last.map(|last| self.learn(now, peer, last)).unwrap_or_default());
                 }
-                Standing::Present if peer != self.own => outputs.extend(self.ask(now, turn, peer)),
+                Standing::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
                 _ => {}
             }
         }
-        outputs.extend(self.learn_own(now, turn, history));
-        outputs.extend(self.settle(turn));
+        outputs.extend(self.learn_own(now, id, history));
+        outputs.extend(self.settle(id));
         outputs
     }
 
-    fn learn_own(&mut self, now: Duration, turn: Turn, history: &History) -> Vec<Output> {
-        match history.at(turn).or_else(|| history.last_of(turn.communicator)) {
-            Some(own) if own.sequence > turn.sequence => vec![],
-            Some(own) if own.sequence == turn.sequence => self.learn(now, self.own, history.told(own)),
+    fn learn_own(&mut self, now: Duration, id: CollectiveId, history: &History) -> Vec<Output> {
+        match history.at(id).or_else(|| history.last_of(id.communicator)) {
+            Some(own) if own.sequence > id.sequence => vec![],
+            Some(own) if own.sequence == id.sequence => self.learn(now, self.own, history.told(own)),
             _ => {
-                self.note_absent(now, self.own, turn);
+                self.note_absent(now, self.own, id);
                 vec![]
             }
         }
@@ -90,11 +90,11 @@ impl Hub {
         if self.failure.is_some() || pair[1].0 >= self.hosts.len() {
             return vec![];
         }
-        let turn = pair[0].1.header.turn();
+        let id = pair[0].1.header.collective_id();
         if is_one_collective(&pair[0].1.header, &pair[1].1.header) {
-            let mut outputs = self.learn_own(now, turn, history);
+            let mut outputs = self.learn_own(now, id, history);
             outputs.extend(pair.into_iter().flat_map(|(rank, told)| self.learn(now, rank, told)));
-            outputs.extend(self.settle(turn));
+            outputs.extend(self.settle(id));
             return outputs;
         }
         if self.difference.is_some() {
@@ -126,25 +126,25 @@ impl Hub {
         failure.map(|failure| self.fail(failure)).unwrap_or_default()
     }
 
-    fn ask(&mut self, now: Duration, turn: Turn, peer: usize) -> Option<Output> {
-        let inquiry = self.inquiries.entry(turn).or_default();
+    fn ask(&mut self, now: Duration, id: CollectiveId, peer: usize) -> Option<Output> {
+        let inquiry = self.inquiries.entry(id).or_default();
         let asked_lately = inquiry.asked.get(&peer).is_some_and(|&asked| now < asked + ASK_AGAIN);
         if asked_lately || inquiry.calls.get(&peer).is_some_and(Told::is_whole) {
             return None;
         }
         inquiry.asked.insert(peer, now);
-        let Turn { communicator, sequence } = turn;
+        let CollectiveId { communicator, sequence } = id;
         Some(Output::Send { to: peer, message: Message::Ask { communicator, sequence } })
     }
 
     /// Notes a call. When calls begin to differ, all ranks are asked, so that the sentence can name everybody.
     fn learn(&mut self, now: Duration, rank: usize, told: Told) -> Vec<Output> {
-        let turn = told.header.turn();
-        if !self.inquiries.contains_key(&turn) && self.inquiries.len() == INQUIRIES_MAX {
-            let resting = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&turn, _)| turn);
-            resting.and_then(|turn| self.inquiries.remove(&turn));
+        let id = told.header.collective_id();
+        if !self.inquiries.contains_key(&id) && self.inquiries.len() == INQUIRIES_MAX {
+            let resting = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&id, _)| id);
+            resting.and_then(|id| self.inquiries.remove(&id));
         }
-        let inquiry = self.inquiries.entry(turn).or_default();
+        let inquiry = self.inquiries.entry(id).or_default();
         inquiry.touched = now;
         inquiry.learn(rank, told);
         if !inquiry.differs() || inquiry.due.is_some() || self.failure.is_some() {
@@ -153,52 +153,52 @@ impl Hub {
         inquiry.due = Some(now + ANSWER_WAIT);
         let present = self.others().filter(|&peer| self.members[peer].standing == Standing::Present);
         let present: Vec<usize> = present.collect();
-        present.into_iter().filter_map(|peer| self.ask(now, turn, peer)).collect()
+        present.into_iter().filter_map(|peer| self.ask(now, id, peer)).collect()
     }
 
-    pub(super) fn answer(&mut self, now: Duration, from: usize, turn: Turn, told: Option<Told>) -> Vec<Output> {
+    pub(super) fn answer(&mut self, now: Duration, from: usize, id: CollectiveId, told: Option<Told>) -> Vec<Output> {
         let mut outputs = match told {
-            Some(told) if told.header.turn() == turn => self.learn(now, from, told),
-            Some(told) if told.header.sequence > turn.sequence => vec![],
+            Some(told) if told.header.collective_id() == id => self.learn(now, from, told),
+            Some(told) if told.header.sequence > id.sequence => vec![],
             _ => {
-                self.note_absent(now, from, turn);
+                self.note_absent(now, from, id);
                 vec![]
             }
         };
-        if let Some(inquiry) = self.inquiries.get_mut(&turn) {
+        if let Some(inquiry) = self.inquiries.get_mut(&id) {
             // Once calls differ nobody waits for a rank that has not come so far.
             if inquiry.due.is_some() {
                 inquiry.asked.remove(&from);
             }
         }
-        outputs.extend(self.settle(turn));
+        outputs.extend(self.settle(id));
         outputs.extend(self.tell_circle(from));
         outputs
     }
 
-    fn note_absent(&mut self, now: Duration, rank: usize, turn: Turn) {
-        if let Some(inquiry) = self.inquiries.get_mut(&turn) {
+    fn note_absent(&mut self, now: Duration, rank: usize, id: CollectiveId) {
+        if let Some(inquiry) = self.inquiries.get_mut(&id) {
             inquiry.absent.insert(rank, now);
         }
     }
 
     /// Tells the mismatch, if there is one and everybody asked has answered.
-    fn settle(&mut self, turn: Turn) -> Vec<Output> {
-        let inquiry = self.inquiries.get(&turn);
+    fn settle(&mut self, id: CollectiveId) -> Vec<Output> {
+        let inquiry = self.inquiries.get(&id);
         let settled = inquiry.filter(|inquiry| inquiry.due.is_some() && inquiry.asked.is_empty());
         let calls = settled.map(|inquiry| inquiry.calls.clone());
-        calls.map(|calls| self.tell_mismatch(turn, &calls)).unwrap_or_default()
+        calls.map(|calls| self.tell_mismatch(id, &calls)).unwrap_or_default()
     }
 
-    pub(super) fn tell_mismatch(&mut self, turn: Turn, calls: &BTreeMap<usize, Told>) -> Vec<Output> {
-        self.inquiries.remove(&turn);
-        self.fail(Failure::Mismatch { description: describe(turn, calls) })
+    pub(super) fn tell_mismatch(&mut self, id: CollectiveId, calls: &BTreeMap<usize, Told>) -> Vec<Output> {
+        self.inquiries.remove(&id);
+        self.fail(Failure::Mismatch { description: describe(id, calls) })
     }
 
     /// Tells the ranks that wait for each other, if `from` is one of them.
     fn tell_circle(&mut self, from: usize) -> Vec<Output> {
-        let is_absent = |rank: usize, turn: Turn, since: Duration| {
-            let absent = self.inquiries.get(&turn).and_then(|inquiry| inquiry.absent.get(&rank));
+        let is_absent = |rank: usize, id: CollectiveId, since: Duration| {
+            let absent = self.inquiries.get(&id).and_then(|inquiry| inquiry.absent.get(&rank));
             absent.is_some_and(|&at| at >= since)
         };
         let circle = self.waits.circle(from, is_absent);

@@ -1,13 +1,13 @@
-//! Deaths that the job survives, because a copy of the rank lives, and what a hub says that takes another's place.
+//! Deaths that the job survives, because a replica of the rank lives, and what a hub says that takes another's place.
 
 use super::{Hub, Member, Standing};
-use crate::copies::Loss;
 use crate::fabric::Failure;
 use crate::membership::{Message, Output};
+use crate::replicas::Loss;
 use std::time::Duration;
 
 impl Hub {
-    /// A rank has died: that is the job's failure, unless a copy of it lives.
+    /// A rank has died: that is the job's failure, unless a replica of it lives.
     pub(super) fn lose(&mut self, rank: usize, failure: Failure) -> Vec<Output> {
         if self.failure.is_some() {
             return vec![];
@@ -71,8 +71,8 @@ impl Hub {
         outputs
     }
 
-    /// Whether another copy of `rank` takes part.
+    /// Whether another replica of `rank` takes part.
     pub(super) fn has_copy_at_work(&self, rank: usize) -> bool {
-        self.copies.of(rank).any(|copy| copy != rank && self.members[copy].standing == Standing::Present)
+        self.replicas.of(rank).any(|replica| replica != rank && self.members[replica].standing == Standing::Present)
     }
 }

@@ -7,9 +7,9 @@ use super::history::Lasts;
 use super::inquiry::Inquiry;
 use super::waits::Waits;
 use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::{Told, Turn};
-use crate::copies::{Copies, Losses};
+use crate::call::{CollectiveId, Told};
 use crate::fabric::Failure;
+use crate::replicas::{Losses, Replicas};
 use inquire::{Difference, Stall};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ enum Standing {
     Present,
     /// It has left in good order after these collectives.
     Left(Lasts),
-    /// It has died, but a copy of it lives.
+    /// It has died, but a replica of it lives.
     Lost,
 }
 
@@ -43,7 +43,7 @@ struct Member {
 pub struct Hub {
     own: usize,
     hosts: Arc<[String]>,
-    copies: Copies,
+    replicas: Replicas,
     losses: Losses,
     members: Vec<Member>,
     present_count: usize,
@@ -52,7 +52,7 @@ pub struct Hub {
     join_timeout: Duration,
     pulse: Pulse,
     suspects: BTreeMap<usize, (Duration, Failure)>,
-    inquiries: BTreeMap<Turn, Inquiry>,
+    inquiries: BTreeMap<CollectiveId, Inquiry>,
     difference: Option<Difference>,
     waits: Waits,
     failure: Option<Failure>,
@@ -62,7 +62,7 @@ pub struct Hub {
 
 impl Hub {
     /// The machine of rank `own`, to which nobody has come yet.
-    pub fn new(own: usize, hosts: Arc<[String]>, copies: Copies, timing: Timing, now: Duration) -> Hub {
+    pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: Timing, now: Duration) -> Hub {
         let member = Member { standing: Standing::Awaited, heard: now };
         let mut members = vec![member; hosts.len()];
         members[own].standing = Standing::Present;
@@ -72,8 +72,8 @@ impl Hub {
             members,
             own,
             hosts,
-            copies,
-            losses: Losses::new(copies),
+            replicas,
+            losses: Losses::new(replicas),
             join_deadline: now + timing.join_timeout,
             join_timeout: timing.join_timeout,
             pulse: Pulse::new(now, timing),
@@ -153,9 +153,9 @@ impl Hub {
             }
             Message::Form { form, words } => self.form_told(from, form, &words),
             Message::Answer { communicator, sequence, call } => {
-                self.answer(now, from, Turn { communicator, sequence }, call.map(Told::from))
+                self.answer(now, from, CollectiveId { communicator, sequence }, call.map(Told::from))
             }
-            Message::Complete if self.copies.logical(from) == 0 => self.all_have_come(now),
+            Message::Complete if self.replicas.logical(from) == 0 => self.all_have_come(now),
             Message::Goodbye { lasts, has_forgotten, form } => {
                 let headers = lasts.into_iter().map(|last| last.0).collect();
                 self.part_with(from, Lasts { headers, has_forgotten, form })
@@ -179,7 +179,7 @@ impl Hub {
                 // Other hubs stay after they have left, until the last rank has.
                 let stays = |rank: &usize| match self.members[*rank].standing {
                     Standing::Present => true,
-                    Standing::Left(_) => self.copies.logical(*rank) == 0,
+                    Standing::Left(_) => self.replicas.logical(*rank) == 0,
                     Standing::Awaited | Standing::Lost => false,
                 };
                 let goodbye = history.lasts().goodbye();
@@ -223,8 +223,8 @@ impl Hub {
     fn tick(&mut self, now: Duration) -> Vec<Output> {
         let mut outputs = Vec::new();
         let due = self.inquiries.iter().find(|(_, inquiry)| inquiry.due.is_some_and(|due| due <= now));
-        if let Some((turn, calls)) = due.map(|(&turn, inquiry)| (turn, inquiry.calls.clone())) {
-            outputs.extend(self.tell_mismatch(turn, &calls));
+        if let Some((id, calls)) = due.map(|(&id, inquiry)| (id, inquiry.calls.clone())) {
+            outputs.extend(self.tell_mismatch(id, &calls));
         }
         if self.difference.as_ref().is_some_and(|difference| difference.due <= now) {
             outputs.extend(self.tell_difference());
@@ -284,7 +284,7 @@ impl Hub {
 
 fn name_last(lasts: &Lasts) -> String {
     match lasts.headers.first() {
-        Some(last) => format!("its last was {}, {}", last.turn(), last.call),
+        Some(last) => format!("its last was {}, {}", last.collective_id(), last.call),
         None => "it took part in none".to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Worlds of copies: whoever dies in whatever order, the job goes on as long as a copy of each lives, and not longer.
+//! Worlds of replicas: whoever dies in whatever order, the job goes on as long as a replica of each lives, and not longer.
 
 use super::*;
 
@@ -15,16 +15,16 @@ fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
     shorter.iter().flat_map(longer).collect()
 }
 
-/// Lets the ranks die in this order until a last copy has gone; checks what the others were told each time.
+/// Lets the ranks die in this order until a last replica has gone; checks what the others were told each time.
 fn die_in_order(world: &mut World, order: &[usize], dies: impl Fn(&mut World, usize)) {
     let mut dead = Vec::new();
     for &rank in order {
         dies(world, rank);
         dead.push(rank);
-        let is_last = world.copies.of(rank).all(|copy| dead.contains(&copy));
+        let is_last = world.replicas.of(rank).all(|replica| dead.contains(&replica));
         for living in world.living() {
             let Some(Failure::RankFailed { rank: blamed, cause, .. }) = &world.failures[living] else {
-                assert!(!is_last, "rank {living} was not told of the last copy, {rank}, in {order:?}");
+                assert!(!is_last, "rank {living} was not told of the last replica, {rank}, in {order:?}");
                 let mut told = world.losses[living].clone();
                 let mut known = dead.clone();
                 told.sort_unstable();
@@ -33,7 +33,7 @@ fn die_in_order(world: &mut World, order: &[usize], dies: impl Fn(&mut World, us
                 continue;
             };
             assert!(is_last && *blamed == rank, "{order:?}: rank {living} blames {blamed}: {cause}");
-            assert!(cause.contains("before that its copy, rank "), "{cause}");
+            assert!(cause.contains("before that its replica, rank "), "{cause}");
         }
         if is_last {
             return;

@@ -1,4 +1,4 @@
-//! Touches: which operations use which bytes, so that nobody looks at those that use others.
+//! An index of accesses: which operations use which bytes, so that nobody looks at those that use others.
 
 use ripieno_plan::Buffer;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 /// What the operations so far use.
 #[derive(Default)]
-pub(super) struct Touches {
+pub(super) struct AccessIndex {
     /// For each buffer stretches without gap, by the byte that they begin at; the last one has no end.
     buffers: BTreeMap<Buffer, BTreeMap<usize, Stretch>>,
 }
@@ -18,7 +18,7 @@ struct Stretch {
     readers: Vec<usize>,
 }
 
-impl Touches {
+impl AccessIndex {
     /// Operation `index`, which no known one follows, uses `bytes`.
     pub fn add(&mut self, buffer: Buffer, bytes: Range<usize>, index: usize, is_written: bool) {
         if bytes.is_empty() {
@@ -64,7 +64,7 @@ mod tests {
             ((state >> 33) % below) as usize
         };
         for _ in 0..100 {
-            let (mut touches, mut all) = (Touches::default(), Vec::new());
+            let (mut accesses, mut all) = (AccessIndex::default(), Vec::new());
             for index in 0..40 {
                 let (buffer, start, is_written) = (Buffer(random(2) as u16), random(30), random(2) == 1);
                 let bytes = start..start + random(12);
@@ -73,8 +73,8 @@ mod tests {
                     *other == buffer && overlap && (is_written || *writes)
                 };
                 let expected: Vec<usize> = all.iter().rev().filter(shared).map(|(index, ..)| *index).collect();
-                assert_eq!(touches.of(buffer, bytes.clone(), is_written), expected);
-                touches.add(buffer, bytes.clone(), index, is_written);
+                assert_eq!(accesses.of(buffer, bytes.clone(), is_written), expected);
+                accesses.add(buffer, bytes.clone(), index, is_written);
                 all.push((index, buffer, bytes, is_written));
             }
         }

@@ -1,34 +1,34 @@
-//! Races: a step whose bytes come from every copy of a rank advances with the fastest of them.
+//! Races: a step whose bytes come from every replica of a rank advances with the fastest of them.
 //!
-//! Copies send the same bits, so their lanes share their steps. A lane that is behind lets go what another one has brought;
+//! Replicas send the same bits, so their lanes share their steps. A lane that is behind lets go what another one has brought;
 //! one whose peer dies drops out of the race, and the others bring the rest. The run is over when the fastest have come in:
 //! what is still to come on the other lanes is let go afterwards, ahead of what the next runs receive there. What a rank
-//! sends goes to all copies that live, to its end.
+//! sends goes to all replicas that live, to its end.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
-use super::lane::{Lane, LaneError, Moved};
 use super::run::Run;
-use super::schedule::{self, Schedule, Stream};
+use super::schedule::{Lane, Schedule, Stream};
+use super::visit::{Moved, Visit, VisitError};
 use super::{RunError, SEGMENT_BYTES};
-use crate::copies::Copies;
 use crate::link::LinkError;
+use crate::replicas::Replicas;
 use ripieno_plan::{Operation, Plan};
 
 impl Schedule {
-    /// Makes `plan`, whose peers are logical ranks, ready for world rank `rank` among `copies`: what is sent goes to all
-    /// copies of the receiver, what comes is taken from the fastest copy of the sender. Nothing is lent, because a copy may
+    /// Makes `plan`, whose peers are logical ranks, ready for world rank `rank` among `replicas`: what is sent goes to all
+    /// replicas of the receiver, what comes is taken from the fastest replica of the sender. Nothing is lent, because a replica may
     /// take it much later.
-    pub fn replicated(plan: &Plan, copies: Copies, rank: usize) -> Schedule {
+    pub fn replicated(plan: &Plan, replicas: Replicas, rank: usize) -> Schedule {
         let mut to_all = Plan::new();
         for operation in plan.operations() {
             let Operation::Send { to, .. } = *operation else {
                 to_all.push(operation.clone());
                 continue;
             };
-            for copy in copies.in_turn(to, rank) {
+            for replica in replicas.in_turn(to, rank) {
                 let mut send = operation.clone();
                 if let Operation::Send { to, .. } = &mut send {
-                    *to = copy;
+                    *to = replica;
                 }
                 to_all.push(send);
             }
@@ -37,7 +37,7 @@ impl Schedule {
         schedule.is_replicated = true;
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
-                Stream::From(peer) => schedule.add_rivals(&lane, copies.in_turn(peer, rank).map(Stream::From)),
+                Stream::From(peer) => schedule.add_rivals(&lane, replicas.in_turn(peer, rank).map(Stream::From)),
                 stream => schedule.add_rivals(&lane, [stream]),
             }
         }
@@ -46,17 +46,17 @@ impl Schedule {
     }
 
     /// Adds a lane with the steps of `lane` for each of `streams`.
-    fn add_rivals(&mut self, lane: &schedule::Lane, streams: impl IntoIterator<Item = Stream>) {
+    fn add_rivals(&mut self, lane: &Lane, streams: impl IntoIterator<Item = Stream>) {
         let first = self.lanes.len();
-        self.lanes.extend(streams.into_iter().map(|stream| schedule::Lane { stream, ..lane.clone() }));
+        self.lanes.extend(streams.into_iter().map(|stream| Lane { stream, ..lane.clone() }));
         let rivals = first..self.lanes.len();
         self.lanes[rivals.clone()].iter_mut().for_each(|lane| lane.rivals = rivals.clone());
     }
 }
 
-impl Lane<'_, '_> {
-    /// Lets go what other copies have brought, and goes on from there as [`Lane::take`] does.
-    pub fn race(&mut self) -> Result<Moved, LaneError> {
+impl Visit<'_, '_> {
+    /// Lets go what other replicas have brought, and goes on from there as [`Visit::take`] does.
+    pub fn receive_first(&mut self) -> Result<Moved, VisitError> {
         let mut moved = Moved::Nothing;
         if self.cursor.preamble_bytes == 0 {
             if !self.take_preamble()? {
@@ -106,7 +106,7 @@ impl Lane<'_, '_> {
 }
 
 impl Run<'_, '_> {
-    /// Goes on without the peer of a lane, if a copy of it is left.
+    /// Goes on without the peer of a lane, if a replica of it is left.
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
         if !self.schedule.is_replicated {

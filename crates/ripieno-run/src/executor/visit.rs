@@ -1,9 +1,9 @@
-//! A lane: the steps that share one direction of one link, during one visit.
+//! A visit to a lane: the steps that share one direction of one link move as far as they can now.
 
 use super::memory::{self, Memory};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
+use super::progress::Cursor;
 use super::rows::{self, Staging};
-use super::run::Cursor;
 use super::schedule::Schedule;
 use super::{SEGMENT_BYTES, Traffic};
 use crate::link::{Link, LinkError};
@@ -18,20 +18,20 @@ pub(super) enum Moved {
 }
 
 /// Why a lane stopped for good.
-pub(super) enum LaneError {
+pub(super) enum VisitError {
     Link(LinkError),
     /// The peer's preamble is another one than expected.
     Other(Preamble),
 }
 
-impl From<LinkError> for LaneError {
-    fn from(error: LinkError) -> LaneError {
-        LaneError::Link(error)
+impl From<LinkError> for VisitError {
+    fn from(error: LinkError) -> VisitError {
+        VisitError::Link(error)
     }
 }
 
-/// One lane during one visit.
-pub(super) struct Lane<'a, 'b> {
+/// One visit to one lane.
+pub(super) struct Visit<'a, 'b> {
     pub link: &'a mut dyn Link,
     pub schedule: &'a Schedule,
     pub number: usize,
@@ -46,9 +46,9 @@ pub(super) struct Lane<'a, 'b> {
     pub relay_unit_bytes: usize,
 }
 
-impl Lane<'_, '_> {
+impl Visit<'_, '_> {
     /// Sends until the link is full, a byte is not there yet, or a segment has gone.
-    pub fn send(&mut self) -> Result<Moved, LaneError> {
+    pub fn send(&mut self) -> Result<Moved, VisitError> {
         let mut moved = Moved::Nothing;
         let mut sent_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
@@ -114,7 +114,7 @@ impl Lane<'_, '_> {
     }
 
     /// Receives or reduces until nothing is there, an earlier step is in the way, or a segment has come.
-    pub fn take(&mut self) -> Result<Moved, LaneError> {
+    pub fn take(&mut self) -> Result<Moved, VisitError> {
         let mut moved = Moved::Nothing;
         let mut taken_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
@@ -162,18 +162,18 @@ impl Lane<'_, '_> {
     }
 
     /// Takes the peer's preamble, if it is there, and compares it with this rank's.
-    pub fn take_preamble(&mut self) -> Result<bool, LaneError> {
+    pub fn take_preamble(&mut self) -> Result<bool, VisitError> {
         let there = self.link.peek(PREAMBLE_BYTES)?;
         let Some(theirs) = there.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
         if theirs != self.preamble {
-            return Err(LaneError::Other(theirs));
+            return Err(VisitError::Other(theirs));
         }
         self.link.consume(PREAMBLE_BYTES);
         self.cursor.preamble_bytes = PREAMBLE_BYTES;
         Ok(true)
     }
 
-    fn receive(&mut self, span: Span, done: usize, limit: usize) -> Result<usize, LaneError> {
+    fn receive(&mut self, span: Span, done: usize, limit: usize) -> Result<usize, VisitError> {
         if limit == done {
             return Ok(0);
         }
@@ -181,12 +181,12 @@ impl Lane<'_, '_> {
         Ok(self.link.receive(into)?)
     }
 
-    fn reduce(&mut self, span: Span, rows: Option<&Rows>, done: usize, limit: usize) -> Result<usize, LaneError> {
+    fn reduce(&mut self, span: Span, rows: Option<&Rows>, done: usize, limit: usize) -> Result<usize, VisitError> {
         let reduction = self.reduction.expect("a plan that reduces has a reduction");
         let mut taken = 0;
         while done + taken < limit {
             let there = match self.link.peek(reduction.element_bytes) {
-                // What was combined counts, or a copy of the peer would bring it again. The error comes back.
+                // What was combined counts, or a replica of the peer would bring it again. The error comes back.
                 Err(_) if taken > 0 => break,
                 there => there?,
             };

@@ -1,0 +1,70 @@
+//! How far a run is: plain data, which the executor keeps from one run to the next.
+
+use super::rows::Staging;
+use super::schedule::Schedule;
+use super::{RELAY_UNIT_BYTES, Traffic};
+use crate::fabric::Want;
+use crate::recorder::Ticket;
+use std::time::Duration;
+
+/// How far a run is. Kept by the executor for the next run.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Bytes that each step has passed.
+    pub passed: Vec<usize>,
+    /// Per lane: how far it is.
+    pub cursors: Vec<Cursor>,
+    pub staging: Staging,
+    pub traffic: Traffic,
+    /// What a relay has at least before it sends on.
+    pub relay_unit_bytes: usize,
+    /// Its record.
+    pub ticket: Ticket,
+    pub waiting: Option<Waiting>,
+    /// Memory for the wants of a wait.
+    pub wants: Vec<Want>,
+}
+
+/// How far a lane is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cursor {
+    /// Index into the lane's steps.
+    pub next: usize,
+    /// Bytes of the preamble that have left or come.
+    pub preamble_bytes: usize,
+    /// Bytes of the next step that were lent, returned or not.
+    pub lent_bytes: usize,
+    /// Where replicas race: bytes of the next step that this lane has brought or let go.
+    pub raced_bytes: usize,
+    /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
+    pub on_stream: bool,
+    /// A lane of an earlier run still has the stream.
+    pub is_queued: bool,
+    /// The peer is gone, and its replicas do without it.
+    pub is_out: bool,
+}
+
+/// A time in which nothing of a run moves.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub since: Duration,
+    /// The last look at the clock.
+    pub seen: Duration,
+    /// Whether the recorder knows.
+    pub is_noted: bool,
+}
+
+impl Progress {
+    /// Makes ready for a run of `schedule`.
+    pub fn reset(&mut self, schedule: &Schedule, ticket: Ticket) {
+        self.passed.clear();
+        self.passed.resize(schedule.steps.len(), 0);
+        self.cursors.clear();
+        self.cursors.resize(schedule.lanes.len(), Cursor::default());
+        self.staging.reset(schedule);
+        self.traffic = Traffic::default();
+        self.relay_unit_bytes = RELAY_UNIT_BYTES;
+        self.ticket = ticket;
+        self.waiting = None;
+    }
+}
