@@ -3,7 +3,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::process::{Part, Rank, expect_verdict, run_child};
+use common::process::{Rank, Role, expect_verdict, run_child};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn watch(ranks: &mut [Rank], command: impl Fn(usize) -> String) {
 fn a_killed_rank_is_named_to_all_idle_ranks() {
     for links in ["\"auto\"", "\"tcp\""] {
         for victim in 0..3 {
-            let mut ranks = Part { links, ..Part::new(3, "pipe") }.meet_all();
+            let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
             let killed = ranks.remove(victim);
             watch(&mut ranks, |_| "watch".to_string());
             let since = Instant::now();
@@ -38,7 +38,7 @@ fn a_killed_rank_is_named_to_all_idle_ranks() {
 #[test]
 fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
     for links in ["\"auto\"", "\"tcp\""] {
-        let mut ranks = Part { links, ..Part::new(3, "pipe") }.meet_all();
+        let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
         let killed = ranks.pop().unwrap();
         // Rank 1 waits for the victim, rank 0 for rank 1, which is a victim, too.
         watch(&mut ranks, |rank| format!("collect {}", rank + 1));
@@ -50,7 +50,7 @@ fn a_killed_rank_is_named_to_a_rank_that_is_parked_for_its_bytes() {
 
 #[test]
 fn a_rank_that_exits_without_leaving_has_failed() {
-    let mut ranks = Part::new(2, "pipe").meet_all();
+    let mut ranks = Role::new(2, "pipe").meet_all();
     let mut gone = ranks.pop().unwrap();
     watch(&mut ranks, |_| "watch".to_string());
     gone.tell("exit");
@@ -60,7 +60,7 @@ fn a_rank_that_exits_without_leaving_has_failed() {
 #[test]
 fn a_stopped_rank_is_found_by_its_silence() {
     for victim in [0, 2] {
-        let mut ranks = Part { heartbeat_ms: 1000, ..Part::new(3, "pipe") }.meet_all();
+        let mut ranks = Role { heartbeat_ms: 1000, ..Role::new(3, "pipe") }.meet_all();
         let stopped = ranks.remove(victim);
         watch(&mut ranks, |_| "watch".to_string());
         let since = Instant::now();
@@ -72,7 +72,7 @@ fn a_stopped_rank_is_found_by_its_silence() {
 #[test]
 fn what_a_rank_sent_before_it_left_still_arrives() {
     for links in ["\"auto\"", "\"tcp\""] {
-        let mut ranks = Part { links, ..Part::new(3, "pipe") }.meet_all();
+        let mut ranks = Role { links, ..Role::new(3, "pipe") }.meet_all();
         let mut leaver = ranks.pop().unwrap();
         leaver.tell("deliver 1");
         leaver.close();
@@ -84,7 +84,7 @@ fn what_a_rank_sent_before_it_left_still_arrives() {
 
 #[test]
 fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
-    let mut ranks = Part::new(3, "pipe").meet_all();
+    let mut ranks = Role::new(3, "pipe").meet_all();
     ranks[0].tell("close");
     let killed = ranks.pop().unwrap();
     let mut staying = ranks.pop().unwrap();
@@ -97,7 +97,7 @@ fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
 
 #[test]
 fn a_killed_rank_is_named_to_a_rank_that_waits_for_it_when_nobody_watches_any_more() {
-    let mut ranks = Part { linger_ms: 10, ..Part::new(3, "pipe") }.meet_all();
+    let mut ranks = Role { linger_ms: 10, ..Role::new(3, "pipe") }.meet_all();
     ranks.remove(0).close();
     watch(&mut ranks[..1], |_| "collect 2".to_string());
     let killed = ranks.pop().unwrap();

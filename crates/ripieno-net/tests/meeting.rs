@@ -3,7 +3,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::process::{Part, Rank, expect_verdict, free_port, run_child};
+use common::process::{Rank, Role, expect_verdict, free_port, run_child};
 use ripieno_net::exchange::TcpStore;
 use ripieno_net::{Config, Endpoint, NetError, Ports, Token};
 use rustix::process::Signal;
@@ -51,7 +51,7 @@ fn ranks_meet_by_every_supplier_and_leave() {
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
         for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
-            Part::new(world_size, &supplier).meet_all().into_iter().rev().for_each(Rank::close);
+            Role::new(world_size, &supplier).meet_all().into_iter().rev().for_each(Rank::close);
         }
     }
     assert_eq!(entries(&directory.0), [""; 0], "nothing is left behind");
@@ -61,9 +61,9 @@ fn ranks_meet_by_every_supplier_and_leave() {
 fn a_rank_killed_before_it_connects_is_named_to_all() {
     let directory = Directory::new("killed");
     for supplier in [tcp(), directory.supplier()] {
-        let part = Part::new(3, &supplier);
+        let part = Role::new(3, &supplier);
         let mut ranks = vec![part.start(0), part.start(1)];
-        let mut victim = Part { hangs_after_exchange: true, ..part }.start(2);
+        let mut victim = Role { hangs_after_exchange: true, ..part }.start(2);
         victim.expect("exchanged", PATIENCE);
         let since = Instant::now();
         victim.signal(Signal::KILL);
@@ -74,7 +74,7 @@ fn a_rank_killed_before_it_connects_is_named_to_all() {
 #[test]
 fn a_rank_killed_in_the_exchange_is_named_to_all() {
     let directory = Directory::new("waiting");
-    let part = Part::new(4, &directory.supplier());
+    let part = Role::new(4, &directory.supplier());
     let mut ranks = vec![part.start(0), part.start(1), part.start(2)];
     let has_come = || {
         let folder = entries(&directory.0).pop().map(|folder| directory.0.join(folder));
@@ -94,7 +94,7 @@ fn a_rank_killed_in_the_exchange_is_named_to_all() {
 #[test]
 fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory() {
     let directory = Directory::new("stale");
-    let part = Part::new(2, &directory.supplier());
+    let part = Role::new(2, &directory.supplier());
     let killed = part.start(0);
     let deadline = Instant::now() + PATIENCE;
     while !entries(&directory.0).first().is_some_and(|folder| directory.0.join(folder).join("rank-0").exists()) {
@@ -108,8 +108,8 @@ fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory(
 
 #[test]
 fn a_rank_with_another_token_is_told_to_all() {
-    let part = Part::new(2, "pipe");
-    let mut ranks = vec![part.start(0), Part { token: "other".to_string(), ..part }.start(1)];
+    let part = Role::new(2, "pipe");
+    let mut ranks = vec![part.start(0), Role { token: "other".to_string(), ..part }.start(1)];
     common::process::pass_cards(&mut ranks);
     for rank in &mut ranks {
         let error = rank.expect("error", PATIENCE);
@@ -119,9 +119,9 @@ fn a_rank_with_another_token_is_told_to_all() {
 
 #[test]
 fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
-    let part = Part { rendezvous_ms: 1500, ..Part::new(2, &tcp()) };
+    let part = Role { rendezvous_ms: 1500, ..Role::new(2, &tcp()) };
     let mut honest = part.start(0);
-    let error = Part { token: "other".to_string(), ..part }.start(1).expect("error", PATIENCE);
+    let error = Role { token: "other".to_string(), ..part }.start(1).expect("error", PATIENCE);
     assert!(error.contains("tokens differ"), "{error}");
     let error = honest.expect("error", PATIENCE);
     assert!(error.contains("rank 1") && error.contains("1 callers had another token"), "{error}");
@@ -129,15 +129,15 @@ fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
 
 #[test]
 fn a_rank_with_another_world_size_and_a_rank_that_comes_twice_are_told_to_all() {
-    let part = Part::new(3, &tcp());
-    let other = Part { world_size: 4, ..part.clone() };
+    let part = Role::new(3, &tcp());
+    let other = Role { world_size: 4, ..part.clone() };
     for mut ranks in [vec![part.start(0), part.start(1), other.start(2)]] {
         for rank in &mut ranks {
             let error = rank.expect("error", PATIENCE);
             assert!(error.contains("world sizes differ: "), "{error}");
         }
     }
-    let part = Part::new(3, &tcp());
+    let part = Role::new(3, &tcp());
     for rank in &mut [part.start(0), part.start(1), part.start(1)] {
         let error = rank.expect("error", PATIENCE);
         assert!(error.contains("rank 1"), "{error}");
@@ -148,7 +148,7 @@ fn a_rank_with_another_world_size_and_a_rank_that_comes_twice_are_told_to_all() 
 fn a_rank_that_never_starts_is_named_when_time_is_over() {
     let directory = Directory::new("missing");
     for supplier in [tcp(), directory.supplier()] {
-        let part = Part { rendezvous_ms: 500, ..Part::new(3, &supplier) };
+        let part = Role { rendezvous_ms: 500, ..Role::new(3, &supplier) };
         let mut ranks = [part.start(0), part.start(1)];
         let told = ranks[0].expect("error", PATIENCE);
         assert!(told.contains("rank 2"), "{told}");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::process::{Part, Rank, expect_verdict, run_child};
+use common::process::{Rank, Role, expect_verdict, run_child};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn lose_in_order(ranks: &mut Vec<Rank>, order: &[usize], signal: Signal) -> Vec<
 fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
     for links in ["\"auto\"", "\"tcp\""] {
         for (order, last) in [(vec![0, 1], 2), (vec![3, 2], 0), (vec![2], 0), (vec![1, 0], 3)] {
-            let mut ranks = Part { replicas: 2, links, ..Part::new(4, "pipe") }.meet_all();
+            let mut ranks = Role { replicas: 2, links, ..Role::new(4, "pipe") }.meet_all();
             lose_in_order(&mut ranks, &order, Signal::KILL);
             let at = ranks.iter().position(|other| other.rank == last).unwrap();
             let killed = ranks.remove(at);
@@ -59,7 +59,7 @@ fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
 
 #[test]
 fn a_stopped_rank_is_found_by_its_silence_also_after_rank_0() {
-    let mut ranks = Part { replicas: 2, heartbeat_ms: 1000, ..Part::new(4, "pipe") }.meet_all();
+    let mut ranks = Role { replicas: 2, heartbeat_ms: 1000, ..Role::new(4, "pipe") }.meet_all();
     let stopped = lose_in_order(&mut ranks, &[0, 3], Signal::STOP);
     assert_eq!(stopped.len(), 2);
 }
@@ -67,7 +67,7 @@ fn a_stopped_rank_is_found_by_its_silence_also_after_rank_0() {
 #[test]
 fn those_that_live_leave_in_good_order() {
     for order in [vec![0], vec![2, 1]] {
-        let mut ranks = Part { replicas: 2, ..Part::new(4, "pipe") }.meet_all();
+        let mut ranks = Role { replicas: 2, ..Role::new(4, "pipe") }.meet_all();
         lose_in_order(&mut ranks, &order, Signal::KILL);
         ranks.iter_mut().for_each(|rank| rank.tell("close"));
         for mut rank in ranks {

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{Layout, topologies};
-use ripieno_plan::checker::check;
-use ripieno_plan::cost::{Model, cost_s};
+use ripieno_plan::check::check;
+use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::table::table;
 use ripieno_plan::{Algorithm, Buffer, Case, Collective, Needs, Op, Order, Places, Plan, Request, promises};
 use std::fmt::Write;

@@ -51,7 +51,7 @@ pub struct Entry {
     pub needs: Needs,
     /// Whether its messages may be several chunks at once, which so must lie one after the other.
     pub joins_chunks: bool,
-    /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::checker::check_rendezvous)):
+    /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::check::check_rendezvous)):
     /// no rank has to get rid of bytes before it can take others.
     pub rendezvous: bool,
 }

@@ -3,7 +3,7 @@
 //! A formula is made of `+ - · /` and brackets, `ceil(…)`, `floor(…)`, `log2 x`, `log4 x`, numbers, and the letters of
 //! [`Terms`]. A number or a bracket right before a bracket multiplies it, as in `2(p-1)`.
 
-use crate::cost::Model;
+use crate::simulate::Model;
 
 /// What the letters of a formula stand for.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,11 +2,11 @@
 //!
 //! A round is as long as a message, whatever its size; a rank sends one and receives one in each.
 
-use crate::cost::{Model, Transfer, timeline};
 use crate::fault::Fault;
+use crate::matching::stretches;
 use crate::plan::{Operation, Plan};
+use crate::simulate::{Model, Transfer, timeline};
 use crate::span::Span;
-use crate::stretches;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;

@@ -4,14 +4,13 @@
 //! any lengths and any root. [`Theory::check`], [`Theory::check_rounds`] and [`Theory::check_cost`] hold it against
 //! plans.
 
-use crate::checker::{Report, check};
+use crate::check::{Report, check, promises};
 use crate::choice::choose;
-use crate::cost::{Model, cost_s, segmented};
 use crate::fault::Fault;
 use crate::formula::{self, Terms};
 use crate::plan::{Operation, Plan};
-use crate::promise::promises;
 use crate::request::Request;
+use crate::simulate::{Model, cost_s, segmented};
 use crate::{Algorithm, Group};
 use core::fmt;
 use core::ops::RangeInclusive;

@@ -10,13 +10,13 @@ use alloc::vec::Vec;
 pub struct Topology {
     size: usize,
     /// Per rank; empty when every rank is a node of its own and all are in one rack.
-    places: Vec<Place>,
+    locations: Vec<Location>,
     node_count: usize,
     rack_count: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct Location {
     node: usize,
     rack: usize,
 }
@@ -24,7 +24,7 @@ struct Place {
 impl Topology {
     /// Every rank is a node of its own, all in one rack.
     pub fn flat(size: usize) -> Topology {
-        Topology { size, places: Vec::new(), node_count: size, rack_count: size.min(1) }
+        Topology { size, locations: Vec::new(), node_count: size, rack_count: size.min(1) }
     }
 
     /// The topology of ranks of which the `i`-th is on node `nodes[i]` in rack `racks[i]`, whatever the numbers.
@@ -34,8 +34,9 @@ impl Topology {
         if node_count == nodes.len() && rack_count <= 1 {
             return Topology::flat(node_count);
         }
-        let places: Vec<Place> = nodes.into_iter().zip(racks).map(|(node, rack)| Place { node, rack }).collect();
-        Topology { size: places.len(), places, node_count, rack_count }
+        let locations: Vec<Location> =
+            nodes.into_iter().zip(racks).map(|(node, rack)| Location { node, rack }).collect();
+        Topology { size: locations.len(), locations, node_count, rack_count }
     }
 
     /// How many ranks.
@@ -45,12 +46,12 @@ impl Topology {
 
     /// The node of `rank`, 0 … [`node_count`](Topology::node_count) - 1.
     pub fn node(&self, rank: usize) -> usize {
-        self.places.get(rank).map_or(rank, |place| place.node)
+        self.locations.get(rank).map_or(rank, |location| location.node)
     }
 
     /// The rack of `rank`, 0 … [`rack_count`](Topology::rack_count) - 1.
     pub fn rack(&self, rank: usize) -> usize {
-        self.places.get(rank).map_or(0, |place| place.rack)
+        self.locations.get(rank).map_or(0, |location| location.rack)
     }
 
     /// The node of every rank.
@@ -82,8 +83,8 @@ impl Topology {
 
     /// The topology of some of the ranks: the `i`-th stands where `ranks[i]` stood.
     pub fn of(&self, ranks: &[usize]) -> Topology {
-        let place = |of: fn(&Topology, usize) -> usize| ranks.iter().map(|&rank| of(self, rank)).collect();
-        Topology::new(place(Topology::node), place(Topology::rack))
+        let location = |of: fn(&Topology, usize) -> usize| ranks.iter().map(|&rank| of(self, rank)).collect();
+        Topology::new(location(Topology::node), location(Topology::rack))
     }
 }
 

@@ -5,8 +5,8 @@ mod common;
 use common::Layout;
 use proptest::prelude::*;
 use ripieno_plan::catalogue::ALGORITHMS;
-use ripieno_plan::checker::check;
-use ripieno_plan::cost::segmented;
+use ripieno_plan::check::check;
+use ripieno_plan::simulate::segmented;
 use ripieno_plan::{Needs, Op, promises};
 
 /// Elements per chunk: often none, sometimes many.

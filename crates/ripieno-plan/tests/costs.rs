@@ -5,7 +5,7 @@ mod common;
 
 use common::{ELEMENT_BYTES, Layout};
 use ripieno_plan::catalogue::ALGORITHMS;
-use ripieno_plan::cost::Model;
+use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Case, Collective, Cost, Op};
 
 // Powers of two, so that sums are exact and equal means equal.

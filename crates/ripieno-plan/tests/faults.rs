@@ -3,9 +3,9 @@
 mod common;
 
 use common::Layout;
-use ripieno_plan::checker::check;
-use ripieno_plan::cost::{Model, cost_s};
-use ripieno_plan::{Buffer, Fault, Needs, Op, Part, Plan, Promise, Span, What, promises};
+use ripieno_plan::check::check;
+use ripieno_plan::simulate::{Model, cost_s};
+use ripieno_plan::{Buffer, Fault, Needs, Op, Plan, Promise, PromisedSpan, Span, What, promises};
 
 fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
@@ -187,7 +187,9 @@ fn results_that_round_differently_are_found() {
 #[test]
 fn a_combination_inside_a_rank_counts_as_one() {
     let (first, second) = (vector().elements(0, 2), vector().elements(2, 2));
-    let both = |op| Promise { parts: vec![Part { span: first, sources: vec![(0, first), (0, second)], op: Some(op) }] };
+    let both = |op| Promise {
+        spans: vec![PromisedSpan { span: first, sources: vec![(0, first), (0, second)], op: Some(op) }],
+    };
     let mut plan = Plan::new();
     plan.combine(second, first, Op::Sum);
     assert_eq!(check(&[plan.clone()], &[both(Op::Sum)]).unwrap().round_count, 0);

@@ -3,9 +3,9 @@
 mod common;
 
 use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
-use ripieno_plan::checker::{Report, check};
-use ripieno_plan::cost::{Model, cost_s};
-use ripieno_plan::{Constant, Fault, Op, Operation, Part, Plan, Promise, Rows, Span, What};
+use ripieno_plan::check::{Report, check};
+use ripieno_plan::simulate::{Model, cost_s};
+use ripieno_plan::{Constant, Fault, Op, Operation, Plan, Promise, PromisedSpan, Rows, Span, What};
 
 fn fault(plans: &[Plan], promises: &[Promise]) -> Fault {
     check(plans, promises).unwrap_err()
@@ -33,7 +33,7 @@ fn a_doubled_row_is_found_with_the_operation_that_wrote_it_last() {
     let [mut first, second] = pair();
     first.combine_rows(main(1, 1), scratch(0, 3), rows([2]), Op::Sum);
     first.combine_rows(main(0, 1), scratch(0, 3), rows([0]), Op::Sum);
-    let promise = Promise { parts: vec![Part { span: scratch(2, 1), sources: key_4(), op: Some(Op::Sum) }] };
+    let promise = Promise { spans: vec![PromisedSpan { span: scratch(2, 1), sources: key_4(), op: Some(Op::Sum) }] };
     let fault = fault(&[first, second], &[promise, Promise::nothing()]);
     assert_eq!((fault.operation, fault.what), (Some(6), What::Repeated { source: 0, count: 2 }));
 }
@@ -53,7 +53,7 @@ fn another_operation_is_found() {
         plan
     };
     let sources = vec![(0, main(0, 1)), (0, main(1, 1))];
-    let promise = Promise { parts: vec![Part { span: scratch(1, 1), sources, op: Some(Op::Sum) }] };
+    let promise = Promise { spans: vec![PromisedSpan { span: scratch(1, 1), sources, op: Some(Op::Sum) }] };
     check(&[with(Op::Sum)], std::slice::from_ref(&promise)).unwrap();
     assert_eq!(fault(&[with(Op::Prod)], &[promise]).what, What::WrongOperation { found: Some(Op::Prod) });
 }
@@ -81,7 +81,7 @@ fn an_identity_of_another_operation_is_found() {
 fn another_constant_is_found() {
     let mut plan = Plan::new();
     plan.fill(output(0, 1), Constant::Identity(Op::Min));
-    let constant = |op| [Promise { parts: vec![Part { span: output(0, 1), sources: Vec::new(), op }] }];
+    let constant = |op| [Promise { spans: vec![PromisedSpan { span: output(0, 1), sources: Vec::new(), op }] }];
     check(std::slice::from_ref(&plan), &constant(Some(Op::Min))).unwrap();
     assert_eq!(fault(&[plan], &constant(None)).what, What::WrongOperation { found: Some(Op::Min) });
     assert_eq!(fault(&[Plan::new()], &constant(None)).what, What::Foreign { source: 0 });
@@ -111,7 +111,7 @@ fn combined_by(ways: [Plan; 2], op: Op) -> Result<Report, Fault> {
     plans[1].receive(0, main(0, 3));
     let plans = [plans[0].clone().then(first), plans[1].clone().then(second)];
     let sources = (0..3).map(|row| (0, main(row, 1))).collect();
-    let promise = Promise { parts: vec![Part { span: scratch(1, 1), sources, op: Some(op) }] };
+    let promise = Promise { spans: vec![PromisedSpan { span: scratch(1, 1), sources, op: Some(op) }] };
     check(&plans, &[promise.clone(), promise])
 }
 

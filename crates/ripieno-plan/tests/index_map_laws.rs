@@ -4,9 +4,9 @@
 mod common;
 
 use proptest::prelude::*;
-use ripieno_plan::checker::{check, check_rendezvous};
-use ripieno_plan::cost::{Model, cost_s, segmented};
-use ripieno_plan::{Buffer, Constant, Op, Part, Plan, Promise, Rows, Span, What};
+use ripieno_plan::check::{check, check_rendezvous};
+use ripieno_plan::simulate::{Model, cost_s, segmented};
+use ripieno_plan::{Buffer, Constant, Op, Plan, Promise, PromisedSpan, Rows, Span, What};
 use std::collections::BTreeMap;
 
 const ELEMENT_BYTES: usize = 4;
@@ -139,13 +139,13 @@ fn promises(held: &Held, op: Op) -> Vec<Promise> {
         |buffer: usize, element| Span::whole(BUFFERS[buffer], ELEMENT_COUNT, ELEMENT_BYTES).elements(element, 1);
     let part = |buffer: usize, number: usize, held: &Contributions| {
         let sources = held.keys().map(|&(rank, buffer, number)| (rank, element(buffer, number)));
-        Part { span: element(buffer, number), sources: sources.collect(), op: Some(op) }
+        PromisedSpan { span: element(buffer, number), sources: sources.collect(), op: Some(op) }
     };
     let promise = |buffers: &Vec<Vec<Contributions>>| {
         let parts = buffers.iter().enumerate().flat_map(|(buffer, elements)| {
             elements.iter().enumerate().map(move |(number, held)| part(buffer, number, held))
         });
-        Promise { parts: parts.collect() }
+        Promise { spans: parts.collect() }
     };
     held.iter().map(promise).collect()
 }

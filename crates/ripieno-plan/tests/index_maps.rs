@@ -4,10 +4,10 @@
 mod common;
 
 use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
-use ripieno_plan::checker::{check, check_rendezvous};
-use ripieno_plan::cost::{Model, cost_s, segmented};
+use ripieno_plan::check::{check, check_rendezvous};
+use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::table::table;
-use ripieno_plan::{Constant, Fault, Op, Part, Plan, Promise, What};
+use ripieno_plan::{Constant, Fault, Op, Plan, Promise, PromisedSpan, What};
 
 /// Checks plans in all ways: over links that hold little and nothing, whole and in segments that divide rows.
 fn kept(plans: &[Plan], promises: &[Promise]) {
@@ -145,8 +145,8 @@ fn rows_are_filled_and_nothing_between_them() {
     let mut plan = Plan::new();
     plan.fill_rows(main(0, 4), rows([0, 2]), Constant::Zero);
     plan.copy(main(1, 2), output(0, 2));
-    let zeros = Part { span: output(1, 1), sources: Vec::new(), op: None };
-    let promise = Promise::copy(output(0, 1), 0, main(1, 1)).and(Promise { parts: vec![zeros] });
+    let zeros = PromisedSpan { span: output(1, 1), sources: Vec::new(), op: None };
+    let promise = Promise::copy(output(0, 1), 0, main(1, 1)).and(Promise { spans: vec![zeros] });
     kept(&[plan], &[promise]);
 }
 
@@ -167,7 +167,7 @@ fn who_passes_a_gap_early_does_not_let_others_overtake() {
     plans[2].send(0, main(0, 1));
     let mut promises = vec![Promise::nothing(); 3];
     let sources = vec![(0, scratch(0, 1)), (0, scratch(1, 1))];
-    promises[0] = Promise { parts: vec![Part { span: main(3, 1), sources, op: Some(Op::Sum) }] };
+    promises[0] = Promise { spans: vec![PromisedSpan { span: main(3, 1), sources, op: Some(Op::Sum) }] };
     kept(&plans, &promises);
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Layout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
-use ripieno_plan::checker::check;
+use ripieno_plan::check::check;
 use ripieno_plan::theory::Untrue;
 use ripieno_plan::{Algorithm, Case, Collective, Fault, Group, Needs, Op, Plan, Span, Theory, What, promises};
 use std::ops::RangeInclusive;

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Layout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
-use ripieno_plan::checker::check;
+use ripieno_plan::check::check;
 use ripieno_plan::{Algorithm, Collective, Op, Order, Places, promises};
 
 const ORDERS: [Order; 4] = [Order::Racks, Order::Given, Order::Random(1), Order::Random(2)];

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{ELEMENT_BYTES, Layout};
-use ripieno_plan::cost::{Model, cost_s, segmented};
+use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::{Algorithm, Collective};
 
 // Powers of two, so that sums are exact and equal means equal.

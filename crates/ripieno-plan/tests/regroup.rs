@@ -4,9 +4,9 @@
 mod common;
 
 use common::butterflies::random;
-use ripieno_plan::checker::{Traffic, check, check_rendezvous};
-use ripieno_plan::cost::{Model, cost_s, segmented, timeline};
+use ripieno_plan::check::{Traffic, check, check_rendezvous};
 use ripieno_plan::regroup::{Blocks, plan};
+use ripieno_plan::simulate::{Model, cost_s, segmented, timeline};
 use ripieno_plan::{Buffer, Group, Operation, Plan, Promise};
 
 const EAGER_BYTES: usize = 8;

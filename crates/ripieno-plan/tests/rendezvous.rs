@@ -4,7 +4,7 @@ mod common;
 
 use common::{Layout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
-use ripieno_plan::checker::check_rendezvous;
+use ripieno_plan::check::check_rendezvous;
 use ripieno_plan::{Algorithm, Op, Order, Places, Plan};
 
 #[test]

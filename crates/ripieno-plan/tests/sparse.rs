@@ -3,7 +3,7 @@
 mod common;
 
 use common::butterflies::{Configured, Keys, configured, machines, shapes};
-use ripieno_plan::checker::{check, check_rendezvous};
+use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Span};
 use std::collections::BTreeSet;

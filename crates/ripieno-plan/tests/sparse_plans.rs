@@ -3,8 +3,8 @@
 mod common;
 
 use common::butterflies::{Keys, configured, random};
-use ripieno_plan::checker::check;
-use ripieno_plan::cost::{Model, cost_s, segmented};
+use ripieno_plan::check::check;
+use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::sparse::{Butterfly, Degrees, Layer};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Rows, Span};
 use std::collections::BTreeSet;

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{ELEMENT_BYTES, Layout, roots, topologies};
-use ripieno_plan::checker::check;
+use ripieno_plan::check::check;
 use ripieno_plan::{
     Algorithm, Buffer, Collective, Group, Op, Order, Places, Plan, Request, Span, Topology, choose, promises,
 };
@@ -19,7 +19,7 @@ const COLLECTIVES: [Collective; 6] = [
     Collective::Barrier,
 ];
 
-/// A vector this long is combined by all lanes of a node, a short one by one leader.
+/// A vector this long is combined by all leaders of a node, a short one by one leader.
 const LONG: usize = 1 << 20;
 
 fn two_level(collective: Collective) -> &'static Algorithm {

@@ -8,7 +8,7 @@
 
 use super::indices::Visit;
 use super::memory::{Mapping, sealed_len};
-use super::region::{Place, token};
+use super::region::{RegionOffset, token};
 use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;
 use std::io;
@@ -31,7 +31,7 @@ pub(super) struct Loan {
 
 impl Loan {
     /// The loan of `length_bytes` at `place`, as words of a note.
-    pub fn words(place: Place, length_bytes: usize) -> [u64; 7] {
+    pub fn words(place: RegionOffset, length_bytes: usize) -> [u64; 7] {
         [length_bytes as u64, place.number, place.fd as u64, place.offset as u64, 0, 0, 0]
     }
 

@@ -28,7 +28,7 @@ pub struct Region {
 
 /// Where bytes lie in a region of their process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RegionOffset {
     /// Unlike a descriptor's, never given twice.
     pub number: u64,
     pub fd: RawFd,
@@ -133,13 +133,13 @@ pub(super) fn token() -> io::Result<(RawFd, u64)> {
 }
 
 /// The region in which all of `bytes` lie.
-pub(super) fn place_of(bytes: &[u8]) -> Option<Place> {
+pub(super) fn place_of(bytes: &[u8]) -> Option<RegionOffset> {
     let address = bytes.as_ptr() as usize;
     let regions = REGIONS.read().unwrap_or_else(PoisonError::into_inner);
     let (start, known) = regions.range(..=address).next_back()?;
     let offset = address - start;
     let is_within = offset + bytes.len() <= known.length_bytes;
-    is_within.then_some(Place { number: known.number, fd: known.fd, offset })
+    is_within.then_some(RegionOffset { number: known.number, fd: known.fd, offset })
 }
 
 #[cfg(test)]

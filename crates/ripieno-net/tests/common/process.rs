@@ -24,7 +24,7 @@ pub struct Rank {
 
 /// How a child is set up.
 #[derive(Clone)]
-pub struct Part {
+pub struct Role {
     pub world_size: usize,
     pub replicas: usize,
     /// `tcp HOST PORT`, `directory PATH` or `pipe`.
@@ -38,9 +38,9 @@ pub struct Part {
     pub hangs_after_exchange: bool,
 }
 
-impl Part {
-    pub fn new(world_size: usize, supplier: &str) -> Part {
-        Part {
+impl Role {
+    pub fn new(world_size: usize, supplier: &str) -> Role {
+        Role {
             world_size,
             replicas: 1,
             supplier: supplier.to_string(),

@@ -1,7 +1,7 @@
 //! A group in two levels: the ranks of every node, and between the nodes one rank of each or several.
 //!
-//! The local ranks of a node are numbered in the order of their ranks. There are as many *lanes* as the smallest node
-//! has ranks; lane `j` is made of the `j`-th local rank of every node. A part of a plan that some ranks run among
+//! The local ranks of a node are numbered in the order of their ranks. A node has as many *leaders* as the smallest node
+//! has ranks: its first ones. The `j`-th leaders of all nodes work among themselves. A part of a plan that some ranks run among
 //! themselves is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
 
 use crate::catalogue::Algorithm;
@@ -52,18 +52,18 @@ impl Levels<'_> {
         &self.members[self.node]
     }
 
-    /// How many lanes there are.
-    pub(crate) fn lane_count(&self) -> usize {
+    /// How many leaders each node has.
+    pub(crate) fn leader_count(&self) -> usize {
         self.members.iter().map(Vec::len).min().unwrap_or(0)
     }
 
-    /// The lane of this rank, if it is in one.
-    pub(crate) fn lane(&self) -> Option<Vec<usize>> {
-        (self.place < self.lane_count()).then(|| self.members.iter().map(|locals| locals[self.place]).collect())
+    /// The leaders of all nodes that have the number of this one, if this rank is one.
+    pub(crate) fn co_leaders(&self) -> Option<Vec<usize>> {
+        (self.place < self.leader_count()).then(|| self.members.iter().map(|locals| locals[self.place]).collect())
     }
 
     /// One rank of every node: `root` of its own, the first of the others.
-    pub(crate) fn leaders(&self, root: usize) -> Vec<usize> {
+    pub(crate) fn leaders_with(&self, root: usize) -> Vec<usize> {
         let mut leaders: Vec<usize> = self.members.iter().map(|locals| locals[0]).collect();
         leaders[self.group.topology().node(root)] = root;
         leaders
@@ -96,24 +96,26 @@ impl Levels<'_> {
         plan.with_peers(|place| ranks[place])
     }
 
-    /// Round `round` of the lanes over `chunks`, one per rank: of every lane of `node` the chunk of the local rank that
-    /// stands `round` times the number of lanes behind, none where there is no such rank.
-    pub(crate) fn lane_chunks(&self, node: usize, round: usize, chunks: &[Span]) -> Vec<Span> {
-        let rank = |lane: usize| self.members[node].get(lane + round * self.lane_count());
-        (0..self.lane_count()).map(|lane| rank(lane).map_or(chunks[0].elements(0, 0), |&rank| chunks[rank])).collect()
+    /// Round `round` of the leaders over `chunks`, one per rank: for every leader of `node` the chunk of the local rank
+    /// that stands `round` times the number of leaders behind it, none where there is no such rank.
+    pub(crate) fn leader_chunks(&self, node: usize, round: usize, chunks: &[Span]) -> Vec<Span> {
+        let rank = |leader: usize| self.members[node].get(leader + round * self.leader_count());
+        (0..self.leader_count())
+            .map(|leader| rank(leader).map_or(chunks[0].elements(0, 0), |&rank| chunks[rank]))
+            .collect()
     }
 
-    /// How many rounds bring every rank of every node into some lane's hands.
+    /// How many rounds bring every rank of every node into some leader's hands.
     pub(crate) fn round_count(&self) -> usize {
         let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
-        largest.div_ceil(self.lane_count())
+        largest.div_ceil(self.leader_count())
     }
 
-    /// One span for every local rank: those of the lanes, and nothing for the others.
-    pub(crate) fn for_locals(&self, mut of_lanes: Vec<Span>) -> Vec<Span> {
-        let last = of_lanes[of_lanes.len() - 1];
-        of_lanes.resize(self.locals().len(), last.elements(last.element_count(), 0));
-        of_lanes
+    /// One span for every local rank: those of the leaders, and nothing for the others.
+    pub(crate) fn for_locals(&self, mut of_leaders: Vec<Span>) -> Vec<Span> {
+        let last = of_leaders[of_leaders.len() - 1];
+        of_leaders.resize(self.locals().len(), last.elements(last.element_count(), 0));
+        of_leaders
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 /// One thing that happens in a world.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    Message { from: usize, source: Part, to: usize, target: Part, is_reduced: bool },
-    Local { rank: usize, source: Part, target: Part, is_combined: bool },
-    Fill { rank: usize, target: Part, with: Constant },
+    Message { from: usize, source: Bytes, to: usize, target: Bytes, is_reduced: bool },
+    Local { rank: usize, source: Bytes, target: Bytes, is_combined: bool },
+    Fill { rank: usize, target: Bytes, with: Constant },
 }
 
 /// A span, or rows of one.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct Bytes {
     span: Span,
     rows: Option<Rows>,
 }
@@ -54,10 +54,10 @@ fn span(seed: &mut u64, scale: Scale, element_count: usize) -> Span {
 }
 
 /// Rows of `element_count` elements in all, or a span of so many.
-fn part(seed: &mut u64, scale: Scale, element_count: usize) -> Part {
+fn part(seed: &mut u64, scale: Scale, element_count: usize) -> Bytes {
     let width = 1 + random(seed, 20.min(element_count.max(3)));
     if random(seed, 2) == 0 || !element_count.is_multiple_of(width) {
-        return Part { span: span(seed, scale, element_count), rows: None };
+        return Bytes { span: span(seed, scale, element_count), rows: None };
     }
     let mut missing = element_count / width;
     let row_count = missing + random(seed, scale.element_count / width - missing + 1);
@@ -67,7 +67,7 @@ fn part(seed: &mut u64, scale: Scale, element_count: usize) -> Part {
         is_chosen
     };
     let numbers: Arc<[u32]> = (0..row_count as u32).filter(is_chosen).collect();
-    Part { span: span(seed, scale, row_count * width), rows: Some(Rows::new(numbers, 4 * width)) }
+    Bytes { span: span(seed, scale, row_count * width), rows: Some(Rows::new(numbers, 4 * width)) }
 }
 
 pub fn happening(seed: &mut u64, scale: Scale) -> Happening {
@@ -77,7 +77,7 @@ pub fn happening(seed: &mut u64, scale: Scale) -> Happening {
         _ => random(seed, scale.element_count + 1),
     };
     let (from, to) = (random(seed, scale.rank_count), random(seed, scale.rank_count));
-    let whole = |span| Part { span, rows: None };
+    let whole = |span| Bytes { span, rows: None };
     match (from == to, random(seed, 2) == 0) {
         (true, _) if random(seed, 4) == 0 => {
             let with = [Constant::Zero, Constant::Identity(scale.op)][random(seed, 2)];
@@ -112,13 +112,13 @@ pub fn plans(happenings: &[Happening], scale: Scale) -> Vec<Plan> {
                     false => Operation::Receive { from, span: target.span },
                 });
             }
-            Happening::Local { rank, source: Part { span: from, rows }, target, is_combined: false } => {
+            Happening::Local { rank, source: Bytes { span: from, rows }, target, is_combined: false } => {
                 plans[rank].push(Operation::Copy { from, to: target.span, rows });
             }
-            Happening::Local { rank, source, target: Part { span: to, rows }, is_combined: true } => {
+            Happening::Local { rank, source, target: Bytes { span: to, rows }, is_combined: true } => {
                 plans[rank].push(Operation::Combine { from: source.span, to, rows, op });
             }
-            Happening::Fill { rank, target: Part { span, rows }, with } => {
+            Happening::Fill { rank, target: Bytes { span, rows }, with } => {
                 plans[rank].push(Operation::Fill { span, rows, with });
             }
         }
@@ -139,7 +139,7 @@ pub fn without_zeros(plan: &Plan, op: Op) -> Plan {
 }
 
 /// Which elements of its buffer a part has, in order.
-fn elements(part: &Part) -> Vec<usize> {
+fn elements(part: &Bytes) -> Vec<usize> {
     let first = part.span.start_bytes / 4;
     match &part.rows {
         None => (first..first + part.span.element_count()).collect(),
@@ -183,7 +183,7 @@ pub fn serially(happenings: &[Happening], op: Op, mut state: State) -> State {
                 continue;
             }
         };
-        let read = |buffers: &Vec<Vec<i32>>, part: &Part| -> Vec<i32> {
+        let read = |buffers: &Vec<Vec<i32>>, part: &Bytes| -> Vec<i32> {
             elements(part).iter().map(|&i| buffers[part.span.buffer.0 as usize][i]).collect()
         };
         let values = read(&state[*from], source);

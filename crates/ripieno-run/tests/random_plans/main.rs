@@ -6,7 +6,7 @@ mod happening;
 
 use common::worlds;
 use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
-use ripieno_plan::{Collective, Plan, Promise, checker::check};
+use ripieno_plan::{Collective, Plan, Promise, check::check};
 use ripieno_run::{Call, Element, Executor, Header, Memory, Replicas, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
 use super::agree::{agree, all_words, combined};
-use super::indices::{self, Places, sorted};
+use super::indices::{self, IndexRows, sorted};
 use super::parcels::Parcels;
 use super::{Options, SparseReduce, design, ending_job};
 use crate::communicator::Communicator;
@@ -22,8 +22,8 @@ const PRESUMED_ROW_BYTES: usize = 8;
 pub(super) struct Prepared {
     pub size: u64,
     pub permutation: Permutation,
-    pub out: Places,
-    pub wanted: Places,
+    pub out: IndexRows,
+    pub wanted: IndexRows,
     pub machine: Configuring,
     pub degrees: Degrees,
 }

@@ -13,7 +13,7 @@ const NAMED_COUNT: usize = 3;
 
 /// Which row of a set of keys is that of each of the caller's indices.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct IndexRows {
     rows: Vec<u32>,
     key_count: usize,
 }
@@ -79,14 +79,14 @@ fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Erro
 }
 
 /// The keys of `indices`, ascending and each once, and where those of the caller are among them.
-pub(super) fn sorted(indices: &[i64], permutation: &Permutation) -> (Vec<u64>, Places) {
+pub(super) fn sorted(indices: &[i64], permutation: &Permutation) -> (Vec<u64>, IndexRows) {
     let keys: Vec<u64> = indices.iter().map(|&index| permutation.key(index as u64)).collect();
     let (keys, rows) = sorted_unique(&keys);
     let key_count = keys.len();
-    (keys, Places { rows, key_count })
+    (keys, IndexRows { rows, key_count })
 }
 
-impl Places {
+impl IndexRows {
     /// How many indices the caller gave.
     pub fn count(&self) -> usize {
         self.rows.len()

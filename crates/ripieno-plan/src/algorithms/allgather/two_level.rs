@@ -1,9 +1,9 @@
 //! Two-level allgather: every rank ends with every rank's chunk.
 //!
-//! The ranks of a node gather their own chunks. Then every lane gathers, node by node, the chunks that fall to it, and
-//! what a lane has got from elsewhere is gathered inside the node. A chunk enters a node once.
+//! The ranks of a node gather their own chunks. Then every leader gathers, node by node, the chunks that fall to it, and
+//! what it has got from elsewhere is gathered inside the node. A chunk enters a node once.
 //!
-//! Cost: allgather inside, then of `l` lanes at once between the nodes, then inside of all that came, each as chosen.
+//! Cost: allgather inside, then by `l` leaders at once between the nodes, then inside of all that came, each as chosen.
 //! Needs each rank's own chunk in place; chunks may be of any sizes, nodes too.
 
 use crate::algorithms::levels::{Levels, theory};
@@ -30,14 +30,14 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let own: Vec<Span> = locals.iter().map(|&rank| chunks[rank]).collect();
     let mut plan = levels.among_scattered(locals, &Request::Allgather { chunks: &own });
     for round in 0..levels.round_count() {
-        if let Some(lane) = levels.lane() {
-            let of_nodes = |node| levels.lane_chunks(node, round, chunks)[levels.place];
+        if let Some(leaders) = levels.co_leaders() {
+            let of_nodes = |node| levels.leader_chunks(node, round, chunks)[levels.place];
             let chunks: Vec<Span> = (0..node_count).map(of_nodes).collect();
-            plan = plan.then(levels.among_scattered(&lane, &Request::Allgather { chunks: &chunks }));
+            plan = plan.then(levels.among_scattered(&leaders, &Request::Allgather { chunks: &chunks }));
         }
         // In the order in which a ring brings them.
         for node in (1..node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
-            let chunks = &levels.for_locals(levels.lane_chunks(node, round, chunks))[..];
+            let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
             plan = plan.then(levels.among_scattered(locals, &Request::Allgather { chunks }));
         }
     }

@@ -26,6 +26,6 @@ pub fn plan(group: &Group, token: Span) -> Plan {
     let locals = levels.locals();
     levels
         .among(locals, &Request::Reduce { root: 0, vector: token, op: Op::Or })
-        .then(levels.among(&levels.leaders(0), &Request::Barrier { token }))
+        .then(levels.among(&levels.leaders_with(0), &Request::Barrier { token }))
         .then(levels.among(locals, &Request::Broadcast { root: 0, vector: token }))
 }

@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 /// This rank's part in a two-level broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let levels = Levels::of(group);
-    let leaders = levels.leaders(root);
+    let leaders = levels.leaders_with(root);
     let between = Request::Broadcast { root: group.topology().node(root), vector };
     let locals = levels.locals();
     let leader = locals.partition_point(|&rank| rank < leaders[levels.node]);

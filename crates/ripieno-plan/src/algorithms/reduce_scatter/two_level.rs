@@ -1,9 +1,9 @@
 //! Two-level reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! Inside every node the chunks of all ranks are combined, each by the local rank of its lane; then every lane combines
-//! and scatters its chunks between the nodes; a rank beyond the lanes gets its chunk from the lane that has it.
+//! Inside every node the chunks of all ranks are combined, each at one leader; then the leaders of one number
+//! combine and scatter their chunks between the nodes. A rank that is no leader gets its chunk from the one that has it.
 //!
-//! Cost: reduce-scatter inside, of all chunks, then in `l` lanes at once between the nodes, each as chosen.
+//! Cost: reduce-scatter inside, of all chunks, then by `l` leaders at once between the nodes, each as chosen.
 //! Needs a commutative operation; chunks may be of any sizes, nodes too.
 
 use crate::algorithms::levels::{Levels, theory};
@@ -31,17 +31,17 @@ pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     for round in 0..levels.round_count() {
         // In the order in which a ring sends them.
         for node in (1..=node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
-            let chunks = &levels.for_locals(levels.lane_chunks(node, round, chunks))[..];
+            let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
             plan = plan.then(levels.among_scattered(locals, &Request::ReduceScatter { chunks, op }));
         }
-        if let Some(lane) = levels.lane() {
-            let of_nodes = |node| levels.lane_chunks(node, round, chunks)[levels.place];
+        if let Some(leaders) = levels.co_leaders() {
+            let of_nodes = |node| levels.leader_chunks(node, round, chunks)[levels.place];
             let chunks: Vec<Span> = (0..node_count).map(of_nodes).collect();
-            plan = plan.then(levels.among_scattered(&lane, &Request::ReduceScatter { chunks: &chunks, op }));
+            plan = plan.then(levels.among_scattered(&leaders, &Request::ReduceScatter { chunks: &chunks, op }));
         }
     }
-    for (place, &rank) in locals.iter().enumerate().skip(levels.lane_count()) {
-        let holder = locals[place % levels.lane_count()];
+    for (place, &rank) in locals.iter().enumerate().skip(levels.leader_count()) {
+        let holder = locals[place % levels.leader_count()];
         if group.rank() == holder {
             plan.send(rank, chunks[rank]);
         }

@@ -2,14 +2,14 @@
 //!
 //! Depth `floor(log2 p)`, two children at most.
 
-use super::Place;
+use super::TreePosition;
 use crate::Group;
 
 /// The place of the group's own rank in the binary tree below `root`.
-pub(crate) fn binary(group: &Group, root: usize) -> Place {
+pub(crate) fn binary(group: &Group, root: usize) -> TreePosition {
     let distance = group.distance_from(root);
     let children = [2 * distance + 1, 2 * distance + 2].into_iter().filter(|&child| child < group.size());
-    Place {
+    TreePosition {
         parent: (distance > 0).then(|| group.at_distance(root, (distance - 1) / 2)),
         children: children.map(|child| group.at_distance(root, child)).collect(),
     }

@@ -8,11 +8,11 @@
 //! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
 //! Computing 2009.
 
-use super::Place;
+use super::TreePosition;
 use crate::Group;
 
 /// The places of the group's own rank in both trees below `root`.
-pub(crate) fn double(group: &Group, root: usize) -> [Place; 2] {
+pub(crate) fn double(group: &Group, root: usize) -> [TreePosition; 2] {
     let count = group.size() - 1;
     let mirrored = |number: usize| count + 1 - number;
     let number_in_second = |distance: usize| match count % 2 {
@@ -38,7 +38,7 @@ pub(crate) fn double(group: &Group, root: usize) -> [Place; 2] {
             0 => root,
             number => group.at_distance(root, distance_of(number)),
         };
-        Place {
+        TreePosition {
             parent: (number > 0).then(|| rank(parent(number, count))),
             children: children(number, count).into_iter().flatten().map(rank).collect(),
         }
@@ -110,7 +110,7 @@ mod tests {
     fn parents_and_children_agree_and_no_rank_has_children_twice() {
         for p in 2..=130 {
             for root in [0, p / 2] {
-                let places: Vec<[Place; 2]> = (0..p).map(|rank| double(&Group::new(rank, p), root)).collect();
+                let places: Vec<[TreePosition; 2]> = (0..p).map(|rank| double(&Group::new(rank, p), root)).collect();
                 for tree in 0..2 {
                     for (rank, place) in places.iter().enumerate() {
                         assert_eq!(place[tree].parent.is_none(), rank == root);

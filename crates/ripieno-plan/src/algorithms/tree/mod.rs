@@ -17,15 +17,15 @@ use core::ops::RangeInclusive;
 /// the farthest as in a binomial tree.
 pub(crate) const RADIX: usize = 4;
 
-/// The place of one rank in a tree, by ranks.
-pub(crate) struct Place {
+/// The position of one rank in a tree, by ranks.
+pub(crate) struct TreePosition {
     /// The rank above; the root has none.
     pub(crate) parent: Option<usize>,
     /// The ranks below, those that take longest to serve first.
     pub(crate) children: Vec<usize>,
 }
 
-impl Place {
+impl TreePosition {
     /// This rank's part when `vector` flows down from the root.
     pub(crate) fn broadcast(&self, vector: Span) -> Plan {
         let mut plan = Plan::new();

@@ -4,7 +4,7 @@
 //! `d` is a run of distances: trees of ranks become runs of chunks. Depth is `ceil(log_k p)` at most, and degree `k-1`
 //! times that.
 
-use super::Place;
+use super::TreePosition;
 use crate::algorithms::cyclic;
 use crate::{Group, Span};
 use alloc::vec::Vec;
@@ -39,8 +39,8 @@ impl Node {
     }
 
     /// The place by ranks.
-    pub(crate) fn place(&self) -> Place {
-        Place { parent: self.parent(), children: self.children().rev().map(|child| child.rank()).collect() }
+    pub(crate) fn place(&self) -> TreePosition {
+        TreePosition { parent: self.parent(), children: self.children().rev().map(|child| child.rank()).collect() }
     }
 
     /// The rank that stands here.

@@ -1,7 +1,7 @@
 //! Packets: how long one keeps a rank that sends several to different ranks, back to back, by its size; and how much
 //! longer a rank waits for those that come to it.
 
-use crate::cost::Model;
+use crate::simulate::Model;
 use alloc::vec::Vec;
 
 /// To so many peers at once packets cost what the curve says; see [`PacketCurve::crowded`].

@@ -1,4 +1,4 @@
-//! Gates: the order of the operations of one rank on one piece of its buffers.
+//! Dependencies: the order of the operations of one rank on one piece of its buffers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -9,14 +9,14 @@ use core::ops::Range;
 /// do not. A stop waits for the gaps before it; a gap is passed together with the stop before it, because an operation
 /// that has come to a byte is through with all bytes of its span below.
 #[derive(Default)]
-pub(crate) struct Lane {
+pub(crate) struct Path {
     writes: bool,
     stops: Vec<Stop>,
     /// Each with the number of stops before it, ascending.
     gaps: Vec<(usize, Stop)>,
 }
 
-/// A piece, and how many earlier operations must have passed it (see [`Gates`]).
+/// A piece, and how many earlier operations must have passed it (see [`Dependencies`]).
 #[derive(Clone, Copy)]
 struct Stop {
     piece: u32,
@@ -26,15 +26,15 @@ struct Stop {
 /// Per piece: how many writes and how many accesses come before the operation at hand.
 pub(crate) type Before = (u32, u32);
 
-impl Lane {
-    /// A lane of no stops yet, for an operation that reads.
-    pub(crate) fn reading() -> Lane {
-        Lane::default()
+impl Path {
+    /// A path of no stops yet, for an operation that reads.
+    pub(crate) fn reading() -> Path {
+        Path::default()
     }
 
     /// The same for one that writes.
-    pub(crate) fn writing() -> Lane {
-        Lane { writes: true, ..Lane::default() }
+    pub(crate) fn writing() -> Path {
+        Path { writes: true, ..Path::default() }
     }
 
     /// The next stops.
@@ -76,27 +76,29 @@ impl Lane {
     }
 
     /// When the stop may be passed; `None` while an earlier operation has to pass it, or a gap before it, first.
-    pub(crate) fn ready_at(&self, stop: usize, gates: &Gates) -> Option<f64> {
-        let own = gates.ready_at(self.writes, self.stops[stop])?;
-        self.gaps_at(stop).iter().try_fold(own, |latest, (_, gap)| Some(latest.max(gates.ready_at(self.writes, *gap)?)))
+    pub(crate) fn ready_at(&self, stop: usize, dependencies: &Dependencies) -> Option<f64> {
+        let own = dependencies.ready_at(self.writes, self.stops[stop])?;
+        self.gaps_at(stop)
+            .iter()
+            .try_fold(own, |latest, (_, gap)| Some(latest.max(dependencies.ready_at(self.writes, *gap)?)))
     }
 
     /// Passes the stop, and the gaps that follow it.
-    pub(crate) fn pass(&self, stop: usize, gates: &mut Gates, at: f64) {
-        gates.pass(self.writes, self.stops[stop].piece, at);
+    pub(crate) fn pass(&self, stop: usize, dependencies: &mut Dependencies, at: f64) {
+        dependencies.pass(self.writes, self.stops[stop].piece, at);
         for (_, gap) in self.gaps_at(stop + 1) {
-            gates.pass_in_turn(self.writes, *gap, at);
+            dependencies.pass_in_turn(self.writes, *gap, at);
         }
     }
 
     /// When all stops may be passed.
-    pub(crate) fn all_ready_at(&self, gates: &Gates) -> Option<f64> {
-        (0..self.len()).try_fold(0.0, |latest: f64, stop| Some(latest.max(self.ready_at(stop, gates)?)))
+    pub(crate) fn all_ready_at(&self, dependencies: &Dependencies) -> Option<f64> {
+        (0..self.len()).try_fold(0.0, |latest: f64, stop| Some(latest.max(self.ready_at(stop, dependencies)?)))
     }
 
     /// Passes all stops.
-    pub(crate) fn pass_all(&self, gates: &mut Gates, at: f64) {
-        (0..self.len()).for_each(|stop| self.pass(stop, gates, at));
+    pub(crate) fn pass_all(&self, dependencies: &mut Dependencies, at: f64) {
+        (0..self.len()).for_each(|stop| self.pass(stop, dependencies, at));
     }
 
     /// The gaps that lie directly before a stop.
@@ -110,9 +112,9 @@ impl Lane {
     }
 }
 
-/// The gates of all pieces of a rank.
-pub(crate) struct Gates {
-    gates: Vec<Gate>,
+/// The dependencies of all pieces of a rank.
+pub(crate) struct Dependencies {
+    dependencies: Vec<Dependency>,
     /// Per piece: gaps passed ahead of earlier operations; they count when those are done.
     early: BTreeMap<u32, Vec<Early>>,
 }
@@ -123,29 +125,30 @@ struct Early {
     at: f64,
 }
 
-impl Gates {
-    /// Fresh gates.
-    pub(crate) fn new(piece_count: usize) -> Gates {
-        Gates { gates: vec![Gate::default(); piece_count], early: BTreeMap::new() }
+impl Dependencies {
+    /// Fresh dependencies.
+    pub(crate) fn new(piece_count: usize) -> Dependencies {
+        Dependencies { dependencies: vec![Dependency::default(); piece_count], early: BTreeMap::new() }
     }
 
     fn ready_at(&self, writes: bool, stop: Stop) -> Option<f64> {
-        self.gates[stop.piece as usize].ready_at(writes, stop.threshold)
+        self.dependencies[stop.piece as usize].ready_at(writes, stop.threshold)
     }
 
     /// Notes an access that is ready.
     fn pass(&mut self, writes: bool, piece: u32, at: f64) {
-        let gate = &mut self.gates[piece as usize];
-        gate.pass(writes, at);
+        let dependency = &mut self.dependencies[piece as usize];
+        dependency.pass(writes, at);
         if self.early.is_empty() {
             return;
         }
         let Some(early) = self.early.get_mut(&piece) else {
             return;
         };
-        while let Some(ready) = early.iter().position(|next| gate.ready_at(next.writes, next.threshold).is_some()) {
+        while let Some(ready) = early.iter().position(|next| dependency.ready_at(next.writes, next.threshold).is_some())
+        {
             let next = early.swap_remove(ready);
-            gate.pass(next.writes, next.at);
+            dependency.pass(next.writes, next.at);
         }
     }
 
@@ -161,14 +164,14 @@ impl Gates {
 
 /// The order on one piece: reads wait for earlier writes, writes for earlier reads and writes.
 #[derive(Clone, Default)]
-struct Gate {
+struct Dependency {
     writes_done: u32,
     accesses_done: u32,
     written_at: f64,
     read_at: f64,
 }
 
-impl Gate {
+impl Dependency {
     /// When the piece may be read or written; `None` while an earlier write, or for a write any access, is to come.
     fn ready_at(&self, writes: bool, threshold: u32) -> Option<f64> {
         if writes {

@@ -3,12 +3,12 @@
 //! Time is counted in messages: a piece arrives one unit after its message could start, which is when its bytes were
 //! ready and the message before on the link had arrived.
 
+use super::value::{Source, Value};
 use crate::fault::{Fault, What};
-use crate::gate::Gates;
+use crate::matching::Dependencies;
 use crate::matching::{Matching, all_done};
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
-use crate::value::{Source, Value};
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
@@ -28,7 +28,7 @@ pub(crate) struct SymbolicRun<'a> {
     capacity: Capacity,
     plans: &'a [Plan],
     matching: &'a Matching,
-    gates: Vec<Gates>,
+    dependencies: Vec<Dependencies>,
     values: Vec<Vec<Rc<Value>>>,
     links: Vec<LinkState>,
     /// Per rank and local operation: how many pieces are done.
@@ -68,15 +68,15 @@ impl<'a> SymbolicRun<'a> {
     /// All ranks before their first operation.
     pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, capacity: Capacity) -> SymbolicRun<'a> {
         let initial = |rank: usize| {
-            let cuts = &matching.cuts[rank];
+            let pieces = &matching.pieces[rank];
             let source = |span: Span| Source { rank, buffer: span.buffer, start_bytes: span.start_bytes };
-            (0..cuts.piece_count()).map(|piece| Rc::new(Value::initial(source(cuts.piece_span(piece))))).collect()
+            (0..pieces.count()).map(|piece| Rc::new(Value::initial(source(pieces.span(piece))))).collect()
         };
         SymbolicRun {
             capacity,
             plans,
             matching,
-            gates: matching.gates(),
+            dependencies: matching.dependencies(),
             values: (0..plans.len()).map(initial).collect(),
             links: matching.links.iter().map(|_| LinkState::default()).collect(),
             local_done: matching.locals.iter().map(|locals| vec![0; locals.len()]).collect(),
@@ -142,8 +142,8 @@ impl<'a> SymbolicRun<'a> {
     fn is_awaited(&self, link: usize) -> bool {
         let (wires, sent) = (&self.matching.links[link], &self.links[link].sent);
         wires.messages.get(sent.message).is_some_and(|message| {
-            let lane = &self.matching.steps[wires.receiver][message.receive].writes;
-            lane.ready_at(sent.piece, &self.gates[wires.receiver]).is_some()
+            let path = &self.matching.steps[wires.receiver][message.receive].writes;
+            path.ready_at(sent.piece, &self.dependencies[wires.receiver]).is_some()
         })
     }
 
@@ -152,16 +152,16 @@ impl<'a> SymbolicRun<'a> {
         let Some(message) = wires.messages.get(state.sent.message).filter(|_| state.in_flight.is_none()) else {
             return false;
         };
-        let lane = &self.matching.steps[wires.sender][message.send].reads;
-        let gates = &mut self.gates[wires.sender];
-        let Some(ready_at) = lane.ready_at(state.sent.piece, gates) else {
+        let path = &self.matching.steps[wires.sender][message.send].reads;
+        let dependencies = &mut self.dependencies[wires.sender];
+        let Some(ready_at) = path.ready_at(state.sent.piece, dependencies) else {
             return false;
         };
         let at = ready_at.max(state.previous_at);
-        lane.pass(state.sent.piece, gates, at);
-        state.in_flight = Some((self.values[wires.sender][lane.piece(state.sent.piece)].clone(), at + 1.0));
+        path.pass(state.sent.piece, dependencies, at);
+        state.in_flight = Some((self.values[wires.sender][path.piece(state.sent.piece)].clone(), at + 1.0));
         state.current_at = state.current_at.max(at + 1.0);
-        if state.sent.advance(lane.len()) {
+        if state.sent.advance(path.len()) {
             state.previous_at = state.current_at;
         }
         true
@@ -173,11 +173,11 @@ impl<'a> SymbolicRun<'a> {
             return Ok(false);
         };
         let (rank, index) = (wires.receiver, wires.messages[state.received.message].receive);
-        let lane = &self.matching.steps[rank][index].writes;
-        let Some(ready_at) = lane.ready_at(state.received.piece, &self.gates[rank]) else {
+        let path = &self.matching.steps[rank][index].writes;
+        let Some(ready_at) = path.ready_at(state.received.piece, &self.dependencies[rank]) else {
             return Ok(false);
         };
-        let target = &mut self.values[rank][lane.piece(state.received.piece)];
+        let target = &mut self.values[rank][path.piece(state.received.piece)];
         *target = match self.plans[rank].operations()[index] {
             Operation::Reduce { op, span, .. } => {
                 let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
@@ -185,23 +185,23 @@ impl<'a> SymbolicRun<'a> {
             }
             _ => value.clone(),
         };
-        lane.pass(state.received.piece, &mut self.gates[rank], ready_at.max(*arrives_at));
+        path.pass(state.received.piece, &mut self.dependencies[rank], ready_at.max(*arrives_at));
         state.in_flight = None;
-        state.received.advance(lane.len());
+        state.received.advance(path.len());
         Ok(true)
     }
 
     /// Copies, combines and fills what can be, inside a rank; local operations queue for nothing but their bytes.
     fn local_pieces(&mut self, rank: usize) -> Result<bool, Fault> {
-        let (matching, gates, values) = (self.matching, &mut self.gates[rank], &mut self.values[rank]);
+        let (matching, dependencies, values) = (self.matching, &mut self.dependencies[rank], &mut self.values[rank]);
         let mut moved = false;
         for (&index, next) in matching.locals[rank].iter().zip(&mut self.local_done[rank]) {
             let step = &matching.steps[rank][index];
             while *next < step.writes.len() {
-                let Some(at) = step.ready_at(*next, gates) else {
+                let Some(at) = step.ready_at(*next, dependencies) else {
                     break;
                 };
-                step.pass(*next, gates, at);
+                step.pass(*next, dependencies, at);
                 let to = step.writes.piece(*next);
                 values[to] = match self.plans[rank].operations()[index] {
                     Operation::Fill { with, .. } => Rc::new(Value::constant(with)),
@@ -220,8 +220,8 @@ impl<'a> SymbolicRun<'a> {
 
     /// What a rank holds: the pieces of `span`, where each lies and its value.
     pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &Value)> {
-        let cuts = &self.matching.cuts[rank];
-        cuts.pieces(span).map(move |piece| (cuts.piece_span(piece), &*self.values[rank][piece]))
+        let pieces = &self.matching.pieces[rank];
+        pieces.of(span).map(move |piece| (pieces.span(piece), &*self.values[rank][piece]))
     }
 
     /// The longest chain of messages so far.

@@ -4,17 +4,22 @@
 //! link holds one piece at most, so what runs here relies on no link to hold more. Pieces move as the order of [`Plan`]
 //! allows; the outcome does not depend on the schedule, because operations that conflict on a byte never change places.
 
+mod promise;
+mod symbolic_run;
+mod value;
+
+pub use promise::{Promise, PromisedSpan, promises};
+
 use crate::fault::{Fault, What};
 use crate::matching::Matching;
+use crate::matching::stretches;
 use crate::plan::{Constant, Op, Operation, Plan};
-use crate::promise::{Part, Promise};
 use crate::span::Span;
-use crate::stretches;
-use crate::symbolic_run::{Capacity, SymbolicRun};
-use crate::value::{Source, Value};
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use symbolic_run::{Capacity, SymbolicRun};
+use value::{Source, Value};
 
 /// What a collective takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub struct Report {
     /// Per rank.
     pub ranks: Vec<Traffic>,
     /// The longest chain of messages in which each waits for the one before, on its bytes or on its link. A rank may
-    /// talk to all others at once; [`cost`](crate::cost) counts rounds for ranks that cannot.
+    /// talk to all others at once; [`cost`](crate::simulate) counts rounds for ranks that cannot.
     pub round_count: usize,
 }
 
@@ -44,7 +49,7 @@ pub struct Traffic {
 /// Runs one plan per rank and checks what each rank ends with.
 pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
     assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
-    let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.parts.iter().map(move |p| (rank, p)));
+    let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.spans.iter().map(move |p| (rank, p)));
     let ends = parts.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
     let matching = Matching::new(plans, ends)?;
 
@@ -73,7 +78,7 @@ pub fn check_rendezvous(plans: &[Plan]) -> Result<(), Fault> {
 type Trees = BTreeMap<(Source, usize), (u64, usize)>;
 
 /// Whether `value` is what `part` promises for `piece` of it.
-fn is_kept(part: &Part, piece: Span, value: &Value) -> Result<(), What> {
+fn is_kept(part: &PromisedSpan, piece: Span, value: &Value) -> Result<(), What> {
     let offset_bytes = piece.start_bytes - part.span.start_bytes;
     let source = |&(rank, span): &(usize, Span)| {
         assert_eq!(span.length_bytes, part.span.length_bytes, "a promised source is as long as its place");

@@ -9,13 +9,15 @@
 //! Source: Hockney, "The communication challenge for MPP", Parallel Computing 1994; as used by Zhang and Qiu,
 //! "Clustering social images with MapReduce and high performance collective communication" (Twister), eqs. 1–3.
 
+mod network;
+
 use crate::fault::Fault;
 use crate::matching::{Matching, all_done};
-use crate::network::{Event, Network};
 use crate::plan::{Operation, Plan};
 use crate::rows::Rows;
 use crate::span::Span;
 use alloc::vec::Vec;
+use network::{Event, Network};
 
 /// The three constants of a network of equal links.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Cuts: a rank's buffers, cut into pieces that no operation of any rank divides further.
+//! Pieces: a rank's buffers, cut into pieces that no operation of any rank divides further.
 
 use crate::span::{Buffer, Span};
 use alloc::vec::Vec;
@@ -6,28 +6,28 @@ use core::ops::Range;
 
 /// The cut points of one rank's buffers. Piece `i` reaches from point `i` to point `i + 1`.
 #[derive(Debug)]
-pub(crate) struct Cuts {
+pub(crate) struct Pieces {
     points: Vec<(Buffer, usize)>,
 }
 
-impl Cuts {
-    /// Cuts at both ends of every span.
-    pub(crate) fn at(spans: impl Iterator<Item = Span>) -> Cuts {
+impl Pieces {
+    /// Pieces at both ends of every span.
+    pub(crate) fn at(spans: impl Iterator<Item = Span>) -> Pieces {
         let ends = |span: Span| [(span.buffer, span.start_bytes), (span.buffer, span.end_bytes())];
         let mut points: Vec<_> = spans.filter(|span| span.length_bytes > 0).flat_map(ends).collect();
         // Spans mostly come in ascending order: a stable sort merges such runs.
         points.sort();
         points.dedup();
-        Cuts { points }
+        Pieces { points }
     }
 
     /// How many pieces there are room for.
-    pub(crate) fn piece_count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.points.len()
     }
 
     /// The pieces of a span that was cut out.
-    pub(crate) fn pieces(&self, span: Span) -> Range<usize> {
+    pub(crate) fn of(&self, span: Span) -> Range<usize> {
         if span.length_bytes == 0 {
             return 0..0;
         }
@@ -35,15 +35,15 @@ impl Cuts {
     }
 
     /// Where a piece lies.
-    pub(crate) fn piece_span(&self, piece: usize) -> Span {
+    pub(crate) fn span(&self, piece: usize) -> Span {
         let (buffer, start_bytes) = self.points[piece];
         let end_bytes = self.points.get(piece + 1).filter(|next| next.0 == buffer).map_or(start_bytes, |next| next.1);
         Span { buffer, start_bytes, length_bytes: end_bytes - start_bytes, element_bytes: 1 }
     }
 
     /// The points that `other` lacks so that bytes of `span` can move to its `target` piece by piece.
-    pub(crate) fn missing_in(&self, span: Span, other: &Cuts, target: Span) -> Vec<(Buffer, usize)> {
-        let Range { start, end } = self.pieces(span);
+    pub(crate) fn missing_in(&self, span: Span, other: &Pieces, target: Span) -> Vec<(Buffer, usize)> {
+        let Range { start, end } = self.of(span);
         self.points[start..end]
             .iter()
             .skip(1)

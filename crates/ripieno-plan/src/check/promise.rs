@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 /// What one span holds in the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PromisedSpan {
     /// Where.
     pub span: Span,
     /// Whose initial contents, each once: rank, and a span as long as this one. Nobody's if it holds a constant.
@@ -24,8 +24,8 @@ pub struct Part {
 /// What one rank's buffers hold in the end; what it does not name is scratch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// The parts, disjoint.
-    pub parts: Vec<Part>,
+    /// Disjoint.
+    pub spans: Vec<PromisedSpan>,
 }
 
 impl Promise {
@@ -36,12 +36,12 @@ impl Promise {
 
     /// A promise that `span` holds what `source` of rank `from` held.
     pub fn copy(span: Span, from: usize, source: Span) -> Promise {
-        Promise { parts: vec![Part { span, sources: vec![(from, source)], op: None }] }
+        Promise { spans: vec![PromisedSpan { span, sources: vec![(from, source)], op: None }] }
     }
 
     /// A promise that `span` holds the combination of the same spans of the first `p` ranks.
     pub fn combination(span: Span, p: usize, op: Op) -> Promise {
-        Promise { parts: vec![Part { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
+        Promise { spans: vec![PromisedSpan { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
     }
 
     /// A promise of a sparse reduction: for each of `in_keys` a row of [`Buffer::OUTPUT`], the combination of all rows
@@ -55,14 +55,14 @@ impl Promise {
             };
             let sources: Vec<_> = out_keys.iter().enumerate().filter_map(holder).collect();
             let op = (!sources.is_empty()).then_some(op);
-            Part { span: place(Buffer::OUTPUT, number), sources, op }
+            PromisedSpan { span: place(Buffer::OUTPUT, number), sources, op }
         };
-        Promise { parts: in_keys.iter().enumerate().map(part).collect() }
+        Promise { spans: in_keys.iter().enumerate().map(part).collect() }
     }
 
     /// This promise and `other`.
     pub fn and(mut self, other: Promise) -> Promise {
-        self.parts.extend(other.parts);
+        self.spans.extend(other.spans);
         self
     }
 }

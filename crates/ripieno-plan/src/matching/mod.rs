@@ -1,23 +1,28 @@
 //! The matching of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
 //!
 //! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
-//! pieces (see [`Cuts`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
+//! pieces (see [`Pieces`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
 //! that conflicts on the piece, or on one between it and the operation's piece before, has passed it.
 
-use crate::cuts::Cuts;
+mod dependency;
+mod pieces;
+pub(crate) mod stretches;
+
+pub(crate) use dependency::Dependencies;
+
 use crate::fault::{Fault, What};
-use crate::gate::{Before, Gates, Lane};
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
-use crate::stretches;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use dependency::{Before, Path};
+use pieces::Pieces;
 
 /// All plans of a collective, wired up.
 pub(crate) struct Matching {
     /// Per rank.
-    pub(crate) cuts: Vec<Cuts>,
+    pub(crate) pieces: Vec<Pieces>,
     /// Per rank and operation.
     pub(crate) steps: Vec<Vec<Step>>,
     /// Every directed pair of ranks between which bytes flow.
@@ -48,23 +53,23 @@ pub(crate) struct Message {
 /// The pieces that an operation passes. Where it reads and writes, its stops face each other; a fill only writes.
 #[derive(Default)]
 pub(crate) struct Step {
-    pub(crate) reads: Lane,
-    pub(crate) writes: Lane,
+    pub(crate) reads: Path,
+    pub(crate) writes: Path,
 }
 
 impl Step {
     /// When a local operation may pass a stop.
-    pub(crate) fn ready_at(&self, stop: usize, gates: &Gates) -> Option<f64> {
-        let free_at = self.writes.ready_at(stop, gates)?;
-        if self.reads.len() == 0 { Some(free_at) } else { Some(free_at.max(self.reads.ready_at(stop, gates)?)) }
+    pub(crate) fn ready_at(&self, stop: usize, dependencies: &Dependencies) -> Option<f64> {
+        let free_at = self.writes.ready_at(stop, dependencies)?;
+        if self.reads.len() == 0 { Some(free_at) } else { Some(free_at.max(self.reads.ready_at(stop, dependencies)?)) }
     }
 
     /// A local operation passes a stop.
-    pub(crate) fn pass(&self, stop: usize, gates: &mut Gates, at: f64) {
+    pub(crate) fn pass(&self, stop: usize, dependencies: &mut Dependencies, at: f64) {
         if self.reads.len() > 0 {
-            self.reads.pass(stop, gates, at);
+            self.reads.pass(stop, dependencies, at);
         }
-        self.writes.pass(stop, gates, at);
+        self.writes.pass(stop, dependencies, at);
     }
 }
 
@@ -72,20 +77,20 @@ impl Matching {
     /// Wires up one plan per rank; `ends` are further spans to cut out, per rank.
     pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, Fault> {
         let links = connect(plans)?;
-        let cuts = cut(plans, &links, ends);
-        let steps = plans.iter().zip(&cuts).map(|(plan, cuts)| steps(plan, cuts)).collect();
+        let pieces = cut(plans, &links, ends);
+        let steps = plans.iter().zip(&pieces).map(|(plan, pieces)| steps(plan, pieces)).collect();
         let links_by = |end: fn(&Link) -> usize| {
             let mut by_rank = vec![Vec::new(); plans.len()];
             links.iter().enumerate().for_each(|(index, link)| by_rank[end(link)].push(index));
             by_rank
         };
         let (outgoing, incoming) = (links_by(|link| link.sender), links_by(|link| link.receiver));
-        Ok(Matching { cuts, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
+        Ok(Matching { pieces, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
     }
 
-    /// Fresh gates for all pieces of all ranks.
-    pub(crate) fn gates(&self) -> Vec<Gates> {
-        self.cuts.iter().map(|cuts| Gates::new(cuts.piece_count())).collect()
+    /// Fresh dependencies for all pieces of all ranks.
+    pub(crate) fn dependencies(&self) -> Vec<Dependencies> {
+        self.pieces.iter().map(|pieces| Dependencies::new(pieces.count())).collect()
     }
 }
 
@@ -177,7 +182,7 @@ fn locals(plan: &Plan) -> Vec<usize> {
     (0..plan.operations().len()).filter(|&index| plan.operations()[index].is_local()).collect()
 }
 
-fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Cuts> {
+fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Pieces> {
     let stretches = |operation| stretches::read(operation).chain(stretches::written(operation));
     let mut spans: Vec<Vec<Span>> =
         plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
@@ -186,20 +191,20 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
     let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
     let stretches = moves.iter().flatten().copied().filter(|_| choosing);
     stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
-    let mut cuts: Vec<Cuts> = spans.into_iter().map(|spans| Cuts::at(spans.into_iter())).collect();
+    let mut pieces: Vec<Pieces> = spans.into_iter().map(|spans| Pieces::at(spans.into_iter())).collect();
 
-    // A cut on one side of a message or local operation cuts the other side too, until nothing changes.
+    // A cut on one side of a message or local operation pieces the other side too, until nothing changes.
     let mut changed = true;
     while changed {
         changed = false;
         for &[(here, span), (there, target)] in &moves {
-            let forth = cuts[here].missing_in(span, &cuts[there], target);
-            changed |= cuts[there].add(forth);
-            let back = cuts[there].missing_in(target, &cuts[here], span);
-            changed |= cuts[here].add(back);
+            let forth = pieces[here].missing_in(span, &pieces[there], target);
+            changed |= pieces[there].add(forth);
+            let back = pieces[there].missing_in(target, &pieces[here], span);
+            changed |= pieces[here].add(back);
         }
     }
-    cuts
+    pieces
 }
 
 /// Where bytes move: rank and stretch, at both ends.
@@ -218,23 +223,23 @@ fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
     sent.chain(local).collect()
 }
 
-fn steps(plan: &Plan, cuts: &Cuts) -> Vec<Step> {
-    let mut before = vec![(0, 0); cuts.piece_count()];
+fn steps(plan: &Plan, pieces: &Pieces) -> Vec<Step> {
+    let mut before = vec![(0, 0); pieces.count()];
     let step = |operation: &Operation| Step {
-        reads: lane(cuts, stretches::read(operation), Lane::reading(), &mut before),
-        writes: lane(cuts, stretches::written(operation), Lane::writing(), &mut before),
+        reads: path(pieces, stretches::read(operation), Path::reading(), &mut before),
+        writes: path(pieces, stretches::written(operation), Path::writing(), &mut before),
     };
     plan.operations().iter().map(step).collect()
 }
 
-/// The lane along stretches of a span.
-fn lane(cuts: &Cuts, stretches: impl Iterator<Item = Span>, mut lane: Lane, before: &mut [Before]) -> Lane {
+/// The path along stretches of a span.
+fn path(pieces: &Pieces, stretches: impl Iterator<Item = Span>, mut path: Path, before: &mut [Before]) -> Path {
     let mut end = None;
     for stretch in stretches {
-        let pieces = cuts.pieces(stretch);
-        lane.leave_out(end.unwrap_or(pieces.start)..pieces.start, before);
+        let pieces = pieces.of(stretch);
+        path.leave_out(end.unwrap_or(pieces.start)..pieces.start, before);
         end = Some(pieces.end);
-        lane.stop_at(pieces, before);
+        path.stop_at(pieces, before);
     }
-    lane
+    path
 }

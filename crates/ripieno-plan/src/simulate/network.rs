@@ -1,7 +1,7 @@
 //! The modelled network: every rank has one outgoing and one incoming port, links hold what is under way.
 
-use crate::cost::{Model, Transfer};
-use crate::gate::Gates;
+use super::{Model, Transfer};
+use crate::matching::Dependencies;
 use crate::matching::{Matching, Message};
 use crate::plan::{Operation, Plan};
 use alloc::vec;
@@ -20,7 +20,7 @@ pub(crate) struct Network<'a> {
     plans: &'a [Plan],
     matching: &'a Matching,
     model: &'a Model,
-    gates: Vec<Gates>,
+    dependencies: Vec<Dependencies>,
     links: Vec<LinkState>,
     /// Per rank: when its outgoing and incoming ports are free, and its local operations that are not done.
     out_free_at: Vec<f64>,
@@ -45,7 +45,7 @@ impl<'a> Network<'a> {
             plans,
             matching,
             model,
-            gates: matching.gates(),
+            dependencies: matching.dependencies(),
             links: vec![LinkState::default(); matching.links.len()],
             out_free_at: vec![0.0; plans.len()],
             in_free_at: vec![0.0; plans.len()],
@@ -82,7 +82,7 @@ impl<'a> Network<'a> {
     pub(crate) fn send(&mut self, link: usize, at: f64) {
         let wires = &self.matching.links[link];
         let message = wires.messages[self.links[link].sent_at.len()];
-        self.matching.steps[wires.sender][message.send].reads.pass_all(&mut self.gates[wires.sender], at);
+        self.matching.steps[wires.sender][message.send].reads.pass_all(&mut self.dependencies[wires.sender], at);
         self.out_free_at[wires.sender] = at + self.model.sending_s(message.length_bytes);
         self.links[link].sent_at.push(at);
         self.refresh(wires.sender);
@@ -98,7 +98,7 @@ impl<'a> Network<'a> {
         let reducing = matches!(self.plans[wires.receiver].operations()[receive], Operation::Reduce { .. });
         let gamma_s_per_byte = if reducing { self.model.gamma_s_per_byte } else { 0.0 };
         let end_s = at + self.model.sending_s(length_bytes) + length_bytes as f64 * gamma_s_per_byte;
-        self.matching.steps[wires.receiver][receive].writes.pass_all(&mut self.gates[wires.receiver], end_s);
+        self.matching.steps[wires.receiver][receive].writes.pass_all(&mut self.dependencies[wires.receiver], end_s);
         self.in_free_at[wires.receiver] = end_s;
         self.refresh(wires.receiver);
         Transfer { sender: wires.sender, send, receiver: wires.receiver, receive, length_bytes, start_s, end_s }
@@ -116,24 +116,26 @@ impl<'a> Network<'a> {
 
     /// Runs the local operations of `rank` that can run, then looks up when its next messages can.
     fn refresh(&mut self, rank: usize) {
-        let (steps, gates) = (&self.matching.steps[rank], &mut self.gates[rank]);
+        let (steps, dependencies) = (&self.matching.steps[rank], &mut self.dependencies[rank]);
         self.locals[rank].retain(|&index| {
-            let ready_at = steps[index].reads.all_ready_at(gates).zip(steps[index].writes.all_ready_at(gates));
+            let ready_at =
+                steps[index].reads.all_ready_at(dependencies).zip(steps[index].writes.all_ready_at(dependencies));
             let Some((source_at, target_at)) = ready_at else {
                 return true;
             };
             let end_s = source_at.max(target_at) + self.model.local_s(&self.plans[rank].operations()[index]);
-            steps[index].reads.pass_all(gates, end_s);
-            steps[index].writes.pass_all(gates, end_s);
+            steps[index].reads.pass_all(dependencies, end_s);
+            steps[index].writes.pass_all(dependencies, end_s);
             false
         });
         for &link in &self.matching.outgoing[rank] {
             let next = self.matching.links[link].messages.get(self.links[link].sent_at.len());
-            self.links[link].send_ready_at = next.and_then(|next| steps[next.send].reads.all_ready_at(gates));
+            self.links[link].send_ready_at = next.and_then(|next| steps[next.send].reads.all_ready_at(dependencies));
         }
         for &link in &self.matching.incoming[rank] {
             let next = self.matching.links[link].messages.get(self.links[link].received_count);
-            self.links[link].receive_ready_at = next.and_then(|next| steps[next.receive].writes.all_ready_at(gates));
+            self.links[link].receive_ready_at =
+                next.and_then(|next| steps[next.receive].writes.all_ready_at(dependencies));
         }
     }
 }
