@@ -71,6 +71,11 @@ impl Collective {
         Collective::ALL.into_iter().filter(is_catalogued)
     }
 
+    /// Whether one rank has a part of its own in it, the root.
+    pub fn has_root(self) -> bool {
+        matches!(self, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter)
+    }
+
     /// The name that users know.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,7 +4,7 @@ use crate::arrays::Bytes;
 use crate::interruption::Interruption;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{Lasting, Memory};
+use ripieno::{Memory, OwnedBuffers};
 
 /// What an asynchronous call works on.
 pub enum Kept {
@@ -33,7 +33,7 @@ impl Kept {
 // SAFETY: the owners hold references to the arrays, whose memory NumPy does not move; `ripieno` keeps a token in one place
 // until its call has ended. As for any NumPy function that releases the interpreter, not using an array that a call works
 // on is up to the program.
-unsafe impl Lasting for Kept {
+unsafe impl OwnedBuffers for Kept {
     fn buffers(&mut self) -> [Memory<'_>; 2] {
         match self {
             Kept::Arrays { main, output, .. } => [again(main), again(output)],

@@ -5,7 +5,7 @@
 
 use ripieno_plan::{Collective, Op};
 use ripieno_run::recorder::{Outcome, Recorder};
-use ripieno_run::{Call, Element, Header};
+use ripieno_run::{Call, CallKind, Element, Header};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -32,16 +32,9 @@ fn record(recorder: &mut Recorder, header: &mut Header, sequence: u64, clock: Op
 }
 
 fn header() -> Header {
-    let call = Call {
-        collective: Collective::Allreduce,
-        algorithm: 1,
-        element: Element::F64,
-        op: Some(Op::Sum),
-        root: 0,
-        element_count: 1,
-        form: 0,
-    };
-    Header { communicator: 0, sequence: 0, call }
+    let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
+    let kind = CallKind::Catalogued { collective, algorithm: 1, op, root: 0, element_count: 1 };
+    Header { communicator: 0, sequence: 0, call: Call { kind, element: Element::F64, form: 0 } }
 }
 
 /// Nanoseconds per call of `record`, in the fastest batch.

@@ -30,22 +30,71 @@ pub enum Element {
 /// What a rank asked for. Ranks that run one collective together have equal calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// Which collective.
-    pub collective: Collective,
-    /// Index of the algorithm in the list of its collective; of a regroup a [`RegroupWishes`].
-    pub algorithm: u8,
+    /// What it is, with what it depends on.
+    pub kind: CallKind,
     /// Type of the elements.
     pub element: Element,
-    /// How elements combine, where they do.
-    pub op: Option<Op>,
-    /// The root, where there is one; the receiver for point-to-point, the step of a regroup, the number of the
-    /// configuration of a sparse reduction.
-    pub root: u32,
-    /// Elements in all, of a sparse reduction or a regroup those of a row; 0 where every rank has another count (alltoall).
-    pub element_count: u64,
     /// A hash of what else ranks must give alike and no other field has: shapes, keys, counts per rank, the order; 0 where
     /// that is one line of elements in the default order. Each rank can say [in words](Told::form) what its own stands for.
     pub form: u32,
+}
+
+/// The kinds of calls. A `width` counts the elements of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// A collective that an algorithm of the catalogue performs, but for the two that follow.
+    Catalogued {
+        /// Which collective.
+        collective: Collective,
+        /// Index of the algorithm in the list of its collective.
+        algorithm: u8,
+        /// How elements combine, where they do.
+        op: Option<Op>,
+        /// The root; 0 where there is none.
+        root: u32,
+        /// Elements in all; 0 where every rank has another count (alltoall).
+        element_count: u64,
+    },
+    /// Every rank gets what another one has, of any count.
+    Rotation {
+        /// Index of the algorithm.
+        algorithm: u8,
+        /// How far what a rank has travels.
+        distance: u32,
+    },
+    /// What one rank gives another; only the two take part.
+    Message {
+        /// Index of the algorithm.
+        algorithm: u8,
+        /// The receiver.
+        to: u32,
+        /// Elements.
+        element_count: u64,
+    },
+    /// A sparse reduction.
+    Sparse {
+        /// Number of the configuration.
+        configuration: u32,
+        /// How rows combine.
+        op: Op,
+        #[allow(missing_docs)]
+        width: u64,
+    },
+    /// One step of a regroup.
+    Regroup {
+        /// Number of the step, from 0 on.
+        step: u32,
+        /// Keys are strings, and not integers.
+        has_strings: bool,
+        /// Parts are dealt to ranks by their size.
+        is_balanced: bool,
+        /// How rows of equal keys of one rank combine, if they do.
+        op: Option<Op>,
+        /// How those of different ranks do.
+        merge: Option<Op>,
+        #[allow(missing_docs)]
+        width: u64,
+    },
 }
 
 /// What a rank called, and in words what the form of that stands for.
@@ -57,23 +106,13 @@ pub struct Told {
     pub form: String,
 }
 
-/// What is the same on every rank of a regroup, beside what the other fields of its call have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegroupWishes {
-    /// Keys are strings, and not integers.
-    pub strings: bool,
-    /// Parts are dealt to ranks by their size.
-    pub balanced: bool,
-    /// How rows of equal keys from different ranks combine, if they do.
-    pub merge: Option<Op>,
-}
-
 /// What travels ahead of the data of one collective on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Whose collective; 0 is the communicator of all ranks.
     pub communicator: u32,
-    /// The how-manieth collective of this communicator; of a message, the how-manieth from its sender to its receiver.
+    /// The number of the collective among those of this communicator; of a message, among those from its sender to its
+    /// receiver.
     pub sequence: u64,
     /// What the sender asked for.
     pub call: Call,
@@ -84,14 +123,68 @@ pub struct Header {
 pub struct CollectiveId {
     /// Whose collective; 0 is the communicator of all ranks.
     pub communicator: u32,
-    /// The how-manieth.
+    /// Its number.
     pub sequence: u64,
 }
 
 impl Call {
+    /// Which collective.
+    #[inline]
+    pub fn collective(&self) -> Collective {
+        match self.kind {
+            CallKind::Catalogued { collective, .. } => collective,
+            CallKind::Rotation { .. } => Collective::Rotate,
+            CallKind::Message { .. } => Collective::PointToPoint,
+            CallKind::Sparse { .. } => Collective::SparseReduce,
+            CallKind::Regroup { .. } => Collective::Regroup,
+        }
+    }
+
+    /// Index of the algorithm in the catalogue, if it is of that.
+    #[inline]
+    pub fn algorithm(&self) -> Option<u8> {
+        match self.kind {
+            CallKind::Catalogued { algorithm, .. }
+            | CallKind::Rotation { algorithm, .. }
+            | CallKind::Message { algorithm, .. } => Some(algorithm),
+            CallKind::Sparse { .. } | CallKind::Regroup { .. } => None,
+        }
+    }
+
+    /// How elements combine, where they do.
+    #[inline]
+    pub fn op(&self) -> Option<Op> {
+        match self.kind {
+            CallKind::Catalogued { op, .. } | CallKind::Regroup { op, .. } => op,
+            CallKind::Sparse { op, .. } => Some(op),
+            CallKind::Rotation { .. } | CallKind::Message { .. } => None,
+        }
+    }
+
+    /// Bytes that the call is about; `None` where every rank gives another size.
+    #[inline]
+    pub fn length_bytes(&self) -> Option<u64> {
+        match self.kind {
+            CallKind::Catalogued { element_count, .. } | CallKind::Message { element_count, .. } => {
+                (element_count > 0).then(|| element_count * self.element.size_bytes() as u64)
+            }
+            CallKind::Rotation { .. } | CallKind::Sparse { .. } | CallKind::Regroup { .. } => None,
+        }
+    }
+
+    /// Who gets a message.
+    #[inline]
+    pub fn receiver(&self) -> Option<u32> {
+        match self.kind {
+            CallKind::Message { to, .. } => Some(to),
+            _ => None,
+        }
+    }
+
     /// Whether every rank takes part, so that all calls under one sequence number are equal; a message concerns two.
+    #[inline]
     pub fn concerns_all(&self) -> bool {
-        self.collective != Collective::PointToPoint
+        self.receiver().is_none()
     }
 }
 
@@ -112,20 +205,6 @@ impl Told {
             true => self.header.call.described(&self.form),
             false => self.header.call.described(&format!("form #{:08x}", self.header.call.form)),
         }
-    }
-}
-
-impl RegroupWishes {
-    /// The number in the place of an algorithm.
-    pub fn encode(self) -> u8 {
-        let merge = self.merge.map_or(0, |op| op as u8 + 1);
-        u8::from(self.strings) | u8::from(self.balanced) << 1 | merge << 2
-    }
-
-    /// What such a number says; a merge that is not known is none.
-    fn decode(number: u8) -> RegroupWishes {
-        let merge = (number >> 2).checked_sub(1).and_then(|op| Op::ALL.get(op as usize).copied());
-        RegroupWishes { strings: number & 1 != 0, balanced: number & 2 != 0, merge }
     }
 }
 
@@ -183,6 +262,93 @@ impl Element {
 /// The number on the wire that says "no operation".
 const NO_OP: u8 = u8::MAX;
 
+/// What a kind of call is on the wire.
+struct Encoded {
+    collective: u8,
+    /// Of a collective of the catalogue the algorithm, of a regroup how ranks merge and deal parts.
+    detail: u8,
+    op: u8,
+    /// Root, distance, receiver, configuration or step.
+    number: u32,
+    /// Elements in all, or of a row.
+    count: u64,
+}
+
+impl CallKind {
+    #[inline]
+    fn encode(&self) -> Encoded {
+        let encoded = |collective: Collective, detail, op, number, count| Encoded {
+            collective: collective as u8,
+            detail,
+            op: encode_op(op),
+            number,
+            count,
+        };
+        match *self {
+            CallKind::Catalogued { collective, algorithm, op, root, element_count } => {
+                encoded(collective, algorithm, op, root, element_count)
+            }
+            CallKind::Rotation { algorithm, distance } => encoded(Collective::Rotate, algorithm, None, distance, 0),
+            CallKind::Message { algorithm, to, element_count } => {
+                encoded(Collective::PointToPoint, algorithm, None, to, element_count)
+            }
+            CallKind::Sparse { configuration, op, width } => {
+                encoded(Collective::SparseReduce, 0, Some(op), configuration, width)
+            }
+            CallKind::Regroup { step, has_strings, is_balanced, op, merge, width } => {
+                let merge = merge.map_or(0, |op| op as u8 + 1);
+                let detail = u8::from(has_strings) | u8::from(is_balanced) << 1 | merge << 2;
+                encoded(Collective::Regroup, detail, op, step, width)
+            }
+        }
+    }
+
+    fn decode(Encoded { collective, detail, op, number, count }: Encoded) -> Option<CallKind> {
+        let (collective, op) = (*Collective::ALL.get(collective as usize)?, decode_op(op)?);
+        Some(match collective {
+            Collective::Rotate => match (op, count) {
+                (None, 0) => CallKind::Rotation { algorithm: detail, distance: number },
+                _ => return None,
+            },
+            Collective::PointToPoint => match op {
+                None => CallKind::Message { algorithm: detail, to: number, element_count: count },
+                Some(_) => return None,
+            },
+            Collective::SparseReduce => match detail {
+                0 => CallKind::Sparse { configuration: number, op: op?, width: count },
+                _ => return None,
+            },
+            Collective::Regroup => CallKind::Regroup {
+                step: number,
+                has_strings: detail & 1 != 0,
+                is_balanced: detail & 2 != 0,
+                op,
+                merge: match detail >> 2 {
+                    0 => None,
+                    op => Some(*Op::ALL.get(op as usize - 1)?),
+                },
+                width: count,
+            },
+            collective => {
+                CallKind::Catalogued { collective, algorithm: detail, op, root: number, element_count: count }
+            }
+        })
+    }
+}
+
+#[inline]
+fn encode_op(op: Option<Op>) -> u8 {
+    op.map_or(NO_OP, |op| op as u8)
+}
+
+/// `None` if the number is of no operation.
+fn decode_op(number: u8) -> Option<Option<Op>> {
+    match number {
+        NO_OP => Some(None),
+        number => Op::ALL.get(number as usize).copied().map(Some),
+    }
+}
+
 impl Header {
     /// Which collective it belongs to.
     pub fn collective_id(&self) -> CollectiveId {
@@ -191,14 +357,15 @@ impl Header {
 
     /// The bytes that travel.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let Call { collective, algorithm, element, op, root, element_count, form } = self.call;
+        let Call { kind, element, form } = self.call;
+        let Encoded { collective, detail, op, number, count } = kind.encode();
         let mut bytes = [0; HEADER_BYTES];
         bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[8..16].copy_from_slice(&element_count.to_le_bytes());
+        bytes[8..16].copy_from_slice(&count.to_le_bytes());
         bytes[16..20].copy_from_slice(&form.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.communicator.to_le_bytes());
-        bytes[24..28].copy_from_slice(&root.to_le_bytes());
-        bytes[28..32].copy_from_slice(&[collective as u8, algorithm, element as u8, op.map_or(NO_OP, |op| op as u8)]);
+        bytes[24..28].copy_from_slice(&number.to_le_bytes());
+        bytes[28..32].copy_from_slice(&[collective, detail, element as u8, op]);
         bytes
     }
 
@@ -206,24 +373,10 @@ impl Header {
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let [collective, algorithm, element, op] = bytes[28..32].try_into().expect("four bytes");
-        let op = match op {
-            NO_OP => None,
-            number => Some(*Op::ALL.get(number as usize)?),
-        };
-        Some(Header {
-            communicator: half(20),
-            sequence: word(0),
-            call: Call {
-                collective: *Collective::ALL.get(collective as usize)?,
-                algorithm,
-                element: *Element::ALL.get(element as usize)?,
-                op,
-                root: half(24),
-                element_count: word(8),
-                form: half(16),
-            },
-        })
+        let [collective, detail, element, op] = bytes[28..32].try_into().expect("four bytes");
+        let kind = CallKind::decode(Encoded { collective, detail, op, number: half(24), count: word(8) })?;
+        let call = Call { kind, element: *Element::ALL.get(element as usize)?, form: half(16) };
+        Some(Header { communicator: half(20), sequence: word(0), call })
     }
 }
 
@@ -236,44 +389,43 @@ impl std::fmt::Display for Call {
 impl Call {
     /// The call, for people, with what is known of its form.
     fn described(&self, form: &str) -> String {
-        let Call { collective, algorithm, element, op, root, element_count, .. } = self;
-        let (name, element) = (collective.name(), element.name());
+        let (name, element) = (self.collective().name(), self.element.name());
         let form = if form.is_empty() { String::new() } else { format!(", {form}") };
-        if *collective == Collective::Barrier && *algorithm == 0 {
-            return name.to_string();
-        }
-        if *collective == Collective::SparseReduce {
-            let op = op.map_or("no op", Op::name);
-            return format!("{name}(rows of {element} × {element_count}, {op}{form}, configuration {root})");
-        }
-        if *collective == Collective::Regroup {
-            return self.described_regroup(&form);
-        }
-        let op = op.map_or(String::new(), |op| format!(", {}", op.name()));
-        let root = match collective {
-            Collective::PointToPoint => format!(", to {root}"),
-            Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter => {
-                format!(", root {root}")
+        match self.kind {
+            CallKind::Catalogued { collective: Collective::Barrier, algorithm: 0, .. } => name.to_string(),
+            CallKind::Catalogued { collective, algorithm, op, root, element_count } => {
+                let op = op.map_or(String::new(), |op| format!(", {}", op.name()));
+                let root = if collective.has_root() { format!(", root {root}") } else { String::new() };
+                let algorithm = algorithm_name(collective, algorithm);
+                format!("{name}({element} × {element_count}{op}{root}{form}, {algorithm})")
             }
-            _ => String::new(),
-        };
-        let algorithm = match Algorithm::by_index(*collective, *algorithm) {
-            Some(algorithm) => algorithm.name.to_string(),
-            None => format!("unknown algorithm {algorithm}"),
-        };
-        format!("{name}({element} × {element_count}{op}{root}{form}, {algorithm})")
+            CallKind::Rotation { algorithm, distance } => {
+                let algorithm = algorithm_name(Collective::Rotate, algorithm);
+                format!("{name}({element}, distance {distance}{form}, {algorithm})")
+            }
+            CallKind::Message { algorithm, to, element_count } => {
+                let algorithm = algorithm_name(Collective::PointToPoint, algorithm);
+                format!("{name}({element} × {element_count}, to {to}{form}, {algorithm})")
+            }
+            CallKind::Sparse { configuration, op, width } => {
+                let op = op.name();
+                format!("{name}(rows of {element} × {width}, {op}{form}, configuration {configuration})")
+            }
+            CallKind::Regroup { step, has_strings, is_balanced, op, merge, width } => {
+                let keys = if has_strings { "string" } else { "int64" };
+                let [op, merge] = [op, merge].map(|op| op.map_or("concat", Op::name));
+                let balanced = if is_balanced { ", balanced" } else { "" };
+                let rows = format!("{keys} keys, rows of {element} × {width}, {op}, merged by {merge}{balanced}");
+                format!("{name}({rows}, step {step}{form})")
+            }
+        }
     }
+}
 
-    fn described_regroup(&self, form: &str) -> String {
-        let Call { collective, algorithm, element, op, root, element_count, .. } = self;
-        let RegroupWishes { strings, balanced, merge } = RegroupWishes::decode(*algorithm);
-        let keys = if strings { "string" } else { "int64" };
-        let [op, merge] = [*op, merge].map(|op| op.map_or("concat", Op::name));
-        let balanced = if balanced { ", balanced" } else { "" };
-        let (collective, element) = (collective.name(), element.name());
-        format!(
-            "{collective}({keys} keys, rows of {element} × {element_count}, {op}, merged by {merge}{balanced}, step {root}{form})"
-        )
+fn algorithm_name(collective: Collective, index: u8) -> String {
+    match Algorithm::by_index(collective, index) {
+        Some(algorithm) => algorithm.name.to_string(),
+        None => format!("unknown algorithm {index}"),
     }
 }
 
@@ -314,24 +466,70 @@ fn of_communicator(f: &mut std::fmt::Formatter<'_>, communicator: u32) -> std::f
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
-    #[test]
-    fn every_header_comes_back_as_it_left() {
-        for collective in Collective::ALL {
-            for element in Element::ALL {
-                for op in Op::ALL.into_iter().map(Some).chain([None]) {
-                    let call = Call { collective, algorithm: 3, element, op, root: 7, element_count: 1 << 40, form: 5 };
-                    let header = Header { communicator: 1 << 31, sequence: u64::MAX - 1, call };
-                    assert_eq!(Header::decode(&header.encode()), Some(header));
-                }
+    /// Calls of every kind.
+    fn kinds() -> impl Strategy<Value = CallKind> {
+        let is_plain = |collective: &Collective| !matches!(collective, Collective::Rotate | Collective::PointToPoint);
+        let plain = select(Collective::catalogued().filter(is_plain).collect::<Vec<_>>());
+        let op = select(Op::ALL.to_vec());
+        let catalogued = (plain, any::<u8>(), option(), any::<u32>(), any::<u64>());
+        let regroup = (any::<u32>(), any::<bool>(), any::<bool>(), option(), option(), any::<u64>());
+        prop_oneof![
+            catalogued.prop_map(|(collective, algorithm, op, root, element_count)| {
+                CallKind::Catalogued { collective, algorithm, op, root, element_count }
+            }),
+            any::<(u8, u32)>().prop_map(|(algorithm, distance)| CallKind::Rotation { algorithm, distance }),
+            any::<(u8, u32, u64)>().prop_map(|(algorithm, to, element_count)| CallKind::Message {
+                algorithm,
+                to,
+                element_count
+            }),
+            (any::<u32>(), op, any::<u64>()).prop_map(|(configuration, op, width)| CallKind::Sparse {
+                configuration,
+                op,
+                width
+            }),
+            regroup.prop_map(|(step, has_strings, is_balanced, op, merge, width)| {
+                CallKind::Regroup { step, has_strings, is_balanced, op, merge, width }
+            }),
+        ]
+    }
+
+    fn option() -> impl Strategy<Value = Option<Op>> {
+        select(Op::ALL.into_iter().map(Some).chain([None]).collect::<Vec<_>>())
+    }
+
+    proptest! {
+        #[test]
+        fn every_header_comes_back_as_it_left(
+            kind in kinds(),
+            element in select(Element::ALL.to_vec()),
+            form: u32,
+            communicator: u32,
+            sequence: u64,
+        ) {
+            let header = Header { communicator, sequence, call: Call { kind, element, form } };
+            prop_assert_eq!(Header::decode(&header.encode()), Some(header));
+        }
+
+        #[test]
+        fn bytes_are_a_header_that_encodes_to_them_or_none(mut bytes: [u8; HEADER_BYTES], kind in 0u8..20, op in 0u8..20) {
+            bytes[28] = kind;
+            bytes[30] %= 16;
+            bytes[31] = if op == 19 { NO_OP } else { op };
+            if let Some(header) = Header::decode(&bytes) {
+                prop_assert_eq!(header.encode(), bytes);
             }
         }
     }
 
     #[test]
     fn a_form_is_told_in_words_where_these_are_known() {
-        let (collective, element, op) = (Collective::Allreduce, Element::I64, Some(Op::Sum));
-        let call = Call { collective, algorithm: 0, element, op, root: 0, element_count: 6, form: 0xabc };
+        let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
+        let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
+        let call = Call { kind, element: Element::I64, form: 0xabc };
         let header = Header { communicator: 0, sequence: 7, call };
         let told = Told { header, form: "shape (2, 3)".to_string() };
         assert_eq!(told.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
@@ -341,13 +539,20 @@ mod tests {
     }
 
     #[test]
-    fn wishes_of_a_regroup_come_back_as_they_left() {
-        for merge in Op::ALL.into_iter().map(Some).chain([None]) {
-            for (strings, balanced) in [(false, true), (true, false)] {
-                let wishes = RegroupWishes { strings, balanced, merge };
-                assert_eq!(RegroupWishes::decode(wishes.encode()), wishes);
-            }
-        }
+    fn every_kind_of_call_is_told_with_what_it_depends_on() {
+        let told = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
+        let (op, merge) = (Some(Op::Sum), Some(Op::Max));
+        let reduce =
+            CallKind::Catalogued { collective: Collective::Reduce, algorithm: 9, op, root: 3, element_count: 5 };
+        assert_eq!(told(reduce), "reduce(float32 × 5, sum, root 3, unknown algorithm 9)");
+        assert_eq!(told(CallKind::Rotation { algorithm: 0, distance: 2 }), "rotate(float32, distance 2, direct)");
+        let message = CallKind::Message { algorithm: 0, to: 4, element_count: 5 };
+        assert_eq!(told(message), "point-to-point(float32 × 5, to 4, direct)");
+        let sparse = CallKind::Sparse { configuration: 2, op: Op::Min, width: 7 };
+        assert_eq!(told(sparse), "sparse-reduce(rows of float32 × 7, min, configuration 2)");
+        let regroup = CallKind::Regroup { step: 1, has_strings: true, is_balanced: true, op: None, merge, width: 3 };
+        let expected = "regroup(string keys, rows of float32 × 3, concat, merged by max, balanced, step 1)";
+        assert_eq!(told(regroup), expected);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub mod reduction;
 pub mod replicas;
 pub mod rows;
 
-pub use call::{Call, CollectiveId, Element, HEADER_BYTES, Header, RegroupWishes, Told};
+pub use call::{Call, CallKind, CollectiveId, Element, HEADER_BYTES, Header, Told};
 pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};
 pub use fabric::{Fabric, Failure, Remote, Want};
 pub use link::{Link, LinkError};

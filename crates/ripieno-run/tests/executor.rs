@@ -4,19 +4,13 @@ mod common;
 
 use common::{World, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
-use ripieno_run::{Call, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule, Traffic};
+use ripieno_run::{Call, CallKind, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule, Traffic};
 use std::sync::{Arc, OnceLock};
 
 fn call(collective: Collective, element_count: usize) -> Call {
-    Call {
-        collective,
-        algorithm: 0,
-        element: Element::I32,
-        op: Some(Op::Sum),
-        root: 0,
-        element_count: element_count as u64,
-        form: 0,
-    }
+    let (op, element_count) = (Some(Op::Sum), element_count as u64);
+    let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
+    Call { kind, element: Element::I32, form: 0 }
 }
 
 /// Runs each rank's plan on its vector; gives the vectors back.

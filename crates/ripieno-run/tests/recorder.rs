@@ -6,8 +6,8 @@ use common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{Outcome, Record};
 use ripieno_run::{
-    Call, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, Remote, RunError, Schedule, Topology,
-    Want,
+    Call, CallKind, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, Remote, RunError, Schedule,
+    Topology, Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -97,16 +97,9 @@ fn whole() -> Span {
 }
 
 fn header(sequence: u64) -> Header {
-    let call = Call {
-        collective: Collective::Gather,
-        algorithm: 0,
-        element: Element::U8,
-        op: None,
-        root: 0,
-        element_count: BYTES as u64,
-        form: 0,
-    };
-    Header { communicator: 0, sequence, call }
+    let (collective, element_count) = (Collective::Gather, BYTES as u64);
+    let kind = CallKind::Catalogued { collective, algorithm: 0, op: None, root: 0, element_count };
+    Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, form: 0 } }
 }
 
 fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<(), RunError> {

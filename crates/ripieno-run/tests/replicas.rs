@@ -9,7 +9,7 @@ use butterflies::{Keys, configured};
 use common::{Life, World, worlds};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
-use ripieno_run::{Call, Element, Executor, Failure, Header, Memory, Replicas, RunError, Schedule};
+use ripieno_run::{Call, CallKind, Element, Executor, Failure, Header, Memory, Replicas, RunError, Schedule};
 use std::sync::{Arc, Mutex};
 
 const ELEMENT_COUNT: usize = 5;
@@ -92,7 +92,7 @@ impl Deed {
         let value = |rank: usize, key: u64| 10 * (rank as i32 + 1) + key as i32;
         let sum = |key: &u64| (0..m).filter(|&rank| outs[rank].contains(key)).map(|rank| value(rank, *key)).sum();
         Deed {
-            call: call(Collective::SparseReduce, 0),
+            call: of_kind(CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 }),
             plans: routes.iter().map(|routes| routes.plan(ELEMENT_BYTES, ELEMENT_BYTES, Op::Sum)).collect(),
             given: (0..m).map(|rank| outs[rank].iter().map(|&key| value(rank, key)).collect()).collect(),
             has_output: true,
@@ -103,13 +103,17 @@ impl Deed {
 
     /// Whether every rank needs every other one.
     fn is_symmetric(&self) -> bool {
-        self.call.collective != Collective::Broadcast
+        self.call.collective() != Collective::Broadcast
     }
 }
 
 fn call(collective: Collective, algorithm: u8) -> Call {
     let element_count = ELEMENT_COUNT as u64;
-    Call { collective, algorithm, element: Element::I32, op: Some(Op::Sum), root: 0, element_count, form: 0 }
+    of_kind(CallKind::Catalogued { collective, algorithm, op: Some(Op::Sum), root: 0, element_count })
+}
+
+fn of_kind(kind: CallKind) -> Call {
+    Call { kind, element: Element::I32, form: 0 }
 }
 
 impl Player {

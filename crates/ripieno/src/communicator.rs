@@ -6,27 +6,28 @@
 //! choice to the [`Overrides`], and these to [`choose`](ripieno_plan::choose).
 
 use crate::choice::Overrides;
-use crate::core::{Core, Held, Shared};
+use crate::communicator_state::{CommunicatorState, Replica};
+use crate::core::{Core, Held, REPLICATED_MAX, Shared};
 use crate::elements::Elements;
 use crate::error::{Error, argument};
 use crate::flight::{self, Flight};
-use crate::handle::{Handle, Lasting};
+use crate::handle::Handle;
+use crate::lock::lock;
+use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::BufferPool;
-use crate::replicate::{REPLICATED_MAX, Replica};
-use crate::seat::{NO_MEMORY, Seat};
 use crate::statistics::Statistics;
 use crate::task::Task;
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::{Element, Executor, Fabric, Failure, Memory};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
 pub struct Communicator {
     pub(crate) shared: Arc<Shared>,
     /// Its number among this rank's communicators; the world has 0.
-    pub(crate) seat: usize,
+    pub(crate) number: usize,
     /// Of a part of the world: whether it is closed.
     pub(crate) is_closed: AtomicBool,
     pub(crate) group: Group,
@@ -42,19 +43,43 @@ impl Communicator {
     pub fn new(fabric: Box<dyn Fabric>) -> Communicator {
         let group = Group::with_topology(fabric.rank(), fabric.topology());
         let world_ranks: Arc<[usize]> = group.ranks().collect();
-        let seat = Some(Box::new(Seat::new(0, group.clone(), world_ranks.clone(), None)));
-        let (executor, scratch, overrides) = (Executor::default(), BufferPool::default(), Overrides::default());
+        let state = CommunicatorState::new(0, group.clone(), world_ranks.clone(), None);
         let shared = Shared::new(Core {
             fabric,
-            executor,
-            scratch,
-            overrides,
-            seats: vec![seat],
+            executor: Executor::default(),
+            scratch: BufferPool::default(),
+            overrides: Overrides::default(),
+            communicators: vec![Some(Box::new(state))],
             split_count: 0,
             replicated_count: 0,
         });
-        let packets = Mutex::default();
-        Communicator { shared, seat: 0, is_closed: AtomicBool::new(false), group, world_ranks, replica: None, packets }
+        Communicator::numbered(shared, 0, group, world_ranks, None)
+    }
+
+    /// One more communicator of the rank whose core is `core`; `id` is the same on every rank of it.
+    pub(crate) fn among(
+        shared: &Arc<Shared>,
+        core: &mut Core,
+        id: u32,
+        group: Group,
+        world_ranks: Arc<[usize]>,
+        replica: Option<Replica>,
+    ) -> Communicator {
+        let number = core.communicators.len();
+        let state = CommunicatorState::new(id, group.clone(), world_ranks.clone(), replica);
+        core.communicators.push(Some(Box::new(state)));
+        Communicator::numbered(shared.clone(), number, group, world_ranks, replica)
+    }
+
+    fn numbered(
+        shared: Arc<Shared>,
+        number: usize,
+        group: Group,
+        world_ranks: Arc<[usize]>,
+        replica: Option<Replica>,
+    ) -> Communicator {
+        let (is_closed, packets) = (AtomicBool::new(false), Mutex::default());
+        Communicator { shared, number, is_closed, group, world_ranks, replica, packets }
     }
 
     /// Asks `interrupt`, each time a caller has slept, whether to give up waiting. For all communicators of the rank.
@@ -74,7 +99,7 @@ impl Communicator {
 
     /// Whether it is of all ranks, not a part that [`Communicator::split`] made.
     pub fn is_world(&self) -> bool {
-        self.seat == 0
+        self.number == 0
     }
 
     /// The rank in the world of every rank, of its first replica where ranks have replicas.
@@ -90,7 +115,7 @@ impl Communicator {
     /// What packets between its ranks cost: as [kept](Communicator::keep_packets), else what is usual in the memory of one
     /// node, or between nodes.
     pub fn packets(&self) -> PacketCurve {
-        let kept = self.packets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = lock(&self.packets).clone();
         kept.unwrap_or_else(|| match self.topology().node_count() {
             0 | 1 => PacketCurve::memory(),
             _ => PacketCurve::network(),
@@ -100,7 +125,7 @@ impl Communicator {
     /// Keeps what packets cost, as [measured](crate::packets::measure), for sparse reductions that are designed from now
     /// on. All ranks keep the same.
     pub fn keep_packets(&self, packets: PacketCurve) {
-        *self.packets.lock().unwrap_or_else(PoisonError::into_inner) = Some(packets);
+        *lock(&self.packets) = Some(packets);
     }
 
     /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
@@ -131,7 +156,7 @@ impl Communicator {
 
     /// What was done so far.
     pub fn statistics(&self) -> Result<Statistics, Error> {
-        Ok(self.hold()?.seat(self.seat)?.1.statistics())
+        Ok(self.hold()?.communicator(self.number)?.1.statistics())
     }
 
     /// Runs a task to its end, on its first buffer and, where it has one, its second.
@@ -143,26 +168,26 @@ impl Communicator {
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let mut held = self.hold()?;
-        let (mut parts, seat) = held.seat(self.seat)?;
-        seat.run(&mut parts, task, elements.into(), algorithm, memory)
+        let (mut runtime, state) = held.communicator(self.number)?;
+        state.run(&mut runtime, task, elements.into(), algorithm, memory)
     }
 
     /// As [`Communicator::run`], for a task whose sizes will not come again: its schedule is not kept.
     pub(crate) fn run_once(&self, task: &Task<'_>, element: Element, memory: [Memory<'_>; 2]) -> Result<(), Error> {
         let mut held = self.hold()?;
-        let (mut parts, seat) = held.seat(self.seat)?;
-        seat.run_once(&mut parts, task, element, memory)
+        let (mut runtime, state) = held.communicator(self.number)?;
+        state.run_once(&mut runtime, task, element, memory)
     }
 
     /// What calls on it need: the core, and its number among this rank's communicators.
     pub(crate) fn place(&self) -> (&Arc<Shared>, usize) {
-        (&self.shared, self.seat)
+        (&self.shared, self.number)
     }
 
     /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the order
     /// in which they and the blocking calls between them were made. As long as more than one call of a rank is in flight
     /// or waits, ranks that wait for each other in a circle are not told.
-    pub fn start<'a, M: Lasting>(
+    pub fn start<'a, M: OwnedBuffers>(
         &self,
         task: &Task<'_>,
         elements: impl Into<Elements<'a>>,
@@ -171,8 +196,8 @@ impl Communicator {
     ) -> Result<Handle<M>, Error> {
         let mut held = self.hold()?;
         held.ensure_background()?;
-        let (mut parts, seat) = held.seat(self.seat)?;
-        let ticket = seat.start(&mut parts, task, elements.into(), algorithm, memory)?;
+        let (mut runtime, state) = held.communicator(self.number)?;
+        let ticket = state.start(&mut runtime, task, elements.into(), algorithm, memory)?;
         drop(held);
         Ok(Handle::new(ticket, self.shared.clone()))
     }
@@ -338,9 +363,9 @@ impl Communicator {
             [color.map_or(0, |color| u64::from(color) + 1), key as u64, u64::from(held.core().split_count)];
         let mut bytes: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
         let counts = vec![3; p];
-        let (mut parts, seat) = held.seat(self.seat)?;
+        let (mut runtime, state) = held.communicator(self.number)?;
         let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        seat.run(&mut parts, &Task::Allgather { counts: &counts }, Element::U64.into(), None, memory)?;
+        state.run(&mut runtime, &Task::Allgather { counts: &counts }, Element::U64.into(), None, memory)?;
         let words: Vec<u64> =
             bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
@@ -366,10 +391,7 @@ impl Communicator {
         let rank = members.iter().position(|&rank| rank == self.rank()).expect("a rank is of its own color");
         let topology = Arc::new(self.topology().of(&members));
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
-        core.seats.push(Some(Box::new(Seat::new(id as u32, group.clone(), world_ranks.clone(), self.replica))));
-        let seat = core.seats.len() - 1;
-        let (shared, is_closed, packets) = (self.shared.clone(), AtomicBool::new(false), Mutex::default());
-        Ok(Some(Communicator { shared, seat, is_closed, group, world_ranks, replica: self.replica, packets }))
+        Ok(Some(Communicator::among(&self.shared, core, id as u32, group, world_ranks, self.replica)))
     }
 
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works
@@ -387,9 +409,9 @@ impl Communicator {
     /// first, then closes all that was split from it and leaves the job in good order. Closing a part of it waits for
     /// nothing, and what is in flight on that goes on.
     pub fn close(&self) {
-        match self.seat {
+        match self.number {
             0 => self.shared.close(),
-            seat if !self.is_closed.swap(true, Ordering::AcqRel) => self.shared.retire(seat),
+            number if !self.is_closed.swap(true, Ordering::AcqRel) => self.shared.retire(number),
             _ => {}
         }
     }

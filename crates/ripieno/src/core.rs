@@ -6,12 +6,15 @@
 //! while nothing is in flight and ends when the world is closed.
 
 use crate::choice::Overrides;
+use crate::communicator_state::CommunicatorState;
 use crate::error::Error;
+use crate::lock::lock;
 use crate::pool::BufferPool;
-use crate::seat::Seat;
+use crate::runtime::Runtime;
+use crate::ticket::Waiters;
 use ripieno_run::{Executor, Fabric, Failure, Remote};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -24,13 +27,15 @@ pub(crate) struct Core {
     /// What runs when a call names no algorithm.
     pub overrides: Overrides,
     /// The communicators, in the order in which they were made; `None` where one is closed.
-    pub seats: Vec<Option<Box<Seat>>>,
+    pub communicators: Vec<Option<Box<CommunicatorState>>>,
     /// How many splits this rank knows of: the next one's number is larger.
     pub split_count: u32,
     /// How often the world was replicated.
     pub replicated_count: u32,
 }
 
+/// The world can be replicated so often; these numbers of communicators are not for parts of it.
+pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
 /// How long a thread waits for the core before it asks whether its user still wants to.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -40,8 +45,8 @@ type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 /// A core and the ways to it.
 pub(crate) struct Shared {
     /// Locked for moments only, by threads that never wait for anything else meanwhile.
-    turn: Mutex<Turn>,
-    /// How many threads wait for the core; changed with the turn locked.
+    slot: Mutex<Slot>,
+    /// How many threads wait for the core; changed with the slot locked.
     wanted: AtomicUsize,
     /// Told to them that the core is free, that a call in flight has ended or that the world is closed.
     freed: Condvar,
@@ -52,16 +57,18 @@ pub(crate) struct Shared {
     rank: usize,
     remote: Arc<dyn Remote>,
     background: Mutex<Option<JoinHandle<()>>>,
+    /// Itself, for runs that end by themselves.
+    waiters: Weak<dyn Waiters>,
 }
 
-/// Where the core is.
-struct Turn {
-    place: Place,
+/// Where the core lies when nobody holds it.
+struct Slot {
+    core: Whereabouts,
     /// Communicators that were closed while the core was held, until it is free.
     retired: Vec<usize>,
 }
 
-enum Place {
+enum Whereabouts {
     Free(Box<Core>),
     Held,
     /// The world is closed.
@@ -78,8 +85,8 @@ pub(crate) struct Held<'a> {
 impl Shared {
     pub fn new(core: Core) -> Arc<Shared> {
         let (rank, remote) = (core.fabric.rank(), core.fabric.remote());
-        Arc::new(Shared {
-            turn: Mutex::new(Turn { place: Place::Free(Box::new(core)), retired: Vec::new() }),
+        Arc::new_cyclic(|own: &Weak<Shared>| Shared {
+            slot: Mutex::new(Slot { core: Whereabouts::Free(Box::new(core)), retired: Vec::new() }),
             wanted: AtomicUsize::new(0),
             freed: Condvar::new(),
             changed: Condvar::new(),
@@ -87,6 +94,7 @@ impl Shared {
             rank,
             remote,
             background: Mutex::default(),
+            waiters: own.clone(),
         })
     }
 
@@ -106,8 +114,8 @@ impl Shared {
 
     /// As [`Shared::hold`], but waits no longer than until `is_over`, which the end of a call in flight may change.
     pub fn hold_unless(self: &Arc<Shared>, is_over: &dyn Fn() -> bool) -> Result<Option<Held<'_>>, Error> {
-        let mut turn = lock(&self.turn);
-        if let Some(held) = self.take(&mut turn) {
+        let mut slot = lock(&self.slot);
+        if let Some(held) = self.take(&mut slot) {
             return held.map(Some);
         }
         self.wanted.fetch_add(1, Ordering::SeqCst);
@@ -116,15 +124,15 @@ impl Shared {
             if is_over() {
                 break Ok(None);
             }
-            if let Some(held) = self.take(&mut turn) {
+            if let Some(held) = self.take(&mut slot) {
                 break held.map(Some);
             }
-            let waited = self.freed.wait_timeout(turn, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner());
-            turn = waited.0;
+            let waited = self.freed.wait_timeout(slot, PATIENCE).unwrap_or_else(|poisoned| poisoned.into_inner());
+            slot = waited.0;
             if waited.1.timed_out() {
-                drop(turn);
+                drop(slot);
                 let is_interrupted = self.is_interrupted();
-                turn = lock(&self.turn);
+                slot = lock(&self.slot);
                 if is_interrupted {
                     break Err(Error::Interrupted);
                 }
@@ -137,12 +145,12 @@ impl Shared {
     }
 
     /// The core, if nobody has it.
-    fn take<'a>(self: &'a Arc<Shared>, turn: &mut Turn) -> Option<Result<Held<'a>, Error>> {
-        match std::mem::replace(&mut turn.place, Place::Held) {
-            Place::Free(core) => Some(Ok(Held { core: Some(core), shared: self })),
-            Place::Held => None,
-            Place::Gone => {
-                turn.place = Place::Gone;
+    fn take<'a>(self: &'a Arc<Shared>, slot: &mut Slot) -> Option<Result<Held<'a>, Error>> {
+        match std::mem::replace(&mut slot.core, Whereabouts::Held) {
+            Whereabouts::Free(core) => Some(Ok(Held { core: Some(core), shared: self })),
+            Whereabouts::Held => None,
+            Whereabouts::Gone => {
+                slot.core = Whereabouts::Gone;
                 Some(Err(Error::Closed))
             }
         }
@@ -163,22 +171,13 @@ impl Shared {
         is_interrupted
     }
 
-    /// Says to those that wait that a call in flight has ended.
-    pub fn tell_end(&self) {
-        // With the lock held, nobody is between looking and waiting.
-        let _turn = lock(&self.turn);
-        if self.is_wanted() {
-            self.freed.notify_all();
-        }
-    }
-
     /// Lets go of a closed communicator without waiting for the core: who drops one may hold what its holder waits for.
-    pub fn retire(&self, seat: usize) {
-        let mut turn = lock(&self.turn);
-        match &mut turn.place {
-            Place::Free(core) => core.seats[seat] = None,
-            Place::Held => turn.retired.push(seat),
-            Place::Gone => {}
+    pub fn retire(&self, number: usize) {
+        let mut slot = lock(&self.slot);
+        match &mut slot.core {
+            Whereabouts::Free(core) => core.communicators[number] = None,
+            Whereabouts::Held => slot.retired.push(number),
+            Whereabouts::Gone => {}
         }
     }
 
@@ -210,23 +209,23 @@ impl Shared {
 
     /// The life of the background thread.
     fn move_on(self: &Arc<Shared>) {
-        let mut turn = lock(&self.turn);
+        let mut slot = lock(&self.slot);
         loop {
-            let has_work = match &turn.place {
-                Place::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
-                Place::Held => false,
-                Place::Gone => return,
+            let has_work = match &slot.core {
+                Whereabouts::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
+                Whereabouts::Held => false,
+                Whereabouts::Gone => return,
             };
-            match has_work.then(|| self.take(&mut turn)) {
+            match has_work.then(|| self.take(&mut slot)) {
                 Some(Some(Ok(mut held))) => {
-                    drop(turn);
+                    drop(slot);
                     let Core { fabric, executor, .. } = held.core();
                     // Whose run fails is told by its handle.
                     let _ = executor.drive(&mut **fabric, false, &|| self.is_wanted());
                     drop(held);
-                    turn = lock(&self.turn);
+                    slot = lock(&self.slot);
                 }
-                _ => turn = self.changed.wait(turn).unwrap_or_else(|poisoned| poisoned.into_inner()),
+                _ => slot = self.changed.wait(slot).unwrap_or_else(|poisoned| poisoned.into_inner()),
             }
         }
     }
@@ -256,17 +255,27 @@ impl Shared {
     }
 }
 
+impl Waiters for Shared {
+    fn tell_end(&self) {
+        // With the lock held, nobody is between looking and waiting.
+        let _slot = lock(&self.slot);
+        if self.is_wanted() {
+            self.freed.notify_all();
+        }
+    }
+}
+
 impl Held<'_> {
     pub fn core(&mut self) -> &mut Core {
         self.core.as_mut().expect("whoever takes the core out lets this go")
     }
 
     /// One of the communicators and what its runs need, unless it is closed.
-    pub fn seat(&mut self, number: usize) -> Result<(Parts<'_>, &mut Seat), Error> {
-        let shared = self.shared;
-        let Core { fabric, executor, scratch, overrides, seats, .. } = self.core();
-        let seat = seats[number].as_mut().ok_or(Error::Closed)?;
-        Ok((Parts { fabric: &mut **fabric, executor, scratch, overrides, shared }, seat))
+    pub fn communicator(&mut self, number: usize) -> Result<(Runtime<'_>, &mut CommunicatorState), Error> {
+        let waiters = &self.shared.waiters;
+        let Core { fabric, executor, scratch, overrides, communicators, .. } = self.core();
+        let state = communicators[number].as_mut().ok_or(Error::Closed)?;
+        Ok((Runtime { fabric: &mut **fabric, executor, scratch, overrides, waiters }, state))
     }
 
     /// Sees to it that runs in flight move on when nobody holds the core.
@@ -275,28 +284,19 @@ impl Held<'_> {
     }
 }
 
-/// What runs need of a core.
-pub(crate) struct Parts<'a> {
-    pub fabric: &'a mut dyn Fabric,
-    pub executor: &'a mut Executor,
-    pub scratch: &'a BufferPool,
-    pub overrides: &'a Overrides,
-    pub shared: &'a Arc<Shared>,
-}
-
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         let shared = self.shared;
-        let mut turn = lock(&shared.turn);
+        let mut slot = lock(&shared.slot);
         let is_for_background = match self.core.take() {
             Some(mut core) => {
-                turn.retired.drain(..).for_each(|seat| core.seats[seat] = None);
+                slot.retired.drain(..).for_each(|number| core.communicators[number] = None);
                 let is_idle = core.executor.is_idle();
-                turn.place = Place::Free(core);
+                slot.core = Whereabouts::Free(core);
                 !is_idle
             }
             None => {
-                turn.place = Place::Gone;
+                slot.core = Whereabouts::Gone;
                 true
             }
         };
@@ -307,9 +307,4 @@ impl Drop for Held<'_> {
             shared.freed.notify_all();
         }
     }
-}
-
-/// A thread that panicked with the lock held leaves no run behind, and plain data, which is still good.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -2,31 +2,37 @@
 //!
 //! A [`Communicator`] is one rank's end of a world of ranks.
 
+mod agree;
 mod choice;
 mod communicator;
+mod communicator_state;
 mod core;
 mod elements;
 mod error;
 mod flight;
-mod given;
 mod handle;
 pub mod keyed;
+mod lock;
 pub mod measuring;
+mod owned_buffers;
 pub mod packets;
 mod pool;
 mod replicate;
+mod runtime;
 mod schedules;
-mod seat;
 pub mod sparse;
 mod statistics;
 mod task;
+mod ticket;
+mod uncatalogued;
 
 pub use choice::Overrides;
 pub use communicator::Communicator;
 pub use elements::{Elements, Shape};
 pub use error::Error;
 pub use flight::Flight;
-pub use handle::{Handle, Lasting};
+pub use handle::Handle;
+pub use owned_buffers::OwnedBuffers;
 pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
 pub use ripieno_plan::sparse::{Degrees, density, design};

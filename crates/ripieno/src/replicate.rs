@@ -1,22 +1,12 @@
 //! Communicators of logical ranks, in worlds in which ranks have replicas.
 
 use crate::communicator::Communicator;
+use crate::communicator_state::Replica;
+use crate::core::REPLICATED_MAX;
 use crate::error::{Error, argument};
-use crate::seat::Seat;
 use ripieno_plan::Group;
 use ripieno_run::{Failure, Replicas};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
-
-/// The world can be replicated so often; these numbers of communicators are not for parts of it.
-pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
-
-/// A rank of the world, and which ranks are replicas of each other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Replica {
-    pub replicas: Replicas,
-    pub rank: usize,
-}
+use std::sync::Arc;
 
 impl Communicator {
     /// The communicator of the logical ranks of a world that was started with `count` replicas; every rank of the world calls it.
@@ -44,10 +34,7 @@ impl Communicator {
         let topology = Arc::new(self.topology().of(&members));
         let group = Group::with_topology(replicas.logical(replica.rank), topology).in_order(self.group.order());
         let world_ranks: Arc<[usize]> = members.into();
-        core.seats.push(Some(Box::new(Seat::new(id, group.clone(), world_ranks.clone(), Some(replica)))));
-        let seat = core.seats.len() - 1;
-        let (shared, is_closed, packets) = (self.shared.clone(), AtomicBool::new(false), Mutex::default());
-        Ok(Communicator { shared, seat, is_closed, group, world_ranks, replica: Some(replica), packets })
+        Ok(Communicator::among(&self.shared, core, id, group, world_ranks, Some(replica)))
     }
 
     /// How many replicas there are of each rank.

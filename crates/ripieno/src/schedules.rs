@@ -1,6 +1,6 @@
 //! The schedules a communicator has made, by what was asked for: a collective that repeats is planned once.
 
-use crate::task::Part;
+use crate::task::Extent;
 use ripieno_plan::Order;
 use ripieno_run::{Call, Schedule};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// More schedules than this are not kept: the oldest give way together.
 const KEPT_COUNT: usize = 512;
 
-/// Schedules by call, order and, where ranks contribute unequal parts, by the parts.
+/// Schedules by call, order and, where ranks contribute unequal amounts, by these extents.
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
     by_call: HashMap<Key, Arc<Schedule>>,
@@ -22,29 +22,29 @@ pub(crate) struct Schedules {
 struct Key {
     call: Call,
     order: Order,
-    parts: Vec<usize>,
+    extents: Vec<usize>,
 }
 
 impl Schedules {
-    /// The schedule for `call` in this `order` with these `parts`, made by `make` if it is new.
+    /// The schedule for `call` in this `order` with these `extents`, made by `make` if it is new.
     pub fn get<E>(
         &mut self,
         call: Call,
         order: Order,
-        parts: [Part<'_>; 2],
+        extents: [Extent<'_>; 2],
         make: impl FnOnce() -> Result<Schedule, E>,
     ) -> Result<Arc<Schedule>, E> {
         if let Some((key, schedule)) = &self.latest
             && key.call == call
             && key.order == order
-            && key.holds(&parts)
+            && key.holds(&extents)
         {
             return Ok(schedule.clone());
         }
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
-        wanted.extend(parts.iter().flat_map(Part::numbers));
-        let key = Key { call, order, parts: wanted };
+        wanted.extend(extents.iter().flat_map(Extent::numbers));
+        let key = Key { call, order, extents: wanted };
         let schedule = match self.by_call.get(&key) {
             Some(schedule) => schedule.clone(),
             None => {
@@ -57,19 +57,19 @@ impl Schedules {
             }
         };
         if let Some((previous, _)) = self.latest.replace((key, schedule.clone())) {
-            self.wanted = previous.parts;
+            self.wanted = previous.extents;
         }
         Ok(schedule)
     }
 }
 
 impl Key {
-    fn holds(&self, parts: &[Part<'_>; 2]) -> bool {
-        match parts {
+    fn holds(&self, extents: &[Extent<'_>; 2]) -> bool {
+        match extents {
             // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs some
             // processors 200 ns.
-            [Part::None, Part::None] => self.parts.is_empty(),
-            _ => parts.iter().flat_map(Part::numbers).eq(self.parts.iter().copied()),
+            [Extent::None, Extent::None] => self.extents.is_empty(),
+            _ => extents.iter().flat_map(Extent::numbers).eq(self.extents.iter().copied()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::choice::Choice;
 use crate::error::{Error, argument};
 use ripieno_plan::{Algorithm, Collective, Group, Op, PeerSpan, Plan, Request, Span, Unsuitable};
-use ripieno_run::{Call, Element};
+use ripieno_run::{Call, CallKind, Element};
 
 /// A collective and its arguments. Its first buffer is worked on in place, unless it has a second one for what arrives.
 ///
@@ -153,21 +153,22 @@ impl Task<'_> {
             Task::Reduce { op, root } => (Some(op), root),
             Task::Broadcast { root } | Task::Gather { root, .. } | Task::Scatter { root, .. } => (None, root),
             Task::Barrier => (Some(Op::Or), 0),
-            Task::PointToPoint { to, .. } => (None, to),
-            Task::Rotate { distance } => (None, distance % p),
-            Task::Allgather { .. } | Task::Alltoall { .. } | Task::NeighbourExchange { .. } => (None, 0),
+            _ => (None, 0),
         };
-        // Every rank has another count of these.
-        let is_uneven = matches!(self, Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. });
-        Call {
-            collective: self.collective(),
-            algorithm: choice.algorithm.index,
-            element,
-            op,
-            root: root as u32,
-            element_count: if is_uneven { 0 } else { element_count as u64 },
-            form: 0,
-        }
+        let (algorithm, element_count) = (choice.algorithm.index, element_count as u64);
+        let kind = match *self {
+            Task::PointToPoint { to, .. } => CallKind::Message { algorithm, to: to as u32, element_count },
+            Task::Rotate { distance } => CallKind::Rotation { algorithm, distance: (distance % p) as u32 },
+            _ => CallKind::Catalogued {
+                collective: self.collective(),
+                algorithm,
+                op,
+                root: root as u32,
+                // Every rank has another count of what goes to a second buffer.
+                element_count: if self.fills_output() { 0 } else { element_count },
+            },
+        };
+        Call { kind, element, form: 0 }
     }
 
     /// The counts per rank that all ranks give alike.
@@ -182,23 +183,23 @@ impl Task<'_> {
         }
     }
 
-    /// What a plan depends on beside the call: the parts that ranks contribute, in any fixed order.
-    pub(crate) fn parts(&self, main: Span, output: Span) -> [Part<'_>; 2] {
+    /// What a plan depends on beside the call.
+    pub(crate) fn extents(&self, main: Span, output: Span) -> [Extent<'_>; 2] {
         match *self {
             Task::Allgather { counts }
             | Task::ReduceScatter { counts, .. }
             | Task::Gather { counts, .. }
-            | Task::Scatter { counts, .. } => [Part::Counts(counts), Part::None],
-            Task::Alltoall { out_counts, in_counts } => [Part::Counts(out_counts), Part::Counts(in_counts)],
-            Task::PointToPoint { from, .. } => [Part::One(from), Part::None],
-            Task::Rotate { .. } => [Part::One(main.element_count()), Part::One(output.element_count())],
-            Task::NeighbourExchange { out, into } => [Part::Peers(out), Part::Peers(into)],
+            | Task::Scatter { counts, .. } => [Extent::Counts(counts), Extent::None],
+            Task::Alltoall { out_counts, in_counts } => [Extent::Counts(out_counts), Extent::Counts(in_counts)],
+            Task::PointToPoint { from, .. } => [Extent::One(from), Extent::None],
+            Task::Rotate { .. } => [Extent::One(main.element_count()), Extent::One(output.element_count())],
+            Task::NeighbourExchange { out, into } => [Extent::Peers(out), Extent::Peers(into)],
             Task::Broadcast { .. }
             | Task::Reduce { .. }
             | Task::Allreduce { .. }
             | Task::Barrier
             | Task::Scan { .. }
-            | Task::Exscan { .. } => [Part::None, Part::None],
+            | Task::Exscan { .. } => [Extent::None, Extent::None],
         }
     }
 
@@ -249,23 +250,23 @@ impl Task<'_> {
     }
 }
 
-/// A part of what a plan depends on.
+/// How much a rank contributes or gets, where a plan depends on it beside the call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part<'a> {
+pub(crate) enum Extent<'a> {
     None,
     One(usize),
     Counts(&'a [usize]),
     Peers(&'a [(usize, usize)]),
 }
 
-impl Part<'_> {
-    /// The numbers of the part, behind how many they are.
+impl Extent<'_> {
+    /// The numbers of the extent, behind how many they are.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         let (one, counts, peers): (Option<usize>, &[usize], &[(usize, usize)]) = match *self {
-            Part::None => (None, &[], &[]),
-            Part::One(number) => (Some(number), &[], &[]),
-            Part::Counts(counts) => (Some(counts.len()), counts, &[]),
-            Part::Peers(peers) => (Some(peers.len()), &[], peers),
+            Extent::None => (None, &[], &[]),
+            Extent::One(number) => (Some(number), &[], &[]),
+            Extent::Counts(counts) => (Some(counts.len()), counts, &[]),
+            Extent::Peers(peers) => (Some(peers.len()), &[], peers),
         };
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }

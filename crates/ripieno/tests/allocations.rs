@@ -7,8 +7,8 @@ use ripieno::Shape;
 use ripieno::net::ThreadFabric;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Memory, Op};
-use ripieno_plan::{Buffer, Collective, Constant, Plan, Rows, Span};
-use ripieno_run::{Call, Executor, Header, Schedule};
+use ripieno_plan::{Buffer, Constant, Plan, Rows, Span};
+use ripieno_run::{Call, CallKind, Executor, Header, Schedule};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -110,15 +110,8 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     let mut executor = Executor::default();
                     let mut rounds = |sequences: std::ops::Range<u64>| {
                         for sequence in sequences {
-                            let call = Call {
-                                collective: Collective::SparseReduce,
-                                algorithm: 0,
-                                element: Element::F64,
-                                op: Some(Op::Sum),
-                                root: 0,
-                                element_count: 1,
-                                form: 0,
-                            };
+                            let kind = CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 };
+                            let call = Call { kind, element: Element::F64, form: 0 };
                             let header = Header { communicator: 0, sequence, call };
                             let output = Memory::Write(&mut output);
                             let mut buffers = [Memory::Read(&main), output, Memory::Write(&mut scratch)];

@@ -6,7 +6,7 @@ pub mod process;
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Endpoint, Token};
 use ripieno_plan::Collective;
-use ripieno_run::{Call, Element, Fabric, Failure, Header, Want};
+use ripieno_run::{Call, CallKind, Element, Fabric, Failure, Header, Want};
 use std::time::{Duration, Instant};
 
 /// No wait of a test is longer.
@@ -25,8 +25,8 @@ pub fn meet_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec
 }
 
 pub fn header(sequence: u64, collective: Collective) -> Header {
-    let call = Call { collective, algorithm: 0, element: Element::U8, op: None, root: 0, element_count: 9, form: 0 };
-    Header { communicator: 0, sequence, call }
+    let kind = CallKind::Catalogued { collective, algorithm: 0, op: None, root: 0, element_count: 9 };
+    Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, form: 0 } }
 }
 
 /// Parks, as the executor does, until `progress` says that it is done; panics when patience ends.

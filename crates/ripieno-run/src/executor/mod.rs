@@ -29,14 +29,13 @@ pub use flights::End;
 pub use memory::Memory;
 pub use schedule::Schedule;
 
-use crate::call::{Call, Header};
+use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::recorder::{Outcome, Recorder, Ticket};
 use crate::reduction::{Reduction, UnsupportedOp};
 use flights::{Everyone, Flights};
 use idle::Work;
 use progress::Progress;
-use ripieno_plan::Collective;
 use run::Run;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -231,12 +230,8 @@ fn begin(
 
 /// Notes in the recorder that a run begins.
 fn record(recorder: &mut Recorder, fabric: &dyn Fabric, header: Header, schedule: &Schedule) -> Ticket {
-    let Call { collective, element, element_count, .. } = header.call;
-    let bytes = match element_count == 0 || matches!(collective, Collective::SparseReduce | Collective::Regroup) {
-        // Every rank gives another size.
-        true => schedule.buffer_bytes.first().copied().unwrap_or(0) as u64,
-        false => element_count * element.size_bytes() as u64,
-    };
+    let given_bytes = || schedule.buffer_bytes.first().copied().unwrap_or(0) as u64;
+    let bytes = header.call.length_bytes().unwrap_or_else(given_bytes);
     let start = (recorder.is_clocked || bytes > CLOCKED_BYTES).then(|| fabric.now());
     recorder.begin(&header, bytes, schedule.peer_count, start)
 }

@@ -87,21 +87,23 @@ fn name_ranks(ranks: &[usize]) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::call::{Call, Element, Header};
+    use crate::call::{Call, CallKind, Element, Header};
     use ripieno_plan::Collective;
     use ripieno_plan::Op;
 
     pub fn call(collective: Collective, element_count: u64) -> Call {
         let op = (collective == Collective::Allreduce).then_some(Op::Sum);
-        Call { collective, algorithm: 0, element: Element::F32, op, root: 0, element_count, form: 0 }
+        let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
+        Call { kind, element: Element::F32, form: 0 }
     }
 
     pub fn barrier(sequence: u64) -> Header {
         Header { communicator: 0, sequence, call: call(Collective::Barrier, 0) }
     }
 
-    pub fn message_to(root: u32, sequence: u64) -> Header {
-        Header { communicator: 0, sequence, call: Call { root, ..call(Collective::PointToPoint, 0) } }
+    pub fn message_to(to: u32, sequence: u64) -> Header {
+        let kind = CallKind::Message { algorithm: 0, to, element_count: 0 };
+        Header { communicator: 0, sequence, call: Call { kind, element: Element::F32, form: 0 } }
     }
 
     pub fn allreduce(sequence: u64) -> Header {

@@ -83,7 +83,7 @@ impl Waits {
         // The two may be the ends of one message that is just slow: then both name the same receiver.
         let is_one_message = !other.concerns_all()
             && mine.header.communicator == theirs.header.communicator
-            && call.root == other.root
+            && call.receiver() == other.receiver()
             && theirs.peers.contains(&rank);
         !is_one_message
     }

@@ -37,8 +37,8 @@ pub struct Record {
     waiting_ns: u64,
     /// Which communicator; 0 is that of all ranks.
     pub communicator: u32,
-    /// The root, where there is one; the receiver for point-to-point.
-    pub root: u32,
+    /// Of a message: who gets it.
+    receiver: u32,
     waited_for: u32,
     /// How many others this rank exchanges bytes with.
     pub peer_count: u16,
@@ -74,7 +74,7 @@ impl Record {
         end_ns: UNKNOWN_NS,
         waiting_ns: 0,
         communicator: 0,
-        root: 0,
+        receiver: NO_PEER,
         waited_for: NO_PEER,
         peer_count: 0,
         collective: Collective::Barrier,
@@ -92,12 +92,12 @@ impl Record {
             communicator: header.communicator,
             bytes,
             start_ns: start.map_or(UNKNOWN_NS, nanoseconds),
-            root: call.root,
+            receiver: call.receiver().unwrap_or(NO_PEER),
             peer_count,
-            collective: call.collective,
-            algorithm: call.algorithm,
+            collective: call.collective(),
+            algorithm: call.algorithm().unwrap_or_default(),
             element: call.element,
-            op: call.op,
+            op: call.op(),
             ..Record::EMPTY
         }
     }
@@ -169,7 +169,7 @@ impl Record {
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, algorithm) = (self.sequence, self.algorithm());
         match self.collective {
-            Collective::PointToPoint => write!(f, "message #{number} to rank {}", self.root)?,
+            Collective::PointToPoint => write!(f, "message #{number} to rank {}", self.receiver)?,
             collective => write!(f, "{} #{number}", collective.name())?,
         }
         if self.communicator != 0 {

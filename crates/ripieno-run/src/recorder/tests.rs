@@ -1,18 +1,16 @@
 use super::*;
-use crate::call::{Call, Element};
+use crate::call::{Call, CallKind, Element};
 use ripieno_plan::{Algorithm, Collective, Op};
 
 fn header(sequence: u64) -> Header {
-    let call = Call {
+    let kind = CallKind::Catalogued {
         collective: Collective::Allreduce,
         algorithm: Algorithm::by_name(Collective::Allreduce, "ring").unwrap().index,
-        element: Element::F32,
         op: Some(Op::Sum),
         root: 0,
         element_count: 10,
-        form: 0,
     };
-    Header { communicator: 0, sequence, call }
+    Header { communicator: 0, sequence, call: Call { kind, element: Element::F32, form: 0 } }
 }
 
 fn begin(recorder: &mut Recorder, sequence: u64) -> Ticket {

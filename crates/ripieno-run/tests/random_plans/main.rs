@@ -7,7 +7,7 @@ mod happening;
 use common::worlds;
 use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
 use ripieno_plan::{Collective, Plan, Promise, check::check};
-use ripieno_run::{Call, Element, Executor, Header, Memory, Replicas, Schedule};
+use ripieno_run::{Call, CallKind, Element, Executor, Header, Memory, Replicas, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
-    let call = Call { collective, algorithm: 0, element, op, root: 0, element_count, form: 0 };
+    let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
+    let call = Call { kind, element, form: 0 };
     let replicas = Replicas::new(scale.rank_count * scale.replicas, scale.replicas);
     let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.at_once_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {

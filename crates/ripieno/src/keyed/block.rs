@@ -15,6 +15,16 @@ pub enum Combine {
     Concat,
 }
 
+impl Combine {
+    /// The operation, if there is one.
+    pub fn op(self) -> Option<Op> {
+        match self {
+            Combine::Op(op) => Some(op),
+            Combine::Concat => None,
+        }
+    }
+}
+
 /// What keyed data looks like, and how equal keys combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {

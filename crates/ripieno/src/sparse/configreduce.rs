@@ -88,16 +88,16 @@ impl Communicator {
         form: Form<'_>,
         number: u32,
     ) -> Result<(), Error> {
-        let (shared, seat) = self.place();
+        let (shared, communicator) = self.place();
         let mut core = shared.hold()?;
-        let (mut parts, seat) = core.seat(seat)?;
-        let schedule = seat.schedule(routes.up_plan(form.row_bytes(), form.element.size_bytes(), form.op));
+        let (mut runtime, state) = core.communicator(communicator)?;
+        let schedule = state.schedule(routes.up_plan(form.row_bytes(), form.element.size_bytes(), form.op));
         let held = held.bytes_mut();
         let mut scratch = take(pool, schedule.scratch_bytes().max(held.len()))?;
         scratch.bytes_mut()[..held.len()].copy_from_slice(held);
         let buffers = [Memory::Read(&[]), Memory::Write(wanted), Memory::Write(scratch.bytes_mut())];
-        let call = form.call(number, parts.fabric);
-        seat.run_given(&mut parts, call, schedule, buffers)
+        let call = form.call(number, runtime.fabric);
+        state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 }
 

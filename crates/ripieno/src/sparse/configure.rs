@@ -5,15 +5,15 @@
 //! allreduce of 8 bytes, unless missing indices are zero.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
-use super::agree::{agree, all_words, combined};
 use super::indices::{self, IndexRows, sorted};
 use super::parcels::Parcels;
 use super::{Options, SparseReduce, design, ending_job};
+use crate::agree::{agree, all_words, combined};
 use crate::communicator::Communicator;
+use crate::elements::hash;
 use crate::error::Error;
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, Degrees, EXAMPLE_COUNT, Malformed, Missing, Permutation};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Rows are designed for as if they were doubles, for their size is not known before the first reduction.
 const PRESUMED_ROW_BYTES: usize = 8;
@@ -69,9 +69,8 @@ pub(super) fn prepare(
     )?);
     indices::check_numbers(out_indices.len() + in_indices.len(), options.size)?;
     let longest = out_indices.len().max(in_indices.len()) as u64;
-    let wishes = format!("{options}{rows}{}", packets(comm, options));
-    let largest = agree(comm, options.size.unwrap_or(least), longest, &wishes)?;
-    let size = largest.size;
+    let asked = format!("{options}{rows}{}", packets(comm, options));
+    let [size, set] = agree(comm, [options.size.unwrap_or(least), longest], &asked)?;
     let permutation = Permutation::new(size);
     let (out_keys, out) = sorted(out_indices, &permutation);
     let (in_keys, wanted) = match in_indices == out_indices {
@@ -80,7 +79,7 @@ pub(super) fn prepare(
     };
     let degrees = match &options.degrees {
         Some(degrees) => degrees.clone(),
-        None => design::degrees(comm, &out_keys, &in_keys, largest, row_bytes)?,
+        None => design::degrees(comm, &out_keys, &in_keys, design::Largest { size, set }, row_bytes)?,
     };
     let machine = Configuring::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
     Ok(Prepared { size, permutation, out, wanted, machine, degrees })
@@ -91,11 +90,11 @@ fn packets(comm: &Communicator, options: &Options) -> String {
     if options.degrees.is_some() {
         return String::new();
     }
-    let (curve, mut hasher) = (comm.packets(), DefaultHasher::new());
+    let curve = comm.packets();
     let of_all = [curve.latency_s(), curve.crowd_s()];
     let numbers = curve.points().iter().flat_map(|&(bytes, seconds)| [bytes, seconds]).chain(of_all);
-    numbers.for_each(|number| number.to_bits().hash(&mut hasher));
-    format!(", packets #{:08x}", hasher.finish() as u32)
+    let bytes: Vec<u8> = numbers.flat_map(|number| number.to_bits().to_le_bytes()).collect();
+    format!(", packets #{:08x}", hash(&bytes))
 }
 
 /// The error for bytes of a peer that are no keys.

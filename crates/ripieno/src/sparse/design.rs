@@ -4,10 +4,10 @@
 //! set of each rank.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
-use super::agree::words;
+use crate::agree::words;
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::seat::NO_MEMORY;
+use crate::owned_buffers::NO_MEMORY;
 use crate::task::Task;
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::sparse::density::{Curve, Empirical};

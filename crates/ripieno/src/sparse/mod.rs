@@ -8,7 +8,6 @@
 //! [`Communicator::sparse`]: crate::Communicator::sparse
 //! [`Communicator::sparse_reduce`]: crate::Communicator::sparse_reduce
 
-pub(crate) mod agree;
 mod configreduce;
 mod configure;
 mod design;
@@ -36,9 +35,9 @@ use std::sync::{Arc, Mutex};
 pub struct SparseReduce {
     shared: Arc<Shared>,
     /// The number of the communicator among this rank's.
-    seat: usize,
+    communicator: usize,
     pool: BufferPool,
-    /// The how-manieth configuration of the communicator, from 1 on.
+    /// The number of the configuration among those of the communicator, from 1 on.
     number: u32,
     size: u64,
     degrees: Degrees,
@@ -61,10 +60,10 @@ impl SparseReduce {
             check_missing(comm, &missing, &permutation)?;
         }
         let (pool, number) = place(comm)?;
-        let (shared, seat) = comm.place();
+        let (shared, communicator) = comm.place();
         Ok(SparseReduce {
             shared: shared.clone(),
-            seat,
+            communicator,
             pool,
             number,
             size,
@@ -117,8 +116,8 @@ fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -
 
 /// The memory that a communicator lends, and the number of its next configuration.
 fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
-    let (shared, seat) = comm.place();
+    let (shared, communicator) = comm.place();
     let mut held = shared.hold()?;
-    let (parts, own) = held.seat(seat)?;
-    Ok((parts.scratch.clone(), own.next_configuration()))
+    let (runtime, state) = held.communicator(communicator)?;
+    Ok((runtime.scratch.clone(), state.next_configuration()))
 }

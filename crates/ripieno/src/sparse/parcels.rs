@@ -2,7 +2,7 @@
 //!
 //! Cost: two messages to each peer, the first of 16 bytes: how many of each follow.
 
-use super::agree::words;
+use crate::agree::words;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::task::Task;

@@ -6,14 +6,14 @@
 
 use super::SparseReduce;
 use super::indices::{Giving, Wanting};
-use crate::core::lock;
+use crate::communicator_state::CommunicatorState;
 use crate::elements::Shape;
 use crate::error::{Error, argument};
+use crate::lock::lock;
 use crate::pool::{BufferPool, PooledBuffer};
-use crate::seat::Seat;
-use ripieno_plan::{Collective, Op};
+use ripieno_plan::Op;
 use ripieno_run::reduction::Reduction;
-use ripieno_run::{Call, Element, Fabric, Memory, Schedule};
+use ripieno_run::{Call, CallKind, Element, Fabric, Memory, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
@@ -54,15 +54,8 @@ impl Form<'_> {
     /// What the ranks compare, which `fabric` is told in words.
     pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
         fabric.note_form(self.row.form(), &|| self.row.words());
-        Call {
-            collective: Collective::SparseReduce,
-            algorithm: 0,
-            element: self.element,
-            op: Some(self.op),
-            root: configuration,
-            element_count: self.width as u64,
-            form: self.row.form(),
-        }
+        let kind = CallKind::Sparse { configuration, op: self.op, width: self.width as u64 };
+        Call { kind, element: self.element, form: self.row.form() }
     }
 }
 
@@ -105,15 +98,15 @@ impl SparseReduce {
     /// Runs the plan for rows of this form, from one row per key to one row per key.
     fn run(&self, main: &[u8], output: &mut [u8], form: Form<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
-        let (mut parts, seat) = held.seat(self.seat)?;
-        let schedule = self.schedule(seat, form);
+        let (mut runtime, state) = held.communicator(self.communicator)?;
+        let schedule = self.schedule(state, form);
         let mut scratch = self.take(schedule.scratch_bytes())?;
         let buffers = [Memory::Read(main), Memory::Write(output), Memory::Write(scratch.bytes_mut())];
-        let call = form.call(self.number, parts.fabric);
-        seat.run_given(&mut parts, call, schedule, buffers)
+        let call = form.call(self.number, runtime.fabric);
+        state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 
-    fn schedule(&self, seat: &Seat, form: Form<'_>) -> Arc<Schedule> {
+    fn schedule(&self, state: &CommunicatorState, form: Form<'_>) -> Arc<Schedule> {
         let mut schedules = lock(&self.schedules);
         let wanted = (form.element, form.width, form.op);
         if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == wanted) {
@@ -123,7 +116,7 @@ impl SparseReduce {
             schedules.clear();
         }
         let plan = self.routes.plan(form.row_bytes(), form.element.size_bytes(), form.op);
-        let schedule = seat.schedule(plan);
+        let schedule = state.schedule(plan);
         schedules.push((wanted, schedule.clone()));
         schedule
     }

@@ -6,8 +6,7 @@ use super::super::columns::KeyKind;
 use crate::communicator::Communicator;
 use crate::elements::Shape;
 use crate::error::{Error, argument};
-use ripieno_plan::Collective;
-use ripieno_run::{Call, RegroupWishes};
+use ripieno_run::{Call, CallKind};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -105,9 +104,14 @@ pub struct Regrouped {
 /// What ranks compare in every step: the same where they have data of one form and the same options.
 #[derive(Clone, Debug)]
 pub(super) struct Agreement {
-    call: Call,
-    /// What the form of the call stands for.
+    rows: Form,
+    merge: Combine,
+    is_balanced: bool,
+    /// What no field of a call has, in words, and their hash.
     words: String,
+    form: u32,
+    /// The number of the next step.
+    step: u32,
 }
 
 impl Agreement {
@@ -124,28 +128,22 @@ impl Agreement {
             "{} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above {eager_bytes} bytes",
             homes.part_count()
         );
-        let op = |combine: Combine| match combine {
-            Combine::Op(op) => Some(op),
-            Combine::Concat => None,
-        };
-        let wishes = RegroupWishes { strings: form.keys == KeyKind::Strings, balanced, merge: op(merge) };
-        let call = Call {
-            collective: Collective::Regroup,
-            algorithm: wishes.encode(),
-            element: form.element,
-            op: op(form.combine),
-            root: 0,
-            element_count: form.width as u64,
-            form: Shape::Told(&words).form(),
-        };
-        Ok(Agreement { call, words })
+        Ok(Agreement { rows: *form, merge, is_balanced: balanced, step: 0, form: Shape::Told(&words).form(), words })
     }
 
     /// The call of the next step, which the other ranks of `comm` compare.
     pub fn next_call(&mut self, comm: &Communicator) -> Result<Call, Error> {
-        comm.hold()?.core().fabric.note_form(self.call.form, &|| self.words.clone());
-        let call = self.call;
-        self.call.root = call.root.wrapping_add(1);
-        Ok(call)
+        comm.hold()?.core().fabric.note_form(self.form, &|| self.words.clone());
+        let Form { keys, element, width, combine } = self.rows;
+        let kind = CallKind::Regroup {
+            step: self.step,
+            has_strings: keys == KeyKind::Strings,
+            is_balanced: self.is_balanced,
+            op: combine.op(),
+            merge: self.merge.op(),
+            width: width as u64,
+        };
+        self.step = self.step.wrapping_add(1);
+        Ok(Call { kind, element, form: self.form })
     }
 }

@@ -4,10 +4,10 @@ use super::super::block::{Form, PartSize};
 use super::super::parts::Parts;
 use super::encoding::encoded_bytes;
 use super::options::{Agreement, Regroup};
+use crate::agree::{all_words, combined_words, words};
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::seat::NO_MEMORY;
-use crate::sparse::agree::{all_words, combined_words, words};
+use crate::owned_buffers::NO_MEMORY;
 use ripieno_plan::algorithms::alltoall::direct;
 use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes, loads};
 use ripieno_plan::{Buffer, Op, Span};
@@ -115,7 +115,7 @@ impl Own {
         let in_chunks = whole(Buffer::OUTPUT, into.len()).split(&vec![own.len() * TOLD_BYTES; p]);
         let plan = direct::plan(&comm.group, &out_chunks, &in_chunks);
         let buffers = [Memory::Read(&out), Memory::Write(&mut into), NO_MEMORY];
-        comm.run_given(agreement.next_call(comm)?, plan, buffers)?;
+        comm.run_uncatalogued(agreement.next_call(comm)?, plan, buffers)?;
 
         let mut numbers = words(&into);
         let mut next = || numbers.next().expect("three numbers for each part and rank");

@@ -7,7 +7,8 @@ use super::encoding::{encoded_bytes, write};
 use super::sizes::Sizes;
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::handle::{Handle, Lasting};
+use crate::handle::Handle;
+use crate::owned_buffers::OwnedBuffers;
 use crate::pool::PooledBuffer;
 use ripieno_plan::regroup::{Blocks, plan};
 use ripieno_plan::{Buffer, Span};
@@ -36,7 +37,7 @@ struct Buffers {
 }
 
 // SAFETY: pooled buffers own their bytes, and moving one does not move these.
-unsafe impl Lasting for Buffers {
+unsafe impl OwnedBuffers for Buffers {
     fn buffers(&mut self) -> [Memory<'_>; 2] {
         [Memory::Write(self.out.bytes_mut()), Memory::Write(self.into.bytes_mut())]
     }
@@ -81,7 +82,7 @@ impl Regrouping<'_> {
             self.pack(peer, wave, &mut buffers.out.bytes_mut()[range(out.span(peer))])?;
         }
         let plan = plan(&self.comm.group, &out, &into, self.options.pulls.get());
-        let handle = self.comm.start_given(self.agreement.next_call(self.comm)?, plan, buffers)?;
+        let handle = self.comm.start_uncatalogued(self.agreement.next_call(self.comm)?, plan, buffers)?;
         self.regrouped.exchange += started.elapsed();
         Ok(Some(Flight { number: wave, handle, into }))
     }

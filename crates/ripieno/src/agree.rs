@@ -1,30 +1,27 @@
-//! What ranks make sure of before indices travel: how many there may be, and that all have asked for the same.
+//! What ranks make sure of before data travels: that all have asked for the same, and what the largest of them have.
 
-use super::design::Largest;
 use crate::communicator::Communicator;
 use crate::error::Error;
+use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
 use ripieno_run::Element;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A rank's wishes are told by so many bytes of text.
+/// What a rank asked for is told by so many bytes of text.
 const TOLD_BYTES: usize = 256;
 
-/// The largest `size` and the largest `set_size` that any rank gives, if all `wishes` are the same. Cost: an allreduce of
-/// 32 bytes.
-pub(super) fn agree(comm: &Communicator, size: u64, set_size: u64, wishes: &str) -> Result<Largest, Error> {
-    let mut hasher = DefaultHasher::new();
-    wishes.hash(&mut hasher);
-    let hash = hasher.finish();
-    let [size, set, largest, smallest] = combined(comm, [size, set_size, hash, !hash], Op::Max)?;
-    match largest == !smallest {
-        true => Ok(Largest { size, set }),
-        false => Err(who_wishes_what(comm, wishes)?),
+/// The largest of each of `numbers` that any rank gives, if all ranks ask for the same in words, `options`. Cost: an
+/// allreduce of 8 bytes per number and 16 more.
+pub(crate) fn agree<const N: usize>(comm: &Communicator, numbers: [u64; N], options: &str) -> Result<[u64; N], Error> {
+    let hash = hash_string(options.as_bytes());
+    let largest = combined_words(comm, &[&numbers[..], &[hash, !hash]].concat(), Op::Max)?;
+    match largest[N] == !largest[N + 1] {
+        true => Ok(std::array::from_fn(|at| largest[at])),
+        false => Err(first_difference(comm, options)?),
     }
 }
 
 /// The combination over all ranks of each of some numbers.
-pub(super) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], op: Op) -> Result<[u64; N], Error> {
+pub(crate) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], op: Op) -> Result<[u64; N], Error> {
     let combined = combined_words(comm, &numbers, op)?;
     Ok(std::array::from_fn(|at| combined[at]))
 }
@@ -51,11 +48,11 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
 }
 
-/// The error that names the first rank whose wishes differ from those of rank 0.
-fn who_wishes_what(comm: &Communicator, wishes: &str) -> Result<Error, Error> {
+/// The error that names the first rank whose options differ from those of rank 0.
+fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * TOLD_BYTES];
-    let told = &wishes.as_bytes()[..wishes.len().min(TOLD_BYTES)];
+    let told = &options.as_bytes()[..options.len().min(TOLD_BYTES)];
     all[rank * TOLD_BYTES..][..told.len()].copy_from_slice(told);
     comm.allgather(&mut all, Element::U8, &vec![TOLD_BYTES; p], None)?;
     let text = |rank: usize| {

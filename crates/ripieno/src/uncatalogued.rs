@@ -2,7 +2,8 @@
 
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::handle::{Handle, Lasting};
+use crate::handle::Handle;
+use crate::owned_buffers::OwnedBuffers;
 use crate::pool::PooledBuffer;
 use ripieno_plan::Plan;
 use ripieno_run::{Call, Memory};
@@ -10,20 +11,25 @@ use ripieno_run::{Call, Memory};
 impl Communicator {
     /// Runs `plan`, which names ranks of this communicator, to its end, as the next collective of all ranks: their calls are
     /// equal.
-    pub(crate) fn run_given(&self, call: Call, plan: Plan, buffers: [Memory<'_>; 3]) -> Result<(), Error> {
+    pub(crate) fn run_uncatalogued(&self, call: Call, plan: Plan, buffers: [Memory<'_>; 3]) -> Result<(), Error> {
         let mut held = self.hold()?;
-        let (mut parts, seat) = held.seat(self.seat)?;
-        let schedule = seat.schedule(plan);
-        seat.run_given(&mut parts, call, schedule, buffers)
+        let (mut runtime, state) = held.communicator(self.number)?;
+        let schedule = state.schedule(plan);
+        state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 
-    /// As [`Communicator::run_given`], but returns at once; the run goes on without the caller. The plan has no scratch.
-    pub(crate) fn start_given<M: Lasting>(&self, call: Call, plan: Plan, memory: M) -> Result<Handle<M>, Error> {
+    /// As [`Communicator::run_uncatalogued`], but returns at once; the run goes on without the caller. The plan has no scratch.
+    pub(crate) fn start_uncatalogued<M: OwnedBuffers>(
+        &self,
+        call: Call,
+        plan: Plan,
+        memory: M,
+    ) -> Result<Handle<M>, Error> {
         let mut held = self.hold()?;
         held.ensure_background()?;
-        let (mut parts, seat) = held.seat(self.seat)?;
-        let schedule = seat.schedule(plan);
-        let ticket = seat.start_given(&mut parts, call, schedule, memory)?;
+        let (mut runtime, state) = held.communicator(self.number)?;
+        let schedule = state.schedule(plan);
+        let ticket = state.start_uncatalogued(&mut runtime, call, schedule, memory)?;
         drop(held);
         Ok(Handle::new(ticket, self.shared.clone()))
     }

@@ -1,23 +1,28 @@
-//! One communicator's part of a core: its group, its count of calls, its schedules.
+//! The state of one communicator in a core: its group, its count of calls, its schedules.
 
-use crate::core::{Parts, lock};
 use crate::elements::{Elements, form, words};
 use crate::error::{Error, argument};
-use crate::handle::{Lasting, Ticket};
+use crate::lock::lock;
+use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::{BufferPool, PooledBuffer};
-use crate::replicate::Replica;
+use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::Task;
+use crate::ticket::Ticket;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
-use ripieno_run::{Call, Element, Header, Memory, Schedule};
+use ripieno_run::{Call, Element, Header, Memory, Replicas, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// What takes the place of a buffer that a collective does not have.
-pub(crate) const NO_MEMORY: Memory<'static> = Memory::Read(&[]);
+/// A rank of the world, and which ranks are replicas of each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Replica {
+    pub replicas: Replicas,
+    pub rank: usize,
+}
 
-pub(crate) struct Seat {
+pub(crate) struct CommunicatorState {
     /// The same on every rank, and another than that of any communicator that shares a rank.
     id: u32,
     group: Group,
@@ -42,9 +47,9 @@ struct Ready {
     schedule: Arc<Schedule>,
 }
 
-impl Seat {
-    pub fn new(id: u32, group: Group, world_ranks: Arc<[usize]>, replica: Option<Replica>) -> Seat {
-        Seat {
+impl CommunicatorState {
+    pub fn new(id: u32, group: Group, world_ranks: Arc<[usize]>, replica: Option<Replica>) -> CommunicatorState {
+        CommunicatorState {
             id,
             group,
             world_ranks,
@@ -65,16 +70,16 @@ impl Seat {
     /// Runs a task to its end.
     pub fn run(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         task: &Task<'_>,
         elements: Elements<'_>,
         algorithm: Option<&str>,
         [main, output]: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let ready = self.ready(parts, task, elements, algorithm, &main, &output)?;
-        let mut scratch = scratch(parts.scratch, ready.schedule.scratch_bytes())?;
+        let ready = self.ready(runtime, task, elements, algorithm, &main, &output)?;
+        let mut scratch = scratch(runtime.scratch, ready.schedule.scratch_bytes())?;
         let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
-        self.execute(parts, &ready, [main, output, scratch])?;
+        self.execute(runtime, &ready, [main, output, scratch])?;
         *self.sequence_of(task) += 1;
         Ok(())
     }
@@ -82,13 +87,13 @@ impl Seat {
     /// Runs a task whose sizes will not come again to its end: its schedule is not kept.
     pub fn run_once(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         task: &Task<'_>,
         element: Element,
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let kept = std::mem::take(&mut self.schedules);
-        let ended = self.run(parts, task, element.into(), None, memory);
+        let ended = self.run(runtime, task, element.into(), None, memory);
         self.schedules = kept;
         ended
     }
@@ -106,30 +111,30 @@ impl Seat {
 
     /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls are
     /// equal. Whoever made the call has noted its form. The third buffer is the scratch of its plan.
-    pub fn run_given(
+    pub fn run_uncatalogued(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         call: Call,
         schedule: Arc<Schedule>,
         buffers: [Memory<'_>; 3],
     ) -> Result<(), Error> {
         let header = Header { communicator: self.id, sequence: self.sequence, call };
-        self.execute(parts, &Ready { header, schedule }, buffers)?;
+        self.execute(runtime, &Ready { header, schedule }, buffers)?;
         self.sequence += 1;
         Ok(())
     }
 
-    fn execute(&mut self, parts: &mut Parts<'_>, ready: &Ready, mut buffers: [Memory<'_>; 3]) -> Result<(), Error> {
-        let traffic = parts.executor.run(parts.fabric, ready.header, &ready.schedule, &mut buffers)?;
+    fn execute(&mut self, runtime: &mut Runtime<'_>, ready: &Ready, mut buffers: [Memory<'_>; 3]) -> Result<(), Error> {
+        let traffic = runtime.executor.run(runtime.fabric, ready.header, &ready.schedule, &mut buffers)?;
         self.statistics.count(traffic);
         self.statistics.communicating += traffic.elapsed.unwrap_or_default();
         Ok(())
     }
 
     /// Begins a task that ends by itself. What it works on is kept until then.
-    pub fn start<M: Lasting>(
+    pub fn start<M: OwnedBuffers>(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         task: &Task<'_>,
         elements: Elements<'_>,
         algorithm: Option<&str>,
@@ -137,42 +142,42 @@ impl Seat {
     ) -> Result<Arc<Ticket<M>>, Error> {
         let mut memory = Box::new(memory);
         let [main, output] = memory.buffers();
-        let ready = self.ready(parts, task, elements, algorithm, &main, &output)?;
-        let ticket = self.submit(parts, ready, memory)?;
+        let ready = self.ready(runtime, task, elements, algorithm, &main, &output)?;
+        let ticket = self.submit(runtime, ready, memory)?;
         *self.sequence_of(task) += 1;
         Ok(ticket)
     }
 
-    /// As [`Seat::run_given`], but the run ends by itself. What it works on is kept until then.
-    pub fn start_given<M: Lasting>(
+    /// As [`CommunicatorState::run_uncatalogued`], but the run ends by itself. What it works on is kept until then.
+    pub fn start_uncatalogued<M: OwnedBuffers>(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         call: Call,
         schedule: Arc<Schedule>,
         memory: M,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let header = Header { communicator: self.id, sequence: self.sequence, call };
-        let ticket = self.submit(parts, Ready { header, schedule }, Box::new(memory))?;
+        let ticket = self.submit(runtime, Ready { header, schedule }, Box::new(memory))?;
         self.sequence += 1;
         Ok(ticket)
     }
 
-    fn submit<M: Lasting>(
+    fn submit<M: OwnedBuffers>(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         Ready { header, schedule }: Ready,
         mut memory: Box<M>,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
-        // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `Lasting` says that it
+        // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `OwnedBuffers` says that it
         // stays where it is and that nobody else uses it as long as its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
-        let mut scratch = scratch(parts.scratch, schedule.scratch_bytes())?;
+        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
         let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
         let lent = unsafe { lent.prolonged() };
         let ticket = Arc::new(Ticket::default());
-        let (completion, background) = (Ticket::completion(&ticket, parts.shared), self.background.clone());
+        let (completion, background) = (Ticket::completion(&ticket, runtime.waiters), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {
             drop(scratch);
             if let Ok(traffic) = result {
@@ -180,14 +185,14 @@ impl Seat {
             }
             completion.tell(result.map(|_| *memory).map_err(Error::from));
         });
-        parts.executor.submit(parts.fabric, header, schedule, vec![main, output, lent], end)?;
-        parts.executor.advance(parts.fabric);
+        runtime.executor.submit(runtime.fabric, header, schedule, vec![main, output, lent], end)?;
+        runtime.executor.advance(runtime.fabric);
         Ok(ticket)
     }
 
     fn ready(
         &mut self,
-        parts: &mut Parts<'_>,
+        runtime: &mut Runtime<'_>,
         task: &Task<'_>,
         Elements { element, shape }: Elements<'_>,
         algorithm: Option<&str>,
@@ -202,10 +207,10 @@ impl Seat {
         }
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
         task.check(&self.group, main.element_count(), output.element_count())?;
-        let choice = parts.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
+        let choice = runtime.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
         let mut call = task.call(element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
-        let schedule = self.schedules.get(call, choice.order, task.parts(main, output), || {
+        let schedule = self.schedules.get(call, choice.order, task.extents(main, output), || {
             let plan = task.plan(choice.algorithm, &group.in_order(choice.order), main, output);
             let plan = plan.map_err(|unsuitable| {
                 argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
@@ -221,7 +226,7 @@ impl Seat {
         // Plans know nothing of it.
         call.form = form(&shape, task, &choice);
         if call.form != 0 {
-            parts.fabric.note_form(call.form, &|| words(&shape, task, &choice));
+            runtime.fabric.note_form(call.form, &|| words(&shape, task, &choice));
         }
         let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
         Ok(Ready { header, schedule })
