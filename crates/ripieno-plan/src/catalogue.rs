@@ -6,35 +6,15 @@
 
 use crate::algorithms::ENTRIES;
 use crate::order::in_order;
-use crate::request::{Collective, PeerSpan, Request};
+use crate::request::{Collective, Planner, Request};
 use crate::theory::Theory;
-use crate::{Group, Op, Plan, Span};
+use crate::{Group, Plan};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
 
 /// Every algorithm, by collective, in the order of the list.
 pub static ALGORITHMS: &[Algorithm] = &numbered::<{ ENTRIES.len() }>(ENTRIES);
-
-/// The `plan` function of an algorithm; the variant is its collective.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub enum Planner {
-    Broadcast(fn(&Group, usize, Span) -> Plan),
-    Reduce(fn(&Group, usize, Span, Op) -> Plan),
-    Allreduce(fn(&Group, Span, Op) -> Plan),
-    Allgather(fn(&Group, &[Span]) -> Plan),
-    ReduceScatter(fn(&Group, &[Span], Op) -> Plan),
-    Gather(fn(&Group, usize, &[Span]) -> Plan),
-    Scatter(fn(&Group, usize, &[Span]) -> Plan),
-    Alltoall(fn(&Group, &[Span], &[Span]) -> Plan),
-    Barrier(fn(&Group, Span) -> Plan),
-    PointToPoint(fn(&Group, usize, usize, Span) -> Plan),
-    Scan(fn(&Group, Span, Op) -> Plan),
-    Exscan(fn(&Group, Span, Op) -> Plan),
-    Rotate(fn(&Group, usize, Span, Span) -> Plan),
-    NeighbourExchange(fn(&Group, &[PeerSpan], &[PeerSpan]) -> Plan),
-}
 
 /// What the file of an algorithm says of it.
 #[derive(Clone, Copy, Debug)]
@@ -175,22 +155,7 @@ impl Entry {
 
     /// Which collective it performs.
     pub const fn collective(&self) -> Collective {
-        match self.planner {
-            Planner::Broadcast(_) => Collective::Broadcast,
-            Planner::Reduce(_) => Collective::Reduce,
-            Planner::Allreduce(_) => Collective::Allreduce,
-            Planner::Allgather(_) => Collective::Allgather,
-            Planner::ReduceScatter(_) => Collective::ReduceScatter,
-            Planner::Gather(_) => Collective::Gather,
-            Planner::Scatter(_) => Collective::Scatter,
-            Planner::Alltoall(_) => Collective::Alltoall,
-            Planner::Barrier(_) => Collective::Barrier,
-            Planner::PointToPoint(_) => Collective::PointToPoint,
-            Planner::Scan(_) => Collective::Scan,
-            Planner::Exscan(_) => Collective::Exscan,
-            Planner::Rotate(_) => Collective::Rotate,
-            Planner::NeighbourExchange(_) => Collective::NeighbourExchange,
-        }
+        self.planner.collective()
     }
 
     /// Whether the algorithm can do what is asked for.
@@ -224,25 +189,8 @@ impl Entry {
     }
 
     fn plan_by_rank(&self, group: &Group, request: &Request) -> Plan {
-        match (self.planner, *request) {
-            (Planner::Broadcast(plan), Request::Broadcast { root, vector }) => plan(group, root, vector),
-            (Planner::Reduce(plan), Request::Reduce { root, vector, op }) => plan(group, root, vector, op),
-            (Planner::Allreduce(plan), Request::Allreduce { vector, op }) => plan(group, vector, op),
-            (Planner::Allgather(plan), Request::Allgather { chunks }) => plan(group, chunks),
-            (Planner::ReduceScatter(plan), Request::ReduceScatter { chunks, op }) => plan(group, chunks, op),
-            (Planner::Gather(plan), Request::Gather { root, chunks }) => plan(group, root, chunks),
-            (Planner::Scatter(plan), Request::Scatter { root, chunks }) => plan(group, root, chunks),
-            (Planner::Alltoall(plan), Request::Alltoall { out_chunks, in_chunks }) => {
-                plan(group, out_chunks, in_chunks)
-            }
-            (Planner::Barrier(plan), Request::Barrier { token }) => plan(group, token),
-            (Planner::PointToPoint(plan), Request::PointToPoint { from, to, vector }) => plan(group, from, to, vector),
-            (Planner::Scan(plan), Request::Scan { vector, op }) => plan(group, vector, op),
-            (Planner::Exscan(plan), Request::Exscan { vector, op }) => plan(group, vector, op),
-            (Planner::Rotate(plan), Request::Rotate { distance, out, into }) => plan(group, distance, out, into),
-            (Planner::NeighbourExchange(plan), Request::NeighbourExchange { out, into }) => plan(group, out, into),
-            _ => panic!("{} is an algorithm for {}", self.name, self.collective().name()),
-        }
+        let plan = self.planner.plan(group, request);
+        plan.unwrap_or_else(|| panic!("{} is an algorithm for {}", self.name, self.collective().name()))
     }
 }
 

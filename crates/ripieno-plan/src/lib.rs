@@ -27,14 +27,14 @@ pub mod table;
 pub mod theory;
 mod topology;
 
-pub use catalogue::{Algorithm, Entry, Needs, Places, Planner, Unsuitable};
+pub use catalogue::{Algorithm, Entry, Needs, Places, Unsuitable};
 pub use check::{Promise, PromisedSpan, promises};
 pub use choice::choose;
 pub use fault::{Fault, What};
 pub use group::Group;
 pub use order::Order;
 pub use plan::{Constant, Op, Operation, Plan};
-pub use request::{Collective, PeerSpan, Request};
+pub use request::{Asked, Collective, Extents, PeerSpan, Planner, Request};
 pub use rows::Rows;
 pub use span::{Buffer, Span};
 pub use theory::{Case, Cost, Theory};

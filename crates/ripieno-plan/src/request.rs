@@ -1,192 +1,295 @@
 //! Requests: a collective and its arguments, as one rank asks for it.
+//!
+//! [`collectives!`] is the one list of collectives with their arguments. A request of it is for plans, with spans of
+//! buffers, or for callers, with counts of elements: see [`Asked`].
 
-use crate::plan::Op;
+use crate::Group;
+use crate::plan::{Op, Plan};
 use crate::span::Span;
 
-/// Which collective.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Collective {
-    /// Every rank ends with the root's vector.
-    Broadcast,
-    /// The root ends with the combination of all vectors.
-    Reduce,
-    /// Every rank ends with the combination of all vectors.
-    Allreduce,
-    /// Every rank ends with every rank's chunk.
-    Allgather,
-    /// Every rank ends with its chunk of the combination of all vectors.
-    ReduceScatter,
-    /// The root ends with every rank's chunk.
-    Gather,
-    /// Every rank ends with its chunk of the root's vector.
-    Scatter,
-    /// Every rank ends with the chunk that each rank had for it.
-    Alltoall,
-    /// No rank goes on before all have come.
-    Barrier,
-    /// The receiver ends with the sender's vector.
-    PointToPoint,
-    /// Every rank ends with the combination of the vectors of all ranks up to it.
-    Scan,
-    /// Every rank but the first ends with the combination of the vectors of all ranks before it.
-    Exscan,
-    /// Every rank ends with the block of the rank a given distance before it.
-    Rotate,
-    /// Every rank ends with what each of its neighbours had for it.
-    NeighbourExchange,
-    /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets of
-    /// indices, not by an algorithm of the catalogue.
-    SparseReduce,
-    /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank
-    /// has, not by an algorithm of the catalogue.
-    Regroup,
+/// What the kinds of arguments are for a `plan` function.
+macro_rules! planned {
+    (usize) => {
+        usize
+    };
+    (Op) => {
+        Op
+    };
+    (Vector) => {
+        Span
+    };
+    (Chunks) => {
+        &[Span]
+    };
+    (Peers) => {
+        &[PeerSpan]
+    };
 }
 
-impl Collective {
-    /// Every collective.
-    pub const ALL: [Collective; 16] = [
-        Collective::Broadcast,
-        Collective::Reduce,
-        Collective::Allreduce,
-        Collective::Allgather,
-        Collective::ReduceScatter,
-        Collective::Gather,
-        Collective::Scatter,
-        Collective::Alltoall,
-        Collective::Barrier,
-        Collective::PointToPoint,
-        Collective::Scan,
-        Collective::Exscan,
-        Collective::Rotate,
-        Collective::NeighbourExchange,
-        Collective::SparseReduce,
-        Collective::Regroup,
-    ];
+/// An argument with its extent made another one.
+macro_rules! with_extent {
+    ($extents:ident, $value:ident, usize) => {
+        $value
+    };
+    ($extents:ident, $value:ident, Op) => {
+        $value
+    };
+    ($extents:ident, $value:ident, Vector) => {
+        $extents.vector($value)
+    };
+    ($extents:ident, $value:ident, Chunks) => {
+        $extents.chunks($value)
+    };
+    ($extents:ident, $value:ident, Peers) => {
+        $extents.peers($value)
+    };
+}
 
-    /// Those that an algorithm of the catalogue performs.
-    pub fn catalogued() -> impl Iterator<Item = Collective> {
-        let is_catalogued =
-            |&collective: &Collective| !matches!(collective, Collective::SparseReduce | Collective::Regroup);
-        Collective::ALL.into_iter().filter(is_catalogued)
-    }
+/// The operation, if the argument is one.
+macro_rules! op_of {
+    ($value:ident, Op) => {
+        return Some(*$value)
+    };
+    ($value:ident, $other:ident) => {
+        let _ = $value;
+    };
+}
 
-    /// Whether one rank has a part of its own in it, the root.
-    pub fn has_root(self) -> bool {
-        matches!(self, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter)
-    }
-
-    /// The name that users know.
-    pub fn name(self) -> &'static str {
-        match self {
-            Collective::Broadcast => "broadcast",
-            Collective::Reduce => "reduce",
-            Collective::Allreduce => "allreduce",
-            Collective::Allgather => "allgather",
-            Collective::ReduceScatter => "reduce-scatter",
-            Collective::Gather => "gather",
-            Collective::Scatter => "scatter",
-            Collective::Alltoall => "alltoall",
-            Collective::Barrier => "barrier",
-            Collective::PointToPoint => "point-to-point",
-            Collective::Scan => "scan",
-            Collective::Exscan => "exscan",
-            Collective::Rotate => "rotate",
-            Collective::NeighbourExchange => "neighbour-exchange",
-            Collective::SparseReduce => "sparse-reduce",
-            Collective::Regroup => "regroup",
+/// Makes the types of collectives from their list: those of the catalogue with name and arguments, in the order of the
+/// `plan` functions, and those that no algorithm of the catalogue performs.
+macro_rules! collectives {
+    (
+        catalogued {
+            $($(#[$about:meta])* $collective:ident = $name:literal ($($argument:ident: $kind:ident),*);)*
         }
+        others {
+            $($(#[$planned_about:meta])* $planned:ident = $planned_name:literal;)*
+        }
+    ) => {
+        /// Which collective.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Collective {
+            $($(#[$about])* $collective,)*
+            $($(#[$planned_about])* $planned,)*
+        }
+
+        impl Collective {
+            /// Every collective.
+            pub const ALL: [Collective; [$($name,)* $($planned_name,)*].len()] =
+                [$(Collective::$collective,)* $(Collective::$planned,)*];
+
+            /// Those that an algorithm of the catalogue performs.
+            pub fn catalogued() -> impl Iterator<Item = Collective> {
+                [$(Collective::$collective,)*].into_iter()
+            }
+
+            /// The name that users know.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Collective::$collective => $name,)*
+                    $(Collective::$planned => $planned_name,)*
+                }
+            }
+        }
+
+        /// A collective of the catalogue with its arguments. The parameters are what stands for a vector, for
+        /// consecutive chunks, one per rank, of any sizes, and for peers with what is for them or comes from them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
+        pub enum Asked<Vector, Chunks, Peers> {
+            $($(#[$about])* $collective { $($argument: $kind),* },)*
+        }
+
+        impl<V, C, P> Asked<V, C, P> {
+            /// Which collective is asked for.
+            pub fn collective(&self) -> Collective {
+                match self {
+                    $(Asked::$collective { .. } => Collective::$collective,)*
+                }
+            }
+
+            /// How elements combine, where they do.
+            pub fn op(&self) -> Option<Op> {
+                match self {
+                    $(Asked::$collective { $($argument),* } => { $(op_of!($argument, $kind);)* })*
+                }
+                None
+            }
+
+            /// The same with other extents.
+            pub fn with<E: Extents<V, C, P>>(self, extents: &mut E) -> Asked<E::Vector, E::Chunks, E::Peers> {
+                match self {
+                    $(Asked::$collective { $($argument),* } => Asked::$collective {
+                        $($argument: with_extent!(extents, $argument, $kind)),*
+                    },)*
+                }
+            }
+        }
+
+        /// The `plan` function of an algorithm; the variant is its collective.
+        #[derive(Clone, Copy, Debug)]
+        #[allow(missing_docs)]
+        pub enum Planner {
+            $($collective(fn(&Group, $(planned!($kind)),*) -> Plan),)*
+        }
+
+        impl Planner {
+            /// Whose plans it makes.
+            pub const fn collective(&self) -> Collective {
+                match self {
+                    $(Planner::$collective(_) => Collective::$collective,)*
+                }
+            }
+
+            /// A rank's plan for `request`; `None` if that asks for another collective.
+            pub(crate) fn plan(&self, group: &Group, request: &Request) -> Option<Plan> {
+                match (self, *request) {
+                    $((Planner::$collective(plan), Asked::$collective { $($argument),* }) => {
+                        Some(plan(group, $($argument),*))
+                    })*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+collectives! {
+    catalogued {
+        /// Every rank ends with the root's vector.
+        Broadcast = "broadcast" (root: usize, vector: Vector);
+        /// The root ends with the combination of all vectors.
+        Reduce = "reduce" (root: usize, vector: Vector, op: Op);
+        /// Every rank ends with the combination of all vectors.
+        Allreduce = "allreduce" (vector: Vector, op: Op);
+        /// Every rank ends with every rank's chunk.
+        Allgather = "allgather" (chunks: Chunks);
+        /// Every rank ends with its chunk of the combination of all vectors.
+        ReduceScatter = "reduce-scatter" (chunks: Chunks, op: Op);
+        /// The root ends with every rank's chunk.
+        Gather = "gather" (root: usize, chunks: Chunks);
+        /// Every rank ends with its chunk of the root's vector.
+        Scatter = "scatter" (root: usize, chunks: Chunks);
+        /// Every rank ends with the chunk that each rank had for it.
+        Alltoall = "alltoall" (out_chunks: Chunks, in_chunks: Chunks);
+        /// No rank goes on before all have come; the token is one byte of scratch.
+        Barrier = "barrier" (token: Vector);
+        /// The receiver ends with the sender's vector.
+        PointToPoint = "point-to-point" (from: usize, to: usize, vector: Vector);
+        /// Every rank ends with the combination of the vectors of all ranks up to it.
+        Scan = "scan" (vector: Vector, op: Op);
+        /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps its
+        /// own.
+        Exscan = "exscan" (vector: Vector, op: Op);
+        /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
+        Rotate = "rotate" (distance: usize, out: Vector, into: Vector);
+        /// Every rank ends with what each peer of `into` had for it in `out`; each peer stands there once at most.
+        NeighbourExchange = "neighbour-exchange" (out: Peers, into: Peers);
+    }
+    others {
+        /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets of
+        /// indices, not by an algorithm of the catalogue.
+        SparseReduce = "sparse-reduce";
+        /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank
+        /// has, not by an algorithm of the catalogue.
+        Regroup = "regroup";
     }
 }
 
 /// A peer, and the span that is for it or comes from it.
 pub type PeerSpan = (usize, Span);
 
-/// A collective with its arguments. `chunks` are consecutive spans, one per rank, of any sizes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
-pub enum Request<'a> {
-    /// Every rank ends with the root's vector.
-    Broadcast { root: usize, vector: Span },
-    /// The root ends with the combination of all vectors.
-    Reduce { root: usize, vector: Span, op: Op },
-    /// Every rank ends with the combination of all vectors.
-    Allreduce { vector: Span, op: Op },
-    /// Every rank ends with every rank's chunk.
-    Allgather { chunks: &'a [Span] },
-    /// Every rank ends with its chunk of the combination of all vectors.
-    ReduceScatter { chunks: &'a [Span], op: Op },
-    /// The root ends with every rank's chunk.
-    Gather { root: usize, chunks: &'a [Span] },
-    /// Every rank ends with its chunk of the root's vector.
-    Scatter { root: usize, chunks: &'a [Span] },
-    /// Every rank ends with the chunk that each rank had for it.
-    Alltoall { out_chunks: &'a [Span], in_chunks: &'a [Span] },
-    /// No rank goes on before all have come; the token is one byte of scratch.
-    Barrier { token: Span },
-    /// Rank `to` ends with rank `from`'s vector.
-    PointToPoint { from: usize, to: usize, vector: Span },
-    /// Every rank ends with the combination of the vectors of all ranks up to it.
-    Scan { vector: Span, op: Op },
-    /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps its
-    /// own.
-    Exscan { vector: Span, op: Op },
-    /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
-    Rotate { distance: usize, out: Span, into: Span },
-    /// Every rank ends with what each peer of `into` had for it in `out`; each peer stands there once at most.
-    NeighbourExchange { out: &'a [PeerSpan], into: &'a [PeerSpan] },
+/// A collective with its arguments, whose extents are spans: what plans are made for.
+pub type Request<'a> = Asked<Span, &'a [Span], &'a [PeerSpan]>;
+
+/// Makes other extents of those of a request, which come in order: first those of the buffer that is worked on or given,
+/// then those of the one for what arrives, if there are two.
+pub trait Extents<V, C, P> {
+    #[allow(missing_docs)]
+    type Vector;
+    #[allow(missing_docs)]
+    type Chunks;
+    #[allow(missing_docs)]
+    type Peers;
+
+    /// What becomes of a vector.
+    fn vector(&mut self, vector: V) -> Self::Vector;
+    /// What becomes of chunks.
+    fn chunks(&mut self, chunks: C) -> Self::Chunks;
+    /// What becomes of peers.
+    fn peers(&mut self, peers: P) -> Self::Peers;
 }
 
-impl Request<'_> {
+impl Collective {
+    /// Whether one rank has a part of its own in it, the root.
+    pub fn has_root(self) -> bool {
+        matches!(self, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter)
+    }
+}
+
+impl<V, C, P> Asked<V, C, P> {
     /// The root, where there is one.
     pub fn root(&self) -> Option<usize> {
         match *self {
-            Request::Broadcast { root, .. }
-            | Request::Reduce { root, .. }
-            | Request::Gather { root, .. }
-            | Request::Scatter { root, .. } => Some(root),
+            Asked::Broadcast { root, .. }
+            | Asked::Reduce { root, .. }
+            | Asked::Gather { root, .. }
+            | Asked::Scatter { root, .. } => Some(root),
             _ => None,
         }
     }
 
-    /// Bytes of the vector, or of all chunks together.
-    pub fn length_bytes(&self) -> usize {
-        let sum = |spans: &[Span]| spans.iter().map(|span| span.length_bytes).sum();
-        match *self {
-            Request::Broadcast { vector, .. }
-            | Request::Reduce { vector, .. }
-            | Request::Allreduce { vector, .. }
-            | Request::PointToPoint { vector, .. }
-            | Request::Scan { vector, .. }
-            | Request::Exscan { vector, .. } => vector.length_bytes,
-            Request::Allgather { chunks }
-            | Request::ReduceScatter { chunks, .. }
-            | Request::Gather { chunks, .. }
-            | Request::Scatter { chunks, .. } => sum(chunks),
-            Request::Alltoall { out_chunks, .. } => sum(out_chunks),
-            Request::Barrier { token } => token.length_bytes,
-            Request::Rotate { out, .. } => out.length_bytes,
-            Request::NeighbourExchange { out, .. } => out.iter().map(|(_, span)| span.length_bytes).sum(),
-        }
+    /// Whether what arrives goes to a buffer of its own.
+    pub fn has_output(&self) -> bool {
+        matches!(self, Asked::Alltoall { .. } | Asked::Rotate { .. } | Asked::NeighbourExchange { .. })
     }
 
-    /// Which collective is asked for.
-    pub fn collective(&self) -> Collective {
-        match self {
-            Request::Broadcast { .. } => Collective::Broadcast,
-            Request::Reduce { .. } => Collective::Reduce,
-            Request::Allreduce { .. } => Collective::Allreduce,
-            Request::Allgather { .. } => Collective::Allgather,
-            Request::ReduceScatter { .. } => Collective::ReduceScatter,
-            Request::Gather { .. } => Collective::Gather,
-            Request::Scatter { .. } => Collective::Scatter,
-            Request::Alltoall { .. } => Collective::Alltoall,
-            Request::Barrier { .. } => Collective::Barrier,
-            Request::PointToPoint { .. } => Collective::PointToPoint,
-            Request::Scan { .. } => Collective::Scan,
-            Request::Exscan { .. } => Collective::Exscan,
-            Request::Rotate { .. } => Collective::Rotate,
-            Request::NeighbourExchange { .. } => Collective::NeighbourExchange,
+    /// Whether `rank` only reads the first buffer.
+    pub fn only_reads(&self, rank: usize) -> bool {
+        match *self {
+            Asked::Broadcast { root, .. } | Asked::Scatter { root, .. } => root == rank,
+            Asked::PointToPoint { from, .. } => from == rank,
+            _ => self.has_output(),
         }
+    }
+}
+
+impl Request<'_> {
+    /// Bytes of the vector, or of all chunks together, that a rank works on or gives.
+    pub fn length_bytes(&self) -> usize {
+        let mut lengths = Lengths::default();
+        self.with(&mut lengths);
+        lengths.first_bytes.unwrap_or(0)
+    }
+}
+
+/// How long the first extent is.
+#[derive(Default)]
+struct Lengths {
+    first_bytes: Option<usize>,
+}
+
+impl Lengths {
+    fn note(&mut self, lengths_bytes: impl Iterator<Item = usize>) {
+        self.first_bytes.get_or_insert_with(|| lengths_bytes.sum());
+    }
+}
+
+impl Extents<Span, &[Span], &[PeerSpan]> for Lengths {
+    type Vector = ();
+    type Chunks = ();
+    type Peers = ();
+
+    fn vector(&mut self, vector: Span) {
+        self.note([vector.length_bytes].into_iter());
+    }
+
+    fn chunks(&mut self, chunks: &[Span]) {
+        self.note(chunks.iter().map(|chunk| chunk.length_bytes));
+    }
+
+    fn peers(&mut self, peers: &[PeerSpan]) {
+        self.note(peers.iter().map(|(_, span)| span.length_bytes));
     }
 }

@@ -13,7 +13,7 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Links, Ports, Token};
-use ripieno::{Algorithm, Collective, Element, Elements, Error, Failure, Memory, Op, Overrides, Shape, Task};
+use ripieno::{Algorithm, Collective, Element, Elements, Error, Failure, Memory, Op, Overrides, Shape, Task, Whole};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Broadcast { root }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
     }
 
     /// The root's array becomes the combination of all; the others' are scratch.
@@ -138,7 +138,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Reduce { op: parse_op(op)?, root }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Reduce { op: parse_op(op)?, root, vector: Whole }, array, None, algorithm, form, later)
     }
 
     /// Every rank's array becomes the combination of all.
@@ -152,7 +152,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Allreduce { op: parse_op(op)? }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Allreduce { op: parse_op(op)?, vector: Whole }, array, None, algorithm, form, later)
     }
 
     /// Every rank's array becomes the combination of those of all ranks up to it.
@@ -166,7 +166,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Scan { op: parse_op(op)? }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Scan { op: parse_op(op)?, vector: Whole }, array, None, algorithm, form, later)
     }
 
     /// Every rank's array becomes the combination of those of all ranks before it; the first keeps its own.
@@ -180,7 +180,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Exscan { op: parse_op(op)? }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Exscan { op: parse_op(op)?, vector: Whole }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank gives its own and gets all.
@@ -194,7 +194,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Allgather { counts: &counts }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Allgather { chunks: &counts }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank's own become the combination of all.
@@ -210,7 +210,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        let task = Task::ReduceScatter { counts: &counts, op: parse_op(op)? };
+        let task = Task::ReduceScatter { chunks: &counts, op: parse_op(op)? };
         self.perform(py, &task, array, None, algorithm, form, later)
     }
 
@@ -227,7 +227,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Gather { counts: &counts, root }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Gather { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; the root gives all, each rank gets its own.
@@ -243,7 +243,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Scatter { counts: &counts, root }, array, None, algorithm, form, later)
+        self.perform(py, &Task::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
     /// `out_array` holds `out_counts[rank]` elements for each rank; `in_array` gets `in_counts[rank]` from each.
@@ -260,7 +260,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        let task = Task::Alltoall { out_counts: &out_counts, in_counts: &in_counts };
+        let task = Task::Alltoall { out_chunks: &out_counts, in_chunks: &in_counts };
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
@@ -277,7 +277,15 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Rotate { distance }, out_array, Some(in_array), algorithm, form, later)
+        self.perform(
+            py,
+            &Task::Rotate { distance, out: Whole, into: Whole },
+            out_array,
+            Some(in_array),
+            algorithm,
+            form,
+            later,
+        )
     }
 
     /// `out_array` holds `(peer, count)` elements for each peer of `out_peers`; `in_array` gets those of `in_peers`.
@@ -302,7 +310,7 @@ impl Communicator {
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
         if later {
-            return self.begin(py, &Task::Barrier, Element::U8.into(), algorithm, Kept::Token([0]));
+            return self.begin(py, &Task::Barrier { token: Whole }, Element::U8.into(), algorithm, Kept::Token([0]));
         }
         self.call(py, |inner| inner.barrier(algorithm)).map(|()| None)
     }
@@ -310,13 +318,21 @@ impl Communicator {
     /// Gives the array to rank `to`.
     #[pyo3(signature = (array, to, form=None, *, later=false))]
     fn send(&self, py: Python<'_>, array: Array, to: usize, form: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::PointToPoint { from: self.rank, to }, array, None, None, form, later)
+        self.perform(py, &Task::PointToPoint { from: self.rank, to, vector: Whole }, array, None, None, form, later)
     }
 
     /// Fills the array with what rank `source` gives.
     #[pyo3(signature = (array, source, form=None, *, later=false))]
     fn receive(&self, py: Python<'_>, array: Array, source: usize, form: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::PointToPoint { from: source, to: self.rank }, array, None, None, form, later)
+        self.perform(
+            py,
+            &Task::PointToPoint { from: source, to: self.rank, vector: Whole },
+            array,
+            None,
+            None,
+            form,
+            later,
+        )
     }
 
     /// Sends the rows of an aggregation to the homes of their keys.

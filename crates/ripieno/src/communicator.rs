@@ -16,7 +16,7 @@ use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::BufferPool;
 use crate::statistics::Statistics;
-use crate::task::Task;
+use crate::task::{Task, Whole};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::{Element, Executor, Fabric, Failure, Memory};
@@ -210,7 +210,7 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(&Task::Broadcast { root }, element, algorithm, [vector, NO_MEMORY])
+        self.run(&Task::Broadcast { root, vector: Whole }, element, algorithm, [vector, NO_MEMORY])
     }
 
     /// The root's `vector` becomes the combination of all; the others' are scratch.
@@ -222,22 +222,22 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::Reduce { op, root }, vector, element, algorithm)
+        self.in_place(&Task::Reduce { op, root, vector: Whole }, vector, element, algorithm)
     }
 
     /// Every rank's `vector` becomes the combination of all, the same bits on every rank and in every run.
     pub fn allreduce(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Allreduce { op }, vector, element, algorithm)
+        self.in_place(&Task::Allreduce { op, vector: Whole }, vector, element, algorithm)
     }
 
     /// Every rank's `vector` becomes the combination of those of all ranks up to it.
     pub fn scan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Scan { op }, vector, element, algorithm)
+        self.in_place(&Task::Scan { op, vector: Whole }, vector, element, algorithm)
     }
 
     /// Every rank's `vector` becomes the combination of those of all ranks before it; the first keeps its own.
     pub fn exscan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Exscan { op }, vector, element, algorithm)
+        self.in_place(&Task::Exscan { op, vector: Whole }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own and gets all.
@@ -248,7 +248,7 @@ impl Communicator {
         counts: &[usize],
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::Allgather { counts }, vector, element, algorithm)
+        self.in_place(&Task::Allgather { chunks: counts }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank's own becomes the combination of all,
@@ -261,7 +261,7 @@ impl Communicator {
         op: Op,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::ReduceScatter { counts, op }, vector, element, algorithm)
+        self.in_place(&Task::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own, the root gets all, what the
@@ -274,7 +274,7 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::Gather { counts, root }, vector, element, algorithm)
+        self.in_place(&Task::Gather { chunks: counts, root }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; the root gives all, each rank gets its own, what else
@@ -287,7 +287,7 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(&Task::Scatter { counts, root }, element, algorithm, [vector, NO_MEMORY])
+        self.run(&Task::Scatter { chunks: counts, root }, element, algorithm, [vector, NO_MEMORY])
     }
 
     /// `out` holds one chunk per rank, that goes there; `into` gets one chunk per rank, that came from there.
@@ -301,7 +301,7 @@ impl Communicator {
         element: Element,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        let task = Task::Alltoall { out_counts, in_counts };
+        let task = Task::Alltoall { out_chunks: out_counts, in_chunks: in_counts };
         self.run(&task, element, algorithm, [Memory::Read(out), Memory::Write(into)])
     }
 
@@ -315,7 +315,12 @@ impl Communicator {
         distance: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(&Task::Rotate { distance }, element, algorithm, [Memory::Read(out), Memory::Write(into)])
+        self.run(
+            &Task::Rotate { distance, out: Whole, into: Whole },
+            element,
+            algorithm,
+            [Memory::Read(out), Memory::Write(into)],
+        )
     }
 
     /// `out` holds `(peer, count)` elements after each other, that go there; `into` gets those that come from there.
@@ -335,20 +340,20 @@ impl Communicator {
 
     /// Returns once every rank has come.
     pub fn barrier(&self, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Barrier, &mut [0], Element::U8, algorithm)
+        self.in_place(&Task::Barrier { token: Whole }, &mut [0], Element::U8, algorithm)
     }
 
     /// Gives `vector` to rank `to`, which calls [`Communicator::receive`] for as many elements.
     ///
     /// Between two ranks, messages and collectives keep their order: both call them in the same one.
     pub fn send(&self, vector: &[u8], element: Element, to: usize) -> Result<(), Error> {
-        let task = Task::PointToPoint { from: self.rank(), to };
+        let task = Task::PointToPoint { from: self.rank(), to, vector: Whole };
         self.run(&task, element, None, [Memory::Read(vector), NO_MEMORY])
     }
 
     /// Takes what rank `from` gives with [`Communicator::send`].
     pub fn receive(&self, vector: &mut [u8], element: Element, from: usize) -> Result<(), Error> {
-        self.in_place(&Task::PointToPoint { from, to: self.rank() }, vector, element, None)
+        self.in_place(&Task::PointToPoint { from, to: self.rank(), vector: Whole }, vector, element, None)
     }
 
     /// Divides the ranks: those that give one color make a communicator of their own, in the order of `key` and, where
@@ -365,7 +370,7 @@ impl Communicator {
         let counts = vec![3; p];
         let (mut runtime, state) = held.communicator(self.number)?;
         let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        state.run(&mut runtime, &Task::Allgather { counts: &counts }, Element::U64.into(), None, memory)?;
+        state.run(&mut runtime, &Task::Allgather { chunks: &counts }, Element::U64.into(), None, memory)?;
         let words: Vec<u64> =
             bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();

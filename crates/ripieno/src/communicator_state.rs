@@ -8,7 +8,7 @@ use crate::pool::{BufferPool, PooledBuffer};
 use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
-use crate::task::Task;
+use crate::task::{self, Task};
 use crate::ticket::Ticket;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
 use ripieno_run::{Call, Element, Header, Memory, Replicas, Schedule};
@@ -202,16 +202,16 @@ impl CommunicatorState {
         if !task.only_reads(self.group.rank()) {
             check_write("first buffer", main, task)?;
         }
-        if task.fills_output() {
+        if task.has_output() {
             check_write("second buffer", output, task)?;
         }
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
-        task.check(&self.group, main.element_count(), output.element_count())?;
+        task::check(task, &self.group, main.element_count(), output.element_count())?;
         let choice = runtime.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
-        let mut call = task.call(element, main.element_count(), &choice, self.group.size());
+        let mut call = task::call(task, element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
-        let schedule = self.schedules.get(call, choice.order, task.extents(main, output), || {
-            let plan = task.plan(choice.algorithm, &group.in_order(choice.order), main, output);
+        let schedule = self.schedules.get(call, choice.order, task::extents(task, main, output), || {
+            let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
             let plan = plan.map_err(|unsuitable| {
                 argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
             })?;
@@ -235,7 +235,7 @@ impl CommunicatorState {
     /// The number that the next such call gets on every rank that takes part in it.
     fn sequence_of(&mut self, task: &Task<'_>) -> &mut u64 {
         match *task {
-            Task::PointToPoint { from, to } => self.messages.entry((from, to)).or_default(),
+            Task::PointToPoint { from, to, .. } => self.messages.entry((from, to)).or_default(),
             _ => &mut self.sequence,
         }
     }

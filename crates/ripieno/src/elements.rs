@@ -4,7 +4,7 @@
 //! what it stands for is told in words when ranks differ.
 
 use crate::choice::Choice;
-use crate::task::Task;
+use crate::task::{self, Task};
 use ripieno_kernels::keyed::hash_string;
 use ripieno_run::Element;
 
@@ -64,14 +64,14 @@ impl Shape<'_> {
 /// The hash of a call's form: how its elements are arranged, the counts per rank and the order.
 #[inline]
 pub(crate) fn form(shape: &Shape<'_>, task: &Task<'_>, choice: &Choice) -> u32 {
-    let counts = task.counts();
+    let counts = task::common_counts(task);
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
     shape.form() ^ counts_hash ^ choice.order_hash()
 }
 
 /// What the form stands for.
 pub(crate) fn words(shape: &Shape<'_>, task: &Task<'_>, choice: &Choice) -> String {
-    let counts = task.counts();
+    let counts = task::common_counts(task);
     let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
     let order = choice.order_name();
     [shape.words(), counts, order].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")

@@ -40,4 +40,4 @@ pub use ripieno_plan::{Algorithm, Collective, Needs, Op, Topology};
 pub use ripieno_run::recorder::{Outcome, Record, Wait};
 pub use ripieno_run::{Element, Failure, Memory};
 pub use statistics::Statistics;
-pub use task::Task;
+pub use task::{Task, Whole};

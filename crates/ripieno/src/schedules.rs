@@ -68,7 +68,7 @@ impl Key {
         match extents {
             // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs some
             // processors 200 ns.
-            [Extent::None, Extent::None] => self.extents.is_empty(),
+            [Extent::Whole, Extent::Whole] => self.extents.is_empty(),
             _ => extents.iter().flat_map(Extent::numbers).eq(self.extents.iter().copied()),
         }
     }

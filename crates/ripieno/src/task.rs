@@ -2,274 +2,233 @@
 
 use crate::choice::Choice;
 use crate::error::{Error, argument};
-use ripieno_plan::{Algorithm, Collective, Group, Op, PeerSpan, Plan, Request, Span, Unsuitable};
+use ripieno_plan::{Algorithm, Asked, Extents, Group, PeerSpan, Plan, Request, Span, Unsuitable};
 use ripieno_run::{Call, CallKind, Element};
 
-/// A collective and its arguments. Its first buffer is worked on in place, unless it has a second one for what arrives.
+/// All of a buffer, however long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole;
+
+/// A collective and its arguments, as a caller gives them: the fields are the arguments of the methods of
+/// [`Communicator`](crate::Communicator). The first buffer is worked on in place, unless there is a second one for what
+/// arrives.
 ///
-/// Counts are in elements. `counts` cut the first buffer into one chunk per rank.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)] // The fields are the arguments of the methods of `Communicator`, under the same names.
-pub enum Task<'a> {
-    Broadcast {
-        root: usize,
-    },
-    Reduce {
-        op: Op,
-        root: usize,
-    },
-    Allreduce {
-        op: Op,
-    },
-    Allgather {
-        counts: &'a [usize],
-    },
-    ReduceScatter {
-        counts: &'a [usize],
-        op: Op,
-    },
-    Gather {
-        counts: &'a [usize],
-        root: usize,
-    },
-    Scatter {
-        counts: &'a [usize],
-        root: usize,
-    },
-    /// The second buffer gets what arrives, `in_counts` elements from each rank.
-    Alltoall {
-        out_counts: &'a [usize],
-        in_counts: &'a [usize],
-    },
-    /// One byte of scratch.
-    Barrier,
-    /// From one rank to another; one of them is this one.
-    PointToPoint {
-        from: usize,
-        to: usize,
-    },
-    Scan {
-        op: Op,
-    },
-    Exscan {
-        op: Op,
-    },
-    /// The second buffer gets the first of the rank `distance` before this one.
-    Rotate {
-        distance: usize,
-    },
-    /// Peers and counts, in the order in which their elements lie in the first and in the second buffer.
-    NeighbourExchange {
-        out: &'a [(usize, usize)],
-        into: &'a [(usize, usize)],
-    },
-}
+/// Chunks are counts of elements, one per rank, that a buffer is cut into; peers are ranks with such counts, in the order
+/// in which their elements lie. A barrier has one byte of scratch. Of a message one end is this rank.
+pub type Task<'a> = Asked<Whole, &'a [usize], &'a [(usize, usize)]>;
 
-impl Task<'_> {
-    /// Which collective.
-    pub fn collective(&self) -> Collective {
-        match self {
-            Task::Broadcast { .. } => Collective::Broadcast,
-            Task::Reduce { .. } => Collective::Reduce,
-            Task::Allreduce { .. } => Collective::Allreduce,
-            Task::Allgather { .. } => Collective::Allgather,
-            Task::ReduceScatter { .. } => Collective::ReduceScatter,
-            Task::Gather { .. } => Collective::Gather,
-            Task::Scatter { .. } => Collective::Scatter,
-            Task::Alltoall { .. } => Collective::Alltoall,
-            Task::Barrier => Collective::Barrier,
-            Task::PointToPoint { .. } => Collective::PointToPoint,
-            Task::Scan { .. } => Collective::Scan,
-            Task::Exscan { .. } => Collective::Exscan,
-            Task::Rotate { .. } => Collective::Rotate,
-            Task::NeighbourExchange { .. } => Collective::NeighbourExchange,
-        }
-    }
-
-    /// Whether the first buffer is only read by `rank`.
-    pub fn only_reads(&self, rank: usize) -> bool {
-        match *self {
-            Task::Broadcast { root } | Task::Scatter { root, .. } => root == rank,
-            Task::PointToPoint { from, .. } => from == rank,
-            Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Whether what arrives goes to the second buffer.
-    pub(crate) fn fills_output(&self) -> bool {
-        matches!(self, Task::Alltoall { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. })
-    }
-
-    /// Whether the arguments fit `group` and buffers of `main_count` and `output_count` elements.
-    pub(crate) fn check(&self, group: &Group, main_count: usize, output_count: usize) -> Result<(), Error> {
-        match *self {
-            Task::Broadcast { root } | Task::Reduce { root, .. } => check_rank("root", root, group),
-            Task::Allgather { counts } | Task::ReduceScatter { counts, .. } => {
-                check_counts("counts", counts, main_count, group)
-            }
-            Task::Gather { counts, root } | Task::Scatter { counts, root } => {
-                check_rank("root", root, group)?;
-                check_counts("counts", counts, main_count, group)
-            }
-            Task::Alltoall { out_counts, in_counts } => {
-                check_counts("counts", out_counts, main_count, group)?;
-                check_counts("counts", in_counts, output_count, group)?;
-                let rank = group.rank();
-                check_own(Some(out_counts[rank]), Some(in_counts[rank]), group)
-            }
-            Task::PointToPoint { from, to } => {
-                let peer = if group.rank() == from { to } else { from };
-                check_rank("peer", peer, group)?;
-                match peer == group.rank() {
-                    true => Err(argument("peer", peer, "another rank than this one")),
-                    false => Ok(()),
-                }
-            }
-            Task::NeighbourExchange { out, into } => {
-                check_peers("out", out, main_count, group)?;
-                check_peers("into", into, output_count, group)?;
-                let own = |peers: &[(usize, usize)]| {
-                    peers.iter().find(|(peer, _)| *peer == group.rank()).map(|&(_, count)| count)
-                };
-                check_own(own(out), own(into), group)
-            }
-            Task::Rotate { distance } if distance.is_multiple_of(group.size()) => {
-                check_own(Some(main_count), Some(output_count), group)
-            }
-            Task::Allreduce { .. } | Task::Barrier | Task::Scan { .. } | Task::Exscan { .. } | Task::Rotate { .. } => {
-                Ok(())
-            }
-        }
-    }
-
-    /// What other ranks must have asked for too; its form is 0.
-    #[inline]
-    pub(crate) fn call(&self, element: Element, element_count: usize, choice: &Choice, p: usize) -> Call {
-        let (op, root): (Option<Op>, usize) = match *self {
-            Task::Allreduce { op } | Task::Scan { op } | Task::Exscan { op } | Task::ReduceScatter { op, .. } => {
-                (Some(op), 0)
-            }
-            Task::Reduce { op, root } => (Some(op), root),
-            Task::Broadcast { root } | Task::Gather { root, .. } | Task::Scatter { root, .. } => (None, root),
-            Task::Barrier => (Some(Op::Or), 0),
-            _ => (None, 0),
-        };
-        let (algorithm, element_count) = (choice.algorithm.index, element_count as u64);
-        let kind = match *self {
-            Task::PointToPoint { to, .. } => CallKind::Message { algorithm, to: to as u32, element_count },
-            Task::Rotate { distance } => CallKind::Rotation { algorithm, distance: (distance % p) as u32 },
-            _ => CallKind::Catalogued {
-                collective: self.collective(),
-                algorithm,
-                op,
-                root: root as u32,
-                // Every rank has another count of what goes to a second buffer.
-                element_count: if self.fills_output() { 0 } else { element_count },
-            },
-        };
-        Call { kind, element, form: 0 }
-    }
-
-    /// The counts per rank that all ranks give alike.
-    #[inline]
-    pub(crate) fn counts(&self) -> &[usize] {
-        match *self {
-            Task::Allgather { counts }
-            | Task::ReduceScatter { counts, .. }
-            | Task::Gather { counts, .. }
-            | Task::Scatter { counts, .. } => counts,
-            _ => &[],
-        }
-    }
-
-    /// What a plan depends on beside the call.
-    pub(crate) fn extents(&self, main: Span, output: Span) -> [Extent<'_>; 2] {
-        match *self {
-            Task::Allgather { counts }
-            | Task::ReduceScatter { counts, .. }
-            | Task::Gather { counts, .. }
-            | Task::Scatter { counts, .. } => [Extent::Counts(counts), Extent::None],
-            Task::Alltoall { out_counts, in_counts } => [Extent::Counts(out_counts), Extent::Counts(in_counts)],
-            Task::PointToPoint { from, .. } => [Extent::One(from), Extent::None],
-            Task::Rotate { .. } => [Extent::One(main.element_count()), Extent::One(output.element_count())],
-            Task::NeighbourExchange { out, into } => [Extent::Peers(out), Extent::Peers(into)],
-            Task::Broadcast { .. }
-            | Task::Reduce { .. }
-            | Task::Allreduce { .. }
-            | Task::Barrier
-            | Task::Scan { .. }
-            | Task::Exscan { .. } => [Extent::None, Extent::None],
-        }
-    }
-
-    pub(crate) fn plan(
-        &self,
-        algorithm: &Algorithm,
-        group: &Group,
-        main: Span,
-        output: Span,
-    ) -> Result<Plan, Unsuitable> {
-        let (chunks, in_chunks): (Vec<Span>, Vec<Span>);
-        let (out_spans, in_spans): (Vec<PeerSpan>, Vec<PeerSpan>);
-        let request = match *self {
-            Task::Broadcast { root } => Request::Broadcast { root, vector: main },
-            Task::Reduce { op, root } => Request::Reduce { root, vector: main, op },
-            Task::Allreduce { op } => Request::Allreduce { vector: main, op },
-            Task::Allgather { counts } => {
-                chunks = main.split(counts);
-                Request::Allgather { chunks: &chunks }
-            }
-            Task::ReduceScatter { counts, op } => {
-                chunks = main.split(counts);
-                Request::ReduceScatter { chunks: &chunks, op }
-            }
-            Task::Gather { counts, root } => {
-                chunks = main.split(counts);
-                Request::Gather { root, chunks: &chunks }
-            }
-            Task::Scatter { counts, root } => {
-                chunks = main.split(counts);
-                Request::Scatter { root, chunks: &chunks }
-            }
-            Task::Alltoall { out_counts, in_counts } => {
-                (chunks, in_chunks) = (main.split(out_counts), output.split(in_counts));
-                Request::Alltoall { out_chunks: &chunks, in_chunks: &in_chunks }
-            }
-            Task::Barrier => Request::Barrier { token: main },
-            Task::PointToPoint { from, to } => Request::PointToPoint { from, to, vector: main },
-            Task::Scan { op } => Request::Scan { vector: main, op },
-            Task::Exscan { op } => Request::Exscan { vector: main, op },
-            Task::Rotate { distance } => Request::Rotate { distance: distance % group.size(), out: main, into: output },
-            Task::NeighbourExchange { out, into } => {
-                (out_spans, in_spans) = (peer_spans(main, out), peer_spans(output, into));
-                Request::NeighbourExchange { out: &out_spans, into: &in_spans }
-            }
-        };
-        algorithm.plan(group, &request)
-    }
-}
-
-/// How much a rank contributes or gets, where a plan depends on it beside the call.
-#[derive(Clone, Copy, Debug)]
+/// How much of a buffer a task concerns, where its plan depends on it beside the call.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Extent<'a> {
-    None,
+    #[default]
+    Whole,
     One(usize),
     Counts(&'a [usize]),
     Peers(&'a [(usize, usize)]),
 }
 
-impl Extent<'_> {
+impl<'a> Extent<'a> {
+    /// What `task` says of its first buffer and of its second.
+    #[inline]
+    fn all_of(task: &Task<'a>) -> [Extent<'a>; 2] {
+        let mut noted = Noted::default();
+        task.with(&mut noted);
+        noted.extents
+    }
+
     /// The numbers of the extent, behind how many they are.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         let (one, counts, peers): (Option<usize>, &[usize], &[(usize, usize)]) = match *self {
-            Extent::None => (None, &[], &[]),
+            Extent::Whole => (None, &[], &[]),
             Extent::One(number) => (Some(number), &[], &[]),
             Extent::Counts(counts) => (Some(counts.len()), counts, &[]),
             Extent::Peers(peers) => (Some(peers.len()), &[], peers),
         };
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }
+
+    /// Whether the extent fits `group` and a buffer of `element_count` elements.
+    fn check(&self, [chunks, peers]: [&'static str; 2], element_count: usize, group: &Group) -> Result<(), Error> {
+        match self {
+            Extent::Whole | Extent::One(_) => Ok(()),
+            Extent::Counts(counts) => check_counts(chunks, counts, element_count, group),
+            Extent::Peers(listed) => check_peers(peers, listed, element_count, group),
+        }
+    }
+
+    /// How many elements are for `rank` or come from it, where that is said.
+    fn count_of(&self, rank: usize) -> Option<usize> {
+        match self {
+            Extent::Whole | Extent::One(_) => None,
+            Extent::Counts(counts) => counts.get(rank).copied(),
+            Extent::Peers(peers) => peers.iter().find(|(peer, _)| *peer == rank).map(|&(_, count)| count),
+        }
+    }
+
+    /// The spans that `whole` is cut into.
+    fn spans(&self, whole: Span) -> Spans {
+        match *self {
+            Extent::Whole | Extent::One(_) => Spans::default(),
+            Extent::Counts(counts) => Spans { chunks: whole.split(counts), ..Spans::default() },
+            Extent::Peers(peers) => Spans { peers: peer_spans(whole, peers), ..Spans::default() },
+        }
+    }
+}
+
+/// Notes the extents of a task.
+#[derive(Default)]
+struct Noted<'a> {
+    extents: [Extent<'a>; 2],
+    next: usize,
+}
+
+impl<'a> Noted<'a> {
+    #[inline]
+    fn note(&mut self, extent: Extent<'a>) {
+        self.extents[self.next] = extent;
+        self.next += 1;
+    }
+}
+
+impl<'a> Extents<Whole, &'a [usize], &'a [(usize, usize)]> for Noted<'a> {
+    type Vector = ();
+    type Chunks = ();
+    type Peers = ();
+
+    #[inline]
+    fn vector(&mut self, _: Whole) {
+        self.note(Extent::Whole);
+    }
+
+    #[inline]
+    fn chunks(&mut self, counts: &'a [usize]) {
+        self.note(Extent::Counts(counts));
+    }
+
+    #[inline]
+    fn peers(&mut self, peers: &'a [(usize, usize)]) {
+        self.note(Extent::Peers(peers));
+    }
+}
+
+/// What a buffer is cut into: one of the two, or nothing.
+#[derive(Default)]
+struct Spans {
+    chunks: Vec<Span>,
+    peers: Vec<PeerSpan>,
+}
+
+/// Puts spans in the place of counts.
+struct Placed<'a> {
+    /// Of each buffer all, and what it is cut into.
+    buffers: [(Span, &'a Spans); 2],
+    next: usize,
+}
+
+impl<'a> Placed<'a> {
+    fn next(&mut self) -> (Span, &'a Spans) {
+        self.next += 1;
+        self.buffers[self.next - 1]
+    }
+}
+
+impl<'a> Extents<Whole, &[usize], &[(usize, usize)]> for Placed<'a> {
+    type Vector = Span;
+    type Chunks = &'a [Span];
+    type Peers = &'a [PeerSpan];
+
+    fn vector(&mut self, _: Whole) -> Span {
+        self.next().0
+    }
+
+    fn chunks(&mut self, _: &[usize]) -> &'a [Span] {
+        &self.next().1.chunks
+    }
+
+    fn peers(&mut self, _: &[(usize, usize)]) -> &'a [PeerSpan] {
+        &self.next().1.peers
+    }
+}
+
+/// Whether the arguments fit `group` and buffers of `main_count` and `output_count` elements.
+pub(crate) fn check(task: &Task<'_>, group: &Group, main_count: usize, output_count: usize) -> Result<(), Error> {
+    if let Some(root) = task.root() {
+        check_rank("root", root, group)?;
+    }
+    let [main, output] = Extent::all_of(task);
+    main.check(["counts", "out"], main_count, group)?;
+    output.check(["counts", "into"], output_count, group)?;
+    let rank = group.rank();
+    match *task {
+        Task::PointToPoint { from, to, .. } => {
+            let peer = if rank == from { to } else { from };
+            check_rank("peer", peer, group)?;
+            match peer == rank {
+                true => Err(argument("peer", peer, "another rank than this one")),
+                false => Ok(()),
+            }
+        }
+        Task::Rotate { distance, .. } if distance.is_multiple_of(group.size()) => {
+            check_own(Some(main_count), Some(output_count), group)
+        }
+        _ if task.has_output() => check_own(main.count_of(rank), output.count_of(rank), group),
+        _ => Ok(()),
+    }
+}
+
+/// What other ranks must have asked for too; its form is 0.
+#[inline]
+pub(crate) fn call(task: &Task<'_>, element: Element, element_count: usize, choice: &Choice, p: usize) -> Call {
+    let (algorithm, element_count) = (choice.algorithm.index, element_count as u64);
+    let kind = match *task {
+        Task::PointToPoint { to, .. } => CallKind::Message { algorithm, to: to as u32, element_count },
+        Task::Rotate { distance, .. } => CallKind::Rotation { algorithm, distance: (distance % p) as u32 },
+        _ => CallKind::Catalogued {
+            collective: task.collective(),
+            algorithm,
+            op: task.op(),
+            root: task.root().unwrap_or(0) as u32,
+            // Every rank has another count of what goes to a second buffer.
+            element_count: if task.has_output() { 0 } else { element_count },
+        },
+    };
+    Call { kind, element, form: 0 }
+}
+
+/// The counts per rank that all ranks give alike.
+#[inline]
+pub(crate) fn common_counts<'a>(task: &Task<'a>) -> &'a [usize] {
+    match Extent::all_of(task) {
+        [Extent::Counts(counts), Extent::Whole] => counts,
+        _ => &[],
+    }
+}
+
+/// What a plan depends on beside the call.
+#[inline]
+pub(crate) fn extents<'a>(task: &Task<'a>, main: Span, output: Span) -> [Extent<'a>; 2] {
+    match *task {
+        Task::PointToPoint { from, .. } => [Extent::One(from), Extent::Whole],
+        Task::Rotate { .. } => [main, output].map(|span| Extent::One(span.element_count())),
+        _ => Extent::all_of(task),
+    }
+}
+
+/// This rank's plan for `task` on all of `main`, and of `output` where there is a second buffer.
+pub(crate) fn plan(
+    task: &Task<'_>,
+    algorithm: &Algorithm,
+    group: &Group,
+    main: Span,
+    output: Span,
+) -> Result<Plan, Unsuitable> {
+    let [main_extent, output_extent] = Extent::all_of(task);
+    let (of_main, of_output) = (main_extent.spans(main), output_extent.spans(output));
+    let mut request = task.with(&mut Placed { buffers: [(main, &of_main), (output, &of_output)], next: 0 });
+    if let Request::Rotate { distance, .. } = &mut request {
+        *distance %= group.size();
+    }
+    algorithm.plan(group, &request)
 }
 
 fn peer_spans(whole: Span, peers: &[(usize, usize)]) -> Vec<PeerSpan> {

@@ -78,7 +78,7 @@ fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Resu
         place.copy_from_slice(&word.to_ne_bytes());
     }
     let counts = vec![words_each; p];
-    let task = Task::Allgather { counts: &counts };
+    let task = Task::Allgather { chunks: &counts };
     comm.run_once(&task, Element::U64, [Memory::Write(&mut all), NO_MEMORY])?;
     let words: Vec<u64> = words(&all).collect();
     let sample = |(rank, words): (usize, &[u64])| {
