@@ -5,7 +5,7 @@
 //! theory against each other for every world size and root.
 
 use crate::algorithms::ENTRIES;
-use crate::order::in_order;
+use crate::ordered::in_order;
 use crate::request::{Collective, Planner, Request};
 use crate::theory::Theory;
 use crate::{Group, Plan};

@@ -16,6 +16,7 @@ pub mod formula;
 mod group;
 mod matching;
 mod order;
+mod ordered;
 mod plan;
 pub mod regroup;
 mod request;

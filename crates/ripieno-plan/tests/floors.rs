@@ -1,6 +1,6 @@
 //! The floors of the house: what a crate may stand on, and what it may not touch, as ARCHITECTURE.md says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +52,49 @@ fn uses(path: &Path, words: &[&str]) -> Vec<String> {
     code.enumerate().filter_map(found).collect()
 }
 
+/// Of each file or folder right under the sources of a crate, but for its root: those that it uses.
+fn used_modules(name: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let source = crates().join(name).join("src");
+    let entries = fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().path());
+    let stem = |path: &Path| path.file_stem().unwrap().to_str().unwrap().to_string();
+    let modules: BTreeMap<String, PathBuf> = entries.map(|path| (stem(&path), path)).collect();
+    let used = |(module, path): (&String, &PathBuf)| {
+        let files = if path.is_dir() { sources(path) } else { vec![path.clone()] };
+        let is_used = |other: &&String| {
+            let word = format!("crate::{other}::");
+            *other != module && files.iter().any(|file| !uses(file, &[&word]).is_empty())
+        };
+        (module.clone(), modules.keys().filter(is_used).cloned().collect())
+    };
+    modules.iter().filter(|(module, _)| *module != "lib").map(used).collect()
+}
+
+/// Modules that use each other in a circle: what is left when all are gone that use only such as are gone.
+fn circles(mut used: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
+    loop {
+        let count = used.len();
+        let left: BTreeSet<String> = used.keys().cloned().collect();
+        used.retain(|_, others| !others.is_disjoint(&left));
+        if used.len() == count {
+            return used;
+        }
+    }
+}
+
+#[test]
+fn files_of_the_communicator_use_each_other_in_no_circle() {
+    let left = circles(used_modules("ripieno"));
+    assert!(left.is_empty(), "these files, or what they use, stand in a circle: {left:#?}");
+}
+
+#[test]
+fn a_circle_is_found_with_what_uses_it() {
+    let used = [("a", "b"), ("b", "a"), ("c", "a"), ("d", "e"), ("e", "e of no file")];
+    let used = used.map(|(module, other)| (module.to_string(), BTreeSet::from([other.to_string()])));
+    let left: Vec<String> = circles(BTreeMap::from(used)).into_keys().collect();
+    assert_eq!(left, ["a", "b", "c"]);
+}
+
 #[test]
 fn a_crate_depends_on_crates_below_it_alone() {
     let folders = fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -72,6 +115,20 @@ fn floors_without_sockets_or_clocks_use_none() {
         let found: Vec<String> = measured.flat_map(|path| uses(path, words)).collect();
         assert!(found.is_empty(), "{name} may not use {words:?}: {found:#?}");
     }
+}
+
+/// As `rustfmt.toml` says; the formatter does not hold comments and texts to it.
+const WIDTH: usize = 120;
+
+#[test]
+fn no_line_is_wider_than_the_formatter_makes_them() {
+    let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
+    let wide = sources(&crates()).into_iter().filter(is_rust).flat_map(|path| {
+        let text = fs::read_to_string(&path).unwrap();
+        let wide = text.lines().enumerate().filter(|(_, line)| line.chars().count() > WIDTH);
+        wide.map(|(number, _)| format!("{}:{}", path.display(), number + 1)).collect::<Vec<_>>()
+    });
+    assert_eq!(wide.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Keyed aggregation: rows come in many adds, those of equal keys combine as they come.
 //!
-//! As long as there are few keys, they and their rows are kept together, in a table that fits a core's cache. With more, and
-//! with several threads, rows go to their parts first: integers with short rows are scattered, and combined once many wait;
-//! of others only the numbers of the rows are sorted. Threads then take parts, so that the rows of a key combine in the
-//! order in which they came, whatever the number of threads.
+//! As long as there are few keys, they and their rows are kept together, in a table that fits a core's cache. With
+//! more, and with several threads, rows go to their parts first: integers with short rows are scattered, and combined
+//! once many wait; of others only the numbers of the rows are sorted. Threads then take parts, so that the rows of a
+//! key combine in the order in which they came, whatever the number of threads.
 //! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
 use super::block::{Block, BlockView, Combine, Form};
@@ -32,18 +32,18 @@ const MOST_THREADS: usize = PART_COUNT;
 
 /// Rows under keys, equal keys combined.
 ///
-/// The key decides the part: `part_of(hash, part_count)`, and the part its home rank: `part / parts_per_rank`. Rows of a
-/// key combine in the order in which they are added, whatever the number of threads and the memory limit.
+/// The key decides the part: `part_of(hash, part_count)`, and the part its home rank: `part / parts_per_rank`. Rows of
+/// a key combine in the order in which they are added, whatever the number of threads and the memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
     pub(super) form: Form,
     pub(super) homes: Homes,
     /// All keys, as long as they are few; then there is nothing in the parts.
-    pub(super) front: Option<Part>,
-    pub(super) parts: Vec<Part>,
+    front: Option<Part>,
+    parts: Vec<Part>,
     /// For each part, rows that wait.
-    pub(super) staged: Vec<Staged>,
-    pub(super) limited: Option<Limited>,
+    staged: Vec<Staged>,
+    limited: Option<Limited>,
     /// What has failed half way: some of the rows are here, and nobody knows which.
     failed: Option<Error>,
 }
@@ -52,8 +52,8 @@ impl Aggregation {
     /// No rows yet, of keys that have their homes at `rank_count` ranks.
     ///
     /// # Errors
-    /// The operation has no meaning on the element; or there are no ranks, more of them than a job can have, or rows of more
-    /// bytes than memory.
+    /// The operation has no meaning on the element; or there are no ranks, more of them than a job can have, or rows of
+    /// more bytes than memory.
     pub fn new(form: Form, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
         form.check_width()?;
         let (reduction, homes) = (form.reduction()?, Homes::new(rank_count)?);
@@ -82,8 +82,8 @@ impl Aggregation {
     /// Adds a row for each key. `ranks` are the home ranks of the rows; without, the hash decides.
     ///
     /// # Errors
-    /// Keys of another kind, values that are not a row per key, a rank that is not there: nothing is added. A disk that is
-    /// full: some rows are added and others are not, so every later call fails with the same error.
+    /// Keys of another kind, values that are not a row per key, a rank that is not there: nothing is added. A disk that
+    /// is full: some rows are added and others are not, so every later call fails with the same error.
     pub fn add(
         &mut self,
         keys: Keys<'_>,
@@ -285,6 +285,47 @@ impl Aggregation {
         self.check_whole()?;
         self.spread(threads);
         self.add_staged(threads);
-        Parts::of(self, threads)
+        self.staged.fill(Staged::default());
+        if let Some(limited) = self.limited.as_ref().filter(|limited| limited.spilled_bytes() > 0) {
+            self.make_room(limited.bytes() / 2)?;
+        }
+        Parts::sealed(self.form, self.homes, self.parts, self.limited, threads)
+    }
+
+    /// Bytes that were written to files so far.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.limited.as_ref().map_or(0, Limited::spilled_bytes)
+    }
+
+    /// The memory that is held, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let parts: usize = self.parts.iter().chain(&self.front).map(Part::size_bytes).sum();
+        let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();
+        parts + staged
+    }
+
+    /// Spills the largest parts until half the limit is free, if `more_bytes` might pass it.
+    fn make_room(&mut self, more_bytes: usize) -> Result<(), Error> {
+        let Some(limit_bytes) = self.limited.as_ref().map(Limited::bytes) else { return Ok(()) };
+        if self.held_bytes().saturating_add(more_bytes) <= limit_bytes {
+            return Ok(());
+        }
+        let threads = Threads::new(1);
+        self.spread(&threads);
+        self.add_staged(&threads);
+        let mut held_bytes = self.held_bytes();
+        let mut largest: Vec<usize> = (0..self.parts.len()).filter(|&at| !self.parts[at].is_empty()).collect();
+        largest.sort_by_key(|&at| std::cmp::Reverse(self.parts[at].size_bytes()));
+        let limited = self.limited.as_mut().expect("there is a limit");
+        for at in largest {
+            if held_bytes <= limit_bytes / 2 {
+                break;
+            }
+            let part = &mut self.parts[at];
+            held_bytes -= part.size_bytes() + self.staged[at].size_bytes();
+            limited.spill(at, part, &self.form)?;
+            self.staged[at] = Default::default();
+        }
+        Ok(())
     }
 }

@@ -1,15 +1,13 @@
 //! The memory limit: what an aggregation holds, and the parts that it spills when that would be more.
 //!
-//! A part that is spilled writes its keys and rows to a file as a run, and begins again with nothing. Where the order of rows
-//! shows in the bits of the result (sums and products of floats), it keeps the rows that come after the first run, and they
-//! are combined one after the other when the runs are merged: so the limit does not show.
+//! A part that is spilled writes its keys and rows to a file as a run, and begins again with nothing. Where the order
+//! of rows shows in the bits of the result (sums and products of floats), it keeps the rows that come after the first
+//! run, and they are combined one after the other when the runs are merged: so the limit does not show.
 
-use super::aggregation::Aggregation;
 use super::block::{Combine, Form};
 use super::part::{Held, Part, Scratch};
 use super::spill::{Record, SpillFile};
 use crate::error::Error;
-use ripieno_kernels::Threads;
 use ripieno_plan::Op;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,8 +17,8 @@ const READ_BYTES: usize = 1 << 20;
 
 /// How much memory an aggregation may hold, and where it goes on when that is not enough.
 ///
-/// Counted are tables, keys and rows, as the memory that they have taken; not what the caller adds from, nor blocks that
-/// were taken. One part must fit in half of it, for parts are merged and handed on whole.
+/// Counted are tables, keys and rows, as the memory that they have taken; not what the caller adds from, nor blocks
+/// that were taken. One part must fit in half of it, for parts are merged and handed on whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// In bytes.
@@ -65,7 +63,8 @@ impl Limited {
         SpillFile::new(&self.limit.directory)
     }
 
-    fn spill(&mut self, at: usize, part: &mut Part, form: &Form) -> Result<(), Error> {
+    /// Writes a part to the file, as a run; it begins again with nothing.
+    pub fn spill(&mut self, at: usize, part: &mut Part, form: &Form) -> Result<(), Error> {
         let Held { keys, owners, values } = part.held();
         if self.file.is_none() {
             self.file = Some(self.new_file()?);
@@ -116,43 +115,4 @@ fn take(part: &mut Part, numbers: &[u32], owners: Option<&[u32]>, rows: Range<us
 /// Whether a combined row depends on the order in which rows were combined, even where none is lost.
 fn order_shows(form: &Form) -> bool {
     form.element.is_float() && matches!(form.combine, Combine::Op(Op::Sum | Op::Prod))
-}
-
-impl Aggregation {
-    /// Bytes that were written to files so far.
-    pub fn spilled_bytes(&self) -> u64 {
-        self.limited.as_ref().map_or(0, Limited::spilled_bytes)
-    }
-
-    /// The memory that is held, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let parts: usize = self.parts.iter().chain(&self.front).map(Part::size_bytes).sum();
-        let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();
-        parts + staged
-    }
-
-    /// Spills the largest parts until half the limit is free, if `more_bytes` might pass it.
-    pub(super) fn make_room(&mut self, more_bytes: usize) -> Result<(), Error> {
-        let Some(limit_bytes) = self.limited.as_ref().map(Limited::bytes) else { return Ok(()) };
-        if self.held_bytes().saturating_add(more_bytes) <= limit_bytes {
-            return Ok(());
-        }
-        let threads = Threads::new(1);
-        self.spread(&threads);
-        self.add_staged(&threads);
-        let mut held_bytes = self.held_bytes();
-        let mut largest: Vec<usize> = (0..self.parts.len()).filter(|&at| !self.parts[at].is_empty()).collect();
-        largest.sort_by_key(|&at| std::cmp::Reverse(self.parts[at].size_bytes()));
-        let limited = self.limited.as_mut().expect("there is a limit");
-        for at in largest {
-            if held_bytes <= limit_bytes / 2 {
-                break;
-            }
-            let part = &mut self.parts[at];
-            held_bytes -= part.size_bytes() + self.staged[at].size_bytes();
-            limited.spill(at, part, &self.form)?;
-            self.staged[at] = Default::default();
-        }
-        Ok(())
-    }
 }

@@ -1,6 +1,5 @@
 //! What an aggregation has become: parts, each with a home rank.
 
-use super::aggregation::Aggregation;
 use super::block::{Block, Form, PartSize};
 use super::homes::Homes;
 use super::limit::Limited;
@@ -8,7 +7,6 @@ use super::part::Part;
 use super::spill::{Record, SpillFile};
 use crate::error::Error;
 use ripieno_kernels::Threads;
-use ripieno_kernels::keyed::Staged;
 
 /// Parts of distinct keys. Within a part, keys lie in order of first appearance.
 #[derive(Debug)]
@@ -30,13 +28,14 @@ enum Sealed {
 }
 
 impl Parts {
-    /// The parts of an aggregation, none of whose rows wait.
-    pub(super) fn of(mut aggregation: Aggregation, threads: &Threads) -> Result<Parts, Error> {
-        aggregation.staged.fill(Staged::default());
-        if let Some(limited) = aggregation.limited.as_ref().filter(|limited| limited.spilled_bytes() > 0) {
-            aggregation.make_room(limited.bytes() / 2)?;
-        }
-        let Aggregation { form, homes, parts, mut limited, .. } = aggregation;
+    /// The parts of an aggregation, none of whose rows wait; if some were spilled, half of the limit is free.
+    pub(super) fn sealed(
+        form: Form,
+        homes: Homes,
+        parts: Vec<Part>,
+        mut limited: Option<Limited>,
+        threads: &Threads,
+    ) -> Result<Parts, Error> {
         let has_runs = |at| limited.as_ref().is_some_and(|limited| limited.has_runs(at));
         let mut slots: Vec<(Option<Part>, Sealed)> =
             parts.into_iter().map(|part| (Some(part), Sealed::Taken)).collect();
