@@ -286,7 +286,7 @@ def test_run_lets_ranks_die_of_which_a_copy_lives_and_says_who(tmp_path):
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 replica 1 total 59", "rank 1 replica 0 total 59"]
     for rank, copy in [(0, 2), (3, 1)]:
-        assert f"ripieno: rank {rank} of " in done.stderr and f"its copy, rank {copy}, goes on" in done.stderr
+        assert f"ripieno: rank {rank} of " in done.stderr and f"its replica, rank {copy}, goes on" in done.stderr
 
 
 def test_run_fails_with_the_last_copy_and_with_what_a_copy_raises(tmp_path):

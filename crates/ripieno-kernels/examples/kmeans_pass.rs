@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes]
 //!
-//! `vectors.npy` holds f32 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids start at
-//! rows `i·n/k`. The rate is nominal: `2·n·k·d` operations a pass.
+//! `vectors.npy` holds f32 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids start
+//! at rows `i·n/k`. The rate is nominal: `2·n·k·d` operations a pass.
 
 use ripieno_kernels::{Matrix, Pass, Simd, Threads, assign, assign_accumulate, recenter};
 use std::time::Instant;
@@ -43,7 +43,8 @@ fn time(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count
     }
     let pairs = (n * k) as f64;
     println!(
-        "{:>7}: pass {:8.1} ms = {:6.1} GFLOP/s = {:6.2} G pairs/s; assign {:8.1} ms, accumulate {:6.1} ms; inertia {inertia:.6}",
+        "{:>7}: pass {:8.1} ms = {:6.1} GFLOP/s = {:6.2} G pairs/s; assign {:8.1} ms, accumulate {:6.1} ms; \
+         inertia {inertia:.6}",
         format!("{:?}", threads.simd()),
         pass_s * 1e3,
         2.0 * pairs * d as f64 / pass_s / 1e9,

@@ -1,7 +1,7 @@
 //! Sums of the rows of each cluster, and the centroids they give.
 //!
-//! Each thread has clusters of its own and passes over all labels, so every sum adds its rows in row order, whatever the
-//! number of threads, and nothing is added up between threads. Cost: `n·d`, and reading `n` labels per thread.
+//! Each thread has clusters of its own and passes over all labels, so every sum adds its rows in row order, whatever
+//! the number of threads, and nothing is added up between threads. Cost: `n·d`, and reading `n` labels per thread.
 
 use crate::simd::{Job, Vector};
 use crate::{Centroid, Matrix, Point, Threads};

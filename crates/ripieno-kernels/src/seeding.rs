@@ -1,9 +1,10 @@
 //! First centroids of very many clusters: k-means++ in cells of rows, each cell by itself, in a time of its own.
 //!
 //! K-means++ draws the next centre in proportion to what each row costs, its weight times the squared distance to its
-//! nearest centre. Events that come at these rates come in that order, and the rates of a cell depend on its own centres
-//! only, if those of other cells are never nearer. So every cell draws the times of its centres without asking others,
-//! and the first `k` centres of all cells in time are the `k` that are wanted. A centre is the best of some trials.
+//! nearest centre. Events that come at these rates come in that order, and the rates of a cell depend on its own
+//! centres only, if those of other cells are never nearer. So every cell draws the times of its centres without asking
+//! others, and the first `k` centres of all cells in time are the `k` that are wanted. A centre is the best of some
+//! trials.
 //!
 //! Cost: `3·t·n·d` in f64 per centre, for `t` trials and the `n` rows of its cell; a cell is worked on by one thread.
 //! Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
@@ -54,8 +55,9 @@ pub struct Centre {
 
 /// The further centres of each cell, in the order of their times.
 ///
-/// A cell with fewer centres than allowed has none before `until`, or no row of it lies apart from its centres. The first
-/// centre of a cell has the time zero. What a cell gets depends neither on other cells nor on how often it was asked.
+/// A cell with fewer centres than allowed has none before `until`, or no row of it lies apart from its centres. The
+/// first centre of a cell has the time zero. What a cell gets depends neither on other cells nor on how often it was
+/// asked.
 ///
 /// # Panics
 /// If the shapes do not fit.

@@ -1,4 +1,5 @@
-//! What a rank would find here: can it listen, be reached, share memory? For `ripieno doctor`, before anything is started.
+//! What a rank would find here: can it listen, be reached, share memory? For `ripieno doctor`, before anything is
+//! started.
 
 use crate::config::Config;
 use crate::host::{Addresses, HostIdentity, core_count, host_name};

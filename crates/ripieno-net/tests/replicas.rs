@@ -1,4 +1,5 @@
-//! Ranks of worlds with replicas die or fall silent, rank 0 included: the others go on and know, until a last replica dies.
+//! Ranks of worlds with replicas die or fall silent, rank 0 included: the others go on and know, until a last replica
+//! dies.
 
 mod common;
 

@@ -27,11 +27,12 @@ const HEAD: &str = "\
 
 Made from the plans by `cargo run -p ripieno-plan --example algorithms -- --write`; a test fails when it is stale.
 
-`comm.<collective>(…, algorithm=\"<name>\")` takes the one that is named; without a name, size, ranks and places decide. In
-the formulae `p` is the number of ranks, `alpha` the seconds of a message, `beta` those of a byte on its way, `gamma` those of
-a byte that is combined. `n` is the bytes of the whole vector, of all chunks together where there are chunks, of what one
-rank gives away in an alltoall, a rotation or a neighbour exchange, of the token in a barrier; `d` is how many neighbours a
-rank has. Where a formula speaks of `k` segments, the executor makes them. The tests hold every formula against the plans.
+`comm.<collective>(…, algorithm=\"<name>\")` takes the one that is named; without a name, size, ranks and places decide.
+In the formulae `p` is the number of ranks, `alpha` the seconds of a message, `beta` those of a byte on its way,
+`gamma` those of a byte that is combined. `n` is the bytes of the whole vector, of all chunks together where there are
+chunks, of what one rank gives away in an alltoall, a rotation or a neighbour exchange, of the token in a barrier; `d`
+is how many neighbours a rank has. Where a formula speaks of `k` segments, the executor makes them. The tests hold
+every formula against the plans.
 
 The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 

@@ -179,8 +179,8 @@ collectives! {
         PointToPoint = "point-to-point" (from: usize, to: usize, vector: Vector);
         /// Every rank ends with the combination of the vectors of all ranks up to it.
         Scan = "scan" (vector: Vector, op: Op);
-        /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps its
-        /// own.
+        /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps
+        /// its own.
         Exscan = "exscan" (vector: Vector, op: Op);
         /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
         Rotate = "rotate" (distance: usize, out: Vector, into: Vector);
@@ -188,8 +188,8 @@ collectives! {
         NeighbourExchange = "neighbour-exchange" (out: Peers, into: Peers);
     }
     others {
-        /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets of
-        /// indices, not by an algorithm of the catalogue.
+        /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets
+        /// of indices, not by an algorithm of the catalogue.
         SparseReduce = "sparse-reduce";
         /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank
         /// has, not by an algorithm of the catalogue.
@@ -203,8 +203,8 @@ pub type PeerSpan = (usize, Span);
 /// A collective with its arguments, whose extents are spans: what plans are made for.
 pub type Request<'a> = Asked<Span, &'a [Span], &'a [PeerSpan]>;
 
-/// Makes other extents of those of a request, which come in order: first those of the buffer that is worked on or given,
-/// then those of the one for what arrives, if there are two.
+/// Makes other extents of those of a request, which come in order: first those of the buffer that is worked on or
+/// given, then those of the one for what arrives, if there are two.
 pub trait Extents<V, C, P> {
     #[allow(missing_docs)]
     type Vector;

@@ -17,8 +17,8 @@ pub struct Bytes {
 }
 
 // SAFETY: the memory belongs to an array that the calling thread holds a reference to until the call returns, and NumPy
-// does not move it. As for any NumPy function that releases the interpreter, not writing to an array that another thread
-// works on is up to the program.
+// does not move it. As for any NumPy function that releases the interpreter, not writing to an array that another
+// thread works on is up to the program.
 unsafe impl Send for Bytes {}
 // SAFETY: as above; shared references only read.
 unsafe impl Sync for Bytes {}

@@ -51,7 +51,8 @@ pub struct Communicator {
 impl Communicator {
     /// Meets the other ranks, over `exchange`, a TCP store or a shared directory.
     #[staticmethod]
-    #[pyo3(signature = (rank, world_size, exchange=None, *, token, replicas=1, tcp_store=None, directory=None, bind_host=None,
+    #[pyo3(signature = (rank, world_size, exchange=None, *, token, replicas=1, tcp_store=None, directory=None,
+        bind_host=None,
         rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto",
         flight_folder=None))]
     #[allow(clippy::too_many_arguments)]
@@ -336,8 +337,8 @@ impl Communicator {
     }
 
     /// Sends the rows of an aggregation to the homes of their keys.
-    #[pyo3(signature = (aggregation, merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None, threads=None,
-        memory_limit_bytes=None, on_block=None))]
+    #[pyo3(signature = (aggregation, merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None,
+        threads=None, memory_limit_bytes=None, on_block=None))]
     #[allow(clippy::too_many_arguments)]
     fn regroup<'py>(
         &self,

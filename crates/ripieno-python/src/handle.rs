@@ -30,9 +30,9 @@ impl Kept {
     }
 }
 
-// SAFETY: the owners hold references to the arrays, whose memory NumPy does not move; `ripieno` keeps a token in one place
-// until its call has ended. As for any NumPy function that releases the interpreter, not using an array that a call works
-// on is up to the program.
+// SAFETY: the owners hold references to the arrays, whose memory NumPy does not move; `ripieno` keeps a token in one
+// place until its call has ended. As for any NumPy function that releases the interpreter, not using an array that a
+// call works on is up to the program.
 unsafe impl OwnedBuffers for Kept {
     fn buffers(&mut self) -> [Memory<'_>; 2] {
         match self {

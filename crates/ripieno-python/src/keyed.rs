@@ -228,7 +228,8 @@ impl Asked<'_> {
     }
 }
 
-/// Sends the rows to the homes of their keys; gives the blocks of this rank, unless `on_block` takes them, and statistics.
+/// Sends the rows to the homes of their keys; gives the blocks of this rank, unless `on_block` takes them, and
+/// statistics.
 pub fn regroup<'py>(
     py: Python<'py>,
     communicator: &Communicator,

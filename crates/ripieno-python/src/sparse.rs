@@ -27,8 +27,8 @@ pub struct SparseReduce {
 
 #[pymethods]
 impl SparseReduce {
-    /// Fills `into` with a row of `width` elements, arranged as `row` says, for each in-index; `values` has one for each
-    /// out-index.
+    /// Fills `into` with a row of `width` elements, arranged as `row` says, for each in-index; `values` has one for
+    /// each out-index.
     #[allow(clippy::too_many_arguments)]
     fn reduce(
         &self,

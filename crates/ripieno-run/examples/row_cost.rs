@@ -1,4 +1,5 @@
-//! Times rows that a map names: seconds per byte to combine them into others and to gather them, the best of many passes.
+//! Times rows that a map names: seconds per byte to combine them into others and to gather them, the best of many
+//! passes.
 //! `GAMMA_S_PER_BYTE` of the design of sparse reductions is made from these.
 //!
 //!     cargo run --release -p ripieno-run --example row_cost

@@ -34,8 +34,9 @@ pub struct Call {
     pub kind: CallKind,
     /// Type of the elements.
     pub element: Element,
-    /// A hash of what else ranks must give alike and no other field has: shapes, keys, counts per rank, the order; 0 where
-    /// that is one line of elements in the default order. Each rank can say [in words](Told::form) what its own stands for.
+    /// A hash of what else ranks must give alike and no other field has: shapes, keys, counts per rank, the order; 0
+    /// where that is one line of elements in the default order. Each rank can say [in words](Told::form) what its own
+    /// stands for.
     pub form: u32,
 }
 
@@ -515,7 +516,11 @@ mod tests {
         }
 
         #[test]
-        fn bytes_are_a_header_that_encodes_to_them_or_none(mut bytes: [u8; HEADER_BYTES], kind in 0u8..20, op in 0u8..20) {
+        fn bytes_are_a_header_that_encodes_to_them_or_none(
+            mut bytes: [u8; HEADER_BYTES],
+            kind in 0u8..20,
+            op in 0u8..20,
+        ) {
             bytes[28] = kind;
             bytes[30] %= 16;
             bytes[31] = if op == 19 { NO_OP } else { op };

@@ -89,8 +89,8 @@ pub trait Fabric: Send {
         vec![]
     }
 
-    /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error). Returns, within a
-    /// bounded time, when the job has failed: of this, or of what came before it.
+    /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error). Returns,
+    /// within a bounded time, when the job has failed: of this, or of what came before it.
     fn report(&mut self, failure: Failure);
 
     /// The failure to give for a link to `peer` that closed because of `cause`: what the job says of it if it says
@@ -109,8 +109,8 @@ pub trait Fabric: Send {
     /// Notes what the form of the next call stands for, so that other ranks' questions can be answered.
     fn note_form(&mut self, _form: u32, _words: &dyn Fn() -> String) {}
 
-    /// Reports, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs` ahead of its data. Who
-    /// can be asked is asked what the forms stand for.
+    /// Reports, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs` ahead of its data.
+    /// Who can be asked is asked what the forms stand for.
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let pair = [(self.rank(), Told::untold(mine)), (peer, Told::untold(theirs))];
         self.report(Failure::Mismatch { description: describe_pair(pair) });

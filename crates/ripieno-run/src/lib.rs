@@ -1,4 +1,5 @@
-//! Running plans: the executor, the link trait, typed reductions, frames, the flight recorder and the membership protocol.
+//! Running plans: the executor, the link trait, typed reductions, frames, the flight recorder and the membership
+//! protocol.
 //!
 //! Knows no sockets and no operating system; time is an argument.
 

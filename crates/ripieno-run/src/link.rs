@@ -50,8 +50,8 @@ pub trait Link: Send {
         Ok(false)
     }
 
-    /// Bytes that are lent and not returned; loans return in order. While there are any, the peer wakes this rank when it
-    /// returns more.
+    /// Bytes that are lent and not returned; loans return in order. While there are any, the peer wakes this rank when
+    /// it returns more.
     fn lent_bytes(&mut self) -> Result<usize, LinkError> {
         Ok(0)
     }

@@ -1,4 +1,5 @@
-//! Replicas: in a world of `p` ranks with `s` replicas, ranks `i`, `i + p/s`, `i + 2p/s` … are replicas of logical rank `i`.
+//! Replicas: in a world of `p` ranks with `s` replicas, ranks `i`, `i + p/s`, `i + 2p/s` … are replicas of logical rank
+//! `i`.
 //!
 //! Replicas hold the same data and make the same calls, so one of each is enough.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
@@ -40,8 +41,8 @@ impl Replicas {
         (self.logical(rank)..self.world_size).step_by(self.logical_count())
     }
 
-    /// As [`Replicas::of`], but first the one at the position that `whose` has among its own replicas, then those after it.
-    /// So the replicas of a rank do not all turn to the same ones.
+    /// As [`Replicas::of`], but first the one at the position that `whose` has among its own replicas, then those after
+    /// it. So the replicas of a rank do not all turn to the same ones.
     pub fn in_turn(&self, rank: usize, whose: usize) -> impl Iterator<Item = usize> + use<> {
         let (logical, logical_count, count) = (self.logical(rank), self.logical_count(), self.count);
         let first = whose / logical_count;

@@ -1,10 +1,10 @@
-//! Rows by number: gathered from a table, and scattered over one. [`crate::reduction::Reduction::combine_rows`] combines
-//! them into one.
+//! Rows by number: gathered from a table, and scattered over one. [`crate::reduction::Reduction::combine_rows`]
+//! combines them into one.
 //!
 //! Numbers may come in any order and repeat; slices may lie at any alignment. Cost: one pass over the numbers.
 
-/// The rows `numbers` of `from`, one after the other, become `into`. A row has `row_bytes` bytes. Panics if `from` has no
-/// such row, or `into` is not as long as the rows.
+/// The rows `numbers` of `from`, one after the other, become `into`. A row has `row_bytes` bytes. Panics if `from` has
+/// no such row, or `into` is not as long as the rows.
 pub fn gather_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(into.len(), numbers.len() * row_bytes, "there is a place for each row");
     match row_bytes {
@@ -21,8 +21,8 @@ pub fn gather_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usi
     }
 }
 
-/// The rows of `from`, one after the other, become the rows `numbers` of `into`; of those with one number the last stays.
-/// A row has `row_bytes` bytes. Panics if `into` has no such row, or `from` is not as long as the rows.
+/// The rows of `from`, one after the other, become the rows `numbers` of `into`; of those with one number the last
+/// stays. A row has `row_bytes` bytes. Panics if `into` has no such row, or `from` is not as long as the rows.
 pub fn scatter_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
     match row_bytes {
@@ -62,8 +62,8 @@ mod tests {
     // Out of order, and one of them twice.
     const NUMBERS: [u32; 7] = [3, 0, 7, 8, 3, 1, 11];
 
-    /// Runs `test` on rows of all lengths that matter: a table of 12 rows, of odd bytes, and as many rows as numbers, of
-    /// even bytes.
+    /// Runs `test` on rows of all lengths that matter: a table of 12 rows, of odd bytes, and as many rows as numbers,
+    /// of even bytes.
     fn on_rows(test: impl Fn(&mut [u8], &mut [u8], usize)) {
         for row_bytes in [1, 2, 3, 4, 5, 8, 12, 16, 20, 32, 40, 64, 100] {
             // From the second byte on, so that nothing is aligned.

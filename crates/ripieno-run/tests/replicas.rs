@@ -41,7 +41,7 @@ struct Player {
     /// Where the result will be.
     result: usize,
     results: Vec<Values>,
-    /// It is visited every so manieth time.
+    /// It is visited once in so many rounds.
     pace: usize,
 }
 
@@ -164,8 +164,8 @@ impl Drop for Player {
     }
 }
 
-/// Plays all `deeds` in a world of `replicas` whose victims die when they have sent so many bytes; checks what every rank
-/// that lives ends with. Returns how many bytes each rank sent, or how the job failed.
+/// Plays all `deeds` in a world of `replicas` whose victims die when they have sent so many bytes; checks what every
+/// rank that lives ends with. Returns how many bytes each rank sent, or how the job failed.
 fn play(replicas: Replicas, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize) -> Result<Vec<usize>, Failure> {
     let p = replicas.count() * replicas.logical_count();
     // The replicas of a rank are visited unequally often, so that the fastest is another one for different ranks.

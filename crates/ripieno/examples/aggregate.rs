@@ -2,8 +2,8 @@
 //!
 //!     aggregate [ROWS [KEYS [THREADS [ADD_ROWS [ROUNDS]]]]]        25000000 1000000 1 1000000 5, unless told otherwise
 //!
-//! Prints the time of each round and what it took of the processors, which says more where others run; the sums are compared
-//! with those of a plain array.
+//! Prints the time of each round and what it took of the processors, which says more where others run; the sums are
+//! compared with those of a plain array.
 
 use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, Keys};
 use ripieno::{Element, Op};

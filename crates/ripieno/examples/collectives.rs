@@ -4,9 +4,9 @@
 //!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
 //!     collectives allreduce|broadcast[=ALGORITHM] BYTES:CALLS:BATCHES …
 //!
-//! A batch is a barrier and then CALLS calls in place, on float32, sum, root 0; its time is the slowest rank's, per call.
-//! Rank 0 prints a line "BYTES SECONDS" per batch. Results are checked: of an allreduce before the first batch, of a
-//! broadcast after each.
+//! A batch is a barrier and then CALLS calls in place, on float32, sum, root 0; its time is the slowest rank's, per
+//! call. Rank 0 prints a line "BYTES SECONDS" per batch. Results are checked: of an allreduce before the first batch,
+//! of a broadcast after each.
 
 use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
 use ripieno::{Communicator, Element, Memory, Op};

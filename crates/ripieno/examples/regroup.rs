@@ -2,9 +2,9 @@
 //!
 //!     regroup [RANKS [ROWS [KEYS [THREADS [WAVE_MIB [sum|concat [ROUNDS]]]]]]]      2 10000000 1000000 1 0 sum 5
 //!
-//! Every rank has so many rows: an int64 key, at random of so many, and a float64. Equal keys are summed before they are sent,
-//! or with concat where they arrive. Waves of 0 MiB are the usual ones. Seconds are the slowest rank's, bytes those that all ranks sent. The sum of all values
-//! is checked.
+//! Every rank has so many rows: an int64 key, at random of so many, and a float64. Equal keys are summed before they
+//! are sent, or with concat where they arrive. Waves of 0 MiB are the usual ones. Seconds are the slowest rank's, bytes
+//! those that all ranks sent. The sum of all values is checked.
 
 use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
 use ripieno::net::ThreadFabric;

@@ -1,9 +1,9 @@
 //! The communicator: collectives over bytes of typed elements.
 //!
-//! Every method is called by every rank of the communicator, in the same order; ranks that disagree all get an error that
-//! says who called what. All work in place: a vector is read from, received into and left where it is. `algorithm` names
-//! one of the catalogue, or an [order](ripieno_plan::Order) of its ranks, or both (`chain@random:7`); `None` leaves the
-//! choice to the [`Overrides`], and these to [`choose`](ripieno_plan::choose).
+//! Every method is called by every rank of the communicator, in the same order; ranks that disagree all get an error
+//! that says who called what. All work in place: a vector is read from, received into and left where it is. `algorithm`
+//! names one of the catalogue, or an [order](ripieno_plan::Order) of its ranks, or both (`chain@random:7`); `None`
+//! leaves the choice to the [`Overrides`], and these to [`choose`](ripieno_plan::choose).
 
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
@@ -112,8 +112,8 @@ impl Communicator {
         self.group.topology()
     }
 
-    /// What packets between its ranks cost: as [kept](Communicator::keep_packets), else what is usual in the memory of one
-    /// node, or between nodes.
+    /// What packets between its ranks cost: as [kept](Communicator::keep_packets), else what is usual in the memory of
+    /// one node, or between nodes.
     pub fn packets(&self) -> PacketCurve {
         let kept = lock(&self.packets).clone();
         kept.unwrap_or_else(|| match self.topology().node_count() {
@@ -122,8 +122,8 @@ impl Communicator {
         })
     }
 
-    /// Keeps what packets cost, as [measured](crate::packets::measure), for sparse reductions that are designed from now
-    /// on. All ranks keep the same.
+    /// Keeps what packets cost, as [measured](crate::packets::measure), for sparse reductions that are designed from
+    /// now on. All ranks keep the same.
     pub fn keep_packets(&self, packets: PacketCurve) {
         *lock(&self.packets) = Some(packets);
     }
@@ -184,9 +184,9 @@ impl Communicator {
         (&self.shared, self.number)
     }
 
-    /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the order
-    /// in which they and the blocking calls between them were made. As long as more than one call of a rank is in flight
-    /// or waits, ranks that wait for each other in a circle are not told.
+    /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the
+    /// order in which they and the blocking calls between them were made. As long as more than one call of a rank is in
+    /// flight or waits, ranks that wait for each other in a circle are not told.
     pub fn start<'a, M: OwnedBuffers>(
         &self,
         task: &Task<'_>,
@@ -264,8 +264,8 @@ impl Communicator {
         self.in_place(&Task::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
     }
 
-    /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own, the root gets all, what the
-    /// others get is scratch.
+    /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own, the root gets all, what
+    /// the others get is scratch.
     pub fn gather(
         &self,
         vector: &mut [u8],
@@ -277,8 +277,8 @@ impl Communicator {
         self.in_place(&Task::Gather { chunks: counts, root }, vector, element, algorithm)
     }
 
-    /// `vector` holds one chunk of `counts[rank]` elements per rank; the root gives all, each rank gets its own, what else
-    /// it gets is scratch. The root's is only read.
+    /// `vector` holds one chunk of `counts[rank]` elements per rank; the root gives all, each rank gets its own, what
+    /// else it gets is scratch. The root's is only read.
     pub fn scatter(
         &self,
         vector: Memory<'_>,
@@ -357,8 +357,8 @@ impl Communicator {
     }
 
     /// Divides the ranks: those that give one color make a communicator of their own, in the order of `key` and, where
-    /// keys are equal, of their ranks here. Who gives no color gets none. Every rank calls it; the children use the links
-    /// of this communicator and are closed with the world.
+    /// keys are equal, of their ranks here. Who gives no color gets none. Every rank calls it; the children use the
+    /// links of this communicator and are closed with the world.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
         let p = self.world_size();
         let mut held = self.hold()?;
@@ -410,9 +410,9 @@ impl Communicator {
         });
     }
 
-    /// Closes the communicator: every later call on it gives [`Error::Closed`]. Closing the world ends what is in flight
-    /// first, then closes all that was split from it and leaves the job in good order. Closing a part of it waits for
-    /// nothing, and what is in flight on that goes on.
+    /// Closes the communicator: every later call on it gives [`Error::Closed`]. Closing the world ends what is in
+    /// flight first, then closes all that was split from it and leaves the job in good order. Closing a part of it
+    /// waits for nothing, and what is in flight on that goes on.
     pub fn close(&self) {
         match self.number {
             0 => self.shared.close(),

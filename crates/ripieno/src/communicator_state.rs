@@ -109,8 +109,8 @@ impl CommunicatorState {
         Arc::new(in_world(plan, &self.world_ranks, self.replica))
     }
 
-    /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls are
-    /// equal. Whoever made the call has noted its form. The third buffer is the scratch of its plan.
+    /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls
+    /// are equal. Whoever made the call has noted its form. The third buffer is the scratch of its plan.
     pub fn run_uncatalogued(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -169,8 +169,8 @@ impl CommunicatorState {
         mut memory: Box<M>,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
-        // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `OwnedBuffers` says that it
-        // stays where it is and that nobody else uses it as long as its owner lives.
+        // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `OwnedBuffers` says
+        // that it stays where it is and that nobody else uses it as long as its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
         let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
         let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));

@@ -1,5 +1,5 @@
-//! What the communicators of one rank share: the links, the runs in flight, and the thread that moves these on while the
-//! program is elsewhere.
+//! What the communicators of one rank share: the links, the runs in flight, and the thread that moves these on while
+//! the program is elsewhere.
 //!
 //! Whoever holds the core moves everything on: a blocking call does, so does a wait, and between these the background
 //! thread, which gives way as soon as somebody else wants the core. It begins with the first asynchronous call, sleeps

@@ -1,7 +1,7 @@
 //! What a call works on: the type of its elements, and how they are arranged.
 //!
-//! Ranks compare both. The arrangement travels as a hash, the *form* of a call, beside the counts per rank and the order;
-//! what it stands for is told in words when ranks differ.
+//! Ranks compare both. The arrangement travels as a hash, the *form* of a call, beside the counts per rank and the
+//! order; what it stands for is told in words when ranks differ.
 
 use crate::choice::Choice;
 use crate::task::{self, Task};

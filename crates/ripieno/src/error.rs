@@ -43,8 +43,8 @@ pub enum Error {
         first: String,
     },
     /// Indices are wanted that no rank contributes; every rank gets this error.
-    #[error("{count} wanted {} that no rank contributes: {}; contribute them, do not ask for them, or take zeros for them \
-             (missing=\"zero\")", plural(*count), listed(*count, .examples))]
+    #[error("{count} wanted {} that no rank contributes: {}; contribute them, do not ask for them, or take zeros for \
+             them (missing=\"zero\")", plural(*count), listed(*count, .examples))]
     MissingIndices {
         /// How many different ones.
         count: u64,

@@ -28,8 +28,8 @@ impl<M> Handle<M> {
         self.take().ok_or(Error::Closed)
     }
 
-    /// Waits for the end, moving on whatever is in flight, and says how it was, each time it is asked. Who is interrupted
-    /// has told the job, whose failure is then the end.
+    /// Waits for the end, moving on whatever is in flight, and says how it was, each time it is asked. Who is
+    /// interrupted has told the job, whose failure is then the end.
     pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {

@@ -70,8 +70,8 @@ pub(crate) fn batch(
     Ok(f64::from_ne_bytes(seconds))
 }
 
-/// Seconds that a cache line takes from core to core: half a round trip of a number between two threads that spin on it,
-/// in the best of some batches.
+/// Seconds that a cache line takes from core to core: half a round trip of a number between two threads that spin on
+/// it, in the best of some batches.
 pub fn line_s() -> f64 {
     let turn = AtomicUsize::new(0);
     thread::scope(|scope| {

@@ -1,9 +1,9 @@
 //! Packets, measured: how long one keeps a rank when all ranks send some to different ranks at once.
 //!
-//! Every rank sends packets of one size to the ranks after it around the ring, and gets as many from those before it: what
-//! a layer of a sparse reduction does, and as there all begin together. A call with `m` packets takes `latency + m·T`; one with
-//! a single packet tells these apart. What many peers add is told by one in which all send to all. Sizes grow until the time is used up. A time is the slowest rank's, so all ranks hold the
-//! same curve.
+//! Every rank sends packets of one size to the ranks after it around the ring, and gets as many from those before it:
+//! what a layer of a sparse reduction does, and as there all begin together. A call with `m` packets takes `latency +
+//! m·T`; one with a single packet tells these apart. What many peers add is told by one in which all send to all. Sizes
+//! grow until the time is used up. A time is the slowest rank's, so all ranks hold the same curve.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section II.A, figure 2.
 
 use crate::communicator::Communicator;
@@ -89,7 +89,8 @@ fn timed(budget_s: f64, mut call: impl FnMut() -> Result<f64, Error>) -> Result<
     Ok((seconds[seconds.len() / 2], seconds.iter().sum()))
 }
 
-/// What a call takes beside its packets, by one with a single packet and one with several; none where that cannot be told.
+/// What a call takes beside its packets, by one with a single packet and one with several; none where that cannot be
+/// told.
 fn latency_s(single_s: f64, packet_count: usize, several_s: f64) -> f64 {
     if packet_count == 1 || several_s <= single_s {
         return 0.0;

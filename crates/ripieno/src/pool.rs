@@ -3,8 +3,8 @@
 //! Memory that is fresh from the system costs a page fault every few KiB, which is more than moving the bytes does. An
 //! iteration asks for the same sizes again and again, so what one result leaves behind fits the next.
 //!
-//! Larger buffers are regions that ranks of the same host can map, so that a rank lends them instead of sending copies. A
-//! forked child begins with an empty pool, for its parent goes on with what it shares.
+//! Larger buffers are regions that ranks of the same host can map, so that a rank lends them instead of sending copies.
+//! A forked child begins with an empty pool, for its parent goes on with what it shares.
 
 use ripieno_net::links::Region;
 use std::collections::VecDeque;

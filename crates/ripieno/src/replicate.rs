@@ -9,9 +9,9 @@ use ripieno_run::{Failure, Replicas};
 use std::sync::Arc;
 
 impl Communicator {
-    /// The communicator of the logical ranks of a world that was started with `count` replicas; every rank of the world calls it.
-    /// Replicas of a rank hold the same data and make the same calls. Each of them ends every collective with the same bits as
-    /// long as one replica of each rank lives. Calls on the world itself fail once a rank has died.
+    /// The communicator of the logical ranks of a world that was started with `count` replicas; every rank of the world
+    /// calls it. Replicas of a rank hold the same data and make the same calls. Each of them ends every collective with
+    /// the same bits as long as one replica of each rank lives. Calls on the world itself fail once a rank has died.
     pub fn replicate(&self, count: usize) -> Result<Communicator, Error> {
         let mut held = self.hold()?;
         let core = held.core();
@@ -56,9 +56,9 @@ impl Communicator {
 fn started_with(replicas: Replicas, count: usize) -> String {
     match replicas.count() {
         1 => format!(
-            "1, because this world was started without replicas; to have them start it with ripieno run --replicas {count}, \
-             ripieno.launch(replicas={count}) or, under another launcher, RIPIENO_REPLICAS={count} in the environment \
-             of every rank"
+            "1, because this world was started without replicas; to have them start it with \
+             ripieno run --replicas {count}, ripieno.launch(replicas={count}) or, under another launcher, \
+             RIPIENO_REPLICAS={count} in the environment of every rank"
         ),
         started => format!("{started}, as this world was started"),
     }

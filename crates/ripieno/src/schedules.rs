@@ -66,8 +66,8 @@ impl Schedules {
 impl Key {
     fn holds(&self, extents: &[Extent<'_>; 2]) -> bool {
         match extents {
-            // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs some
-            // processors 200 ns.
+            // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs
+            // some processors 200 ns.
             [Extent::Whole, Extent::Whole] => self.extents.is_empty(),
             _ => extents.iter().flat_map(Extent::numbers).eq(self.extents.iter().copied()),
         }

@@ -13,8 +13,8 @@ pub struct Whole;
 /// [`Communicator`](crate::Communicator). The first buffer is worked on in place, unless there is a second one for what
 /// arrives.
 ///
-/// Chunks are counts of elements, one per rank, that a buffer is cut into; peers are ranks with such counts, in the order
-/// in which their elements lie. A barrier has one byte of scratch. Of a message one end is this rank.
+/// Chunks are counts of elements, one per rank, that a buffer is cut into; peers are ranks with such counts, in the
+/// order in which their elements lie. A barrier has one byte of scratch. Of a message one end is this rank.
 pub type Task<'a> = Asked<Whole, &'a [usize], &'a [(usize, usize)]>;
 
 /// How much of a buffer a task concerns, where its plan depends on it beside the call.

@@ -9,8 +9,8 @@ use ripieno_plan::Plan;
 use ripieno_run::{Call, Memory};
 
 impl Communicator {
-    /// Runs `plan`, which names ranks of this communicator, to its end, as the next collective of all ranks: their calls are
-    /// equal.
+    /// Runs `plan`, which names ranks of this communicator, to its end, as the next collective of all ranks: their
+    /// calls are equal.
     pub(crate) fn run_uncatalogued(&self, call: Call, plan: Plan, buffers: [Memory<'_>; 3]) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
@@ -18,7 +18,8 @@ impl Communicator {
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 
-    /// As [`Communicator::run_uncatalogued`], but returns at once; the run goes on without the caller. The plan has no scratch.
+    /// As [`Communicator::run_uncatalogued`], but returns at once; the run goes on without the caller. The plan has no
+    /// scratch.
     pub(crate) fn start_uncatalogued<M: OwnedBuffers>(
         &self,
         call: Call,

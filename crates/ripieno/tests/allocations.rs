@@ -1,7 +1,7 @@
 //! Collectives that repeat allocate nothing per call: counted by the allocator, on every rank.
 //!
-//! Memory that a rank waits with is made when it first waits in that way, which may be late; calls that allocate each time
-//! would allocate a hundred times as often as is allowed.
+//! Memory that a rank waits with is made when it first waits in that way, which may be late; calls that allocate each
+//! time would allocate a hundred times as often as is allowed.
 
 use ripieno::Shape;
 use ripieno::net::ThreadFabric;

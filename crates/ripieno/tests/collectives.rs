@@ -118,8 +118,8 @@ fn allgather_and_gather_give_the_chunks_of_all() {
                         (p % 2, refused.to_string().as_str()),
                         (
                             1,
-                            "algorithm=neighbour-exchange: expected another one, because neighbour-exchange needs an even \
-                             number of ranks"
+                            "algorithm=neighbour-exchange: expected another one, because neighbour-exchange needs an \
+                             even number of ranks"
                         )
                     ),
                 }

@@ -12,8 +12,8 @@ fn agree(comm: &Communicator) -> Result<(), Error> {
     comm.allreduce(&mut [0; 32], Element::U64, Op::Max, None)
 }
 
-/// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told afterwards.
-/// The others may see through the lie, and end the job, before the liar has heard that all of it is sent.
+/// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told
+/// afterwards. The others may see through the lie, and end the job, before the liar has heard that all of it is sent.
 fn told(
     p: usize,
     options: &Options,

@@ -1,8 +1,9 @@
 //! A step of PageRank: what the reduced sums make of the ranks, in one pass over the vertices a worker wants.
 //!
-//! `rank = damping·(sum + dangling·share) + (1 - damping)·teleport`, where `sum` came along the edges, `dangling` is the
-//! rank of all vertices without edges out, and `share` and `teleport` add up to one over all vertices. Totals are added
-//! up in blocks of one size, so they do not depend on the number of threads. Cost: five streams of 8 bytes a vertex.
+//! `rank = damping·(sum + dangling·share) + (1 - damping)·teleport`, where `sum` came along the edges, `dangling` is
+//! the rank of all vertices without edges out, and `share` and `teleport` add up to one over all vertices. Totals are
+//! added up in blocks of one size, so they do not depend on the number of threads. Cost: five streams of 8 bytes a
+//! vertex.
 //! Source: Page, Brin, Motwani and Winograd, "The PageRank citation ranking", Stanford InfoLab 1999, section 2.6.
 
 use crate::Threads;

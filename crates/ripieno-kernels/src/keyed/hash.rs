@@ -1,7 +1,7 @@
 //! The hash of keys: XXH3 of 64 bits with seed 0, the same on every machine.
 //!
-//! An integer is hashed as its eight little-endian bytes, a string as its bytes, so that other programs can tell where a
-//! key lives. [`part_of`] reads the high bits of a hash, tables read the low ones.
+//! An integer is hashed as its eight little-endian bytes, a string as its bytes, so that other programs can tell where
+//! a key lives. [`part_of`] reads the high bits of a hash, tables read the low ones.
 //! Cost: about a nanosecond an integer, half of it in [`hash_ints`] with wide vectors.
 //! Source: the specification of XXH3, inputs of 4 to 8 bytes.
 

@@ -1,8 +1,8 @@
 //! A table that numbers distinct integers.
 //!
-//! Keys lie in lines of five with their numbers, a cache line each; a line that is full goes on in the next. Most keys are
-//! found in their own line by comparing all five at once, without a branch that depends on data: those that are not are
-//! set aside, a block at a time, and looked for one by one.
+//! Keys lie in lines of five with their numbers, a cache line each; a line that is full goes on in the next. Most keys
+//! are found in their own line by comparing all five at once, without a branch that depends on data: those that are not
+//! are set aside, a block at a time, and looked for one by one.
 //! Cost: two to three nanoseconds a key while the table fits the cache, 17 to 55 bytes for each distinct one.
 //! After: Ross, "Efficient hash probes on modern processors", ICDE 2007 (splash tables).
 

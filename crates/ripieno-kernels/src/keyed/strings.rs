@@ -1,9 +1,9 @@
 //! Strings as columns, and a table that numbers distinct ones.
 //!
-//! [`Strings`] borrows a column: offsets and bytes. [`StringTable`] gives equal keys equal numbers: open addressing over
-//! slots of 32 bytes that hold a key's hash, length and first 16 bytes, so that a probe for a key of up to 16 bytes
-//! reads no other memory, and one for a longer key reads it only where hash, length and beginning agree. Growing moves
-//! slots by the hashes in them; no key is hashed again.
+//! [`Strings`] borrows a column: offsets and bytes. [`StringTable`] gives equal keys equal numbers: open addressing
+//! over slots of 32 bytes that hold a key's hash, length and first 16 bytes, so that a probe for a key of up to 16
+//! bytes reads no other memory, and one for a longer key reads it only where hash, length and beginning agree. Growing
+//! moves slots by the hashes in them; no key is hashed again.
 //! Cost: a cache line or two per look-up, asked for ahead; 64 to 128 bytes per key, and the bytes of the keys.
 
 use std::fmt;

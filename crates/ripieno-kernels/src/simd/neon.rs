@@ -16,8 +16,8 @@ pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
 #[derive(Clone, Copy)]
 struct F32x4(float32x4_t);
 
-// SAFETY (of every block below): these functions run under `run` only, so the instructions are there; `load` and `store`
-// pass their callers' promise on.
+// SAFETY (of every block below): these functions run under `run` only, so the instructions are there; `load` and
+// `store` pass their callers' promise on.
 impl Vector for F32x4 {
     type Mask = uint32x4_t;
 

@@ -64,8 +64,8 @@ impl Blanks for Avx2 {
     fn of(block: &[u8; BLOCK_BYTES]) -> u64 {
         use std::arch::x86_64::*;
         let half = |from: usize| -> u64 {
-            // SAFETY: `run_avx2` alone uses this type, so the instructions are there; 32 bytes from 0 and from 32 lie in
-            // the block, and the load needs no alignment.
+            // SAFETY: `run_avx2` alone uses this type, so the instructions are there; 32 bytes from 0 and from 32 lie
+            // in the block, and the load needs no alignment.
             let mask = unsafe {
                 let bytes = _mm256_loadu_si256(block[from..].as_ptr().cast());
                 let space = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b' ' as i8));

@@ -1,7 +1,8 @@
 //! Line search: the lines of a text that match a pattern, as `grep` finds them.
 //!
 //! The pattern is searched in the whole text, so that text without matches is passed at the speed of the search. It is
-//! rewritten first so that no match has a line end, as no line has one; nothing is looked at beyond the line of a match.
+//! rewritten first so that no match has a line end, as no line has one; nothing is looked at beyond the line of a
+//! match.
 //! Cost: one pass of the `regex` crate's engine, and one that counts line ends.
 
 use crate::keyed::Strings;

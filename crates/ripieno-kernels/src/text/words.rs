@@ -15,7 +15,8 @@ const WINDOW_BYTES: usize = 8192;
 
 /// How often each distinct word occurs.
 ///
-/// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as Python's
+/// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as
+/// Python's
 /// `bytes.split()` finds them; other bytes, zeros too, are part of words. With `lower`, ASCII capitals count as small
 /// letters.
 ///
@@ -101,8 +102,8 @@ impl WordCounts {
 const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
 const HIGH: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// The hash of a word: for one that its prefix holds, a multiplication to 128 bits, folded. The factors are folded in, so
-/// that where one of them is zero the other still tells words apart.
+/// The hash of a word: for one that its prefix holds, a multiplication to 128 bits, folded. The factors are folded in,
+/// so that where one of them is zero the other still tells words apart.
 #[inline(always)]
 fn hash(word: &[u8], prefix: u128) -> u64 {
     if word.len() > PREFIX_BYTES {

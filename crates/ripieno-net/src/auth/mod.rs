@@ -7,7 +7,8 @@
 //! caller -> answerer   greeting   72 bytes: who, to whom, for what, job nonce, the caller's challenge
 //! answerer -> caller   challenge  32 bytes
 //! caller -> answerer   proof      32 bytes: HMAC(token, "caller" + greeting + challenge)
-//! answerer -> caller   verdict    40 bytes: refusal or welcome, HMAC(token, "answerer" + verdict + greeting + challenge)
+//! answerer -> caller   verdict    40 bytes: refusal or welcome,
+//!                                 HMAC(token, "answerer" + verdict + greeting + challenge)
 //! ```
 //!
 //! Cost: two round trips per connection.

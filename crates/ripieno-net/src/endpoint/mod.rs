@@ -1,7 +1,8 @@
 //! The endpoint of a rank: its links, its place in the membership, its way out.
 //!
-//! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its replicas. Links are opened when a plan first
-//! needs them: of a pair of ranks the lower one connects, on a thread of its own, so that nobody waits for it.
+//! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its replicas. Links are
+//! opened when a plan first needs them: of a pair of ranks the lower one connects, on a thread of its own, so that
+//! nobody waits for it.
 
 mod describe;
 mod fabric;
@@ -261,8 +262,8 @@ fn check_links(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetErro
     }
 }
 
-/// Connects to the hubs, rank 0 and its replicas, or of a hub to the lower ones. Rank 0 comes last: when all have come to it
-/// they have come to the others.
+/// Connects to the hubs, rank 0 and its replicas, or of a hub to the lower ones. Rank 0 comes last: when all have come
+/// to it they have come to the others.
 fn call_hubs(
     config: &Config,
     connector: &Connector,

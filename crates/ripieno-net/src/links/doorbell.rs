@@ -1,12 +1,14 @@
 //! Doorbells: a rank sleeps at its doorbell, its peers ring it.
 //!
-//! A doorbell is an eventfd and a word `parked` in a page that peers map. The rank sets the word, fences, looks for work
-//! once more, and only then sleeps. A peer gives it work, fences, and reads the word: of the two fences one comes first,
-//! so either the rank finds the work or the peer sees the word. A peer pays a system call only for a rank that sleeps.
+//! A doorbell is an eventfd and a word `parked` in a page that peers map. The rank sets the word, fences, looks for
+//! work once more, and only then sleeps. A peer gives it work, fences, and reads the word: of the two fences one comes
+//! first, so either the rank finds the work or the peer sees the word. A peer pays a system call only for a rank that
+//! sleeps.
 //!
 //! A fence costs a peer some tens of nanoseconds per message, as it waits for its stores to leave the core. A rank that
-//! rarely sleeps can take that over ([`Doorbell::make_barriers`]): before it sleeps, it has the kernel make every core that
-//! runs a rank fence. Where the kernel cannot (membarrier(2) missing or forbidden), or one day does not, both fence themselves.
+//! rarely sleeps can take that over ([`Doorbell::make_barriers`]): before it sleeps, it has the kernel make every core
+//! that runs a rank fence. Where the kernel cannot (membarrier(2) missing or forbidden), or one day does not, both
+//! fence themselves.
 
 use super::atomics::Word;
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
@@ -67,8 +69,8 @@ impl Doorbell {
         Ok(Doorbell { bell, polled: Vec::new(), shown: Vec::new(), makes_barriers: false })
     }
 
-    /// From now on [`Self::prepare`] makes the peers' fences, where the kernel can: some microseconds for each sleep, and an
-    /// interrupt for every core that runs a rank. Called before any peer has the bell.
+    /// From now on [`Self::prepare`] makes the peers' fences, where the kernel can: some microseconds for each sleep,
+    /// and an interrupt for every core that runs a rank. Called before any peer has the bell.
     pub fn make_barriers(&mut self) {
         self.makes_barriers = serves_barriers();
         self.bell.word(BARRIERS).store(self.makes_barriers.into(), Relaxed);

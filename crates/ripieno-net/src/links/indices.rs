@@ -1,11 +1,11 @@
 //! The index protocol of a ring with one producer and one consumer, apart from its bytes.
 //!
 //! Indices count bytes since the start and never wrap; a byte's place is its index modulo the capacity, a power of two.
-//! The producer publishes on notes, a circle of cache lines, each used in turn: the index up to which bytes are there, and
-//! the bytes themselves if they are few, so that a short message moves one line between the cores. The consumer puts such
-//! bytes where they belong in the ring. A note is used again when the consumer has released what it told; the consumer's
-//! own line is read only when the producer cannot go on by what it last saw there. Nothing read from the shared words is
-//! believed unchecked: the peer may have crashed or be hostile.
+//! The producer publishes on notes, a circle of cache lines, each used in turn: the index up to which bytes are there,
+//! and the bytes themselves if they are few, so that a short message moves one line between the cores. The consumer
+//! puts such bytes where they belong in the ring. A note is used again when the consumer has released what it told; the
+//! consumer's own line is read only when the producer cannot go on by what it last saw there. Nothing read from the
+//! shared words is believed unchecked: the peer may have crashed or be hostile.
 
 use super::atomics::Word;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -182,8 +182,8 @@ impl<const NOTES: usize> Producer<NOTES> {
         }
     }
 
-    /// Publishes `count` bytes that `write` puts into a note instead of the ring. There is room for them, they fit a note,
-    /// and all before them is published.
+    /// Publishes `count` bytes that `write` puts into a note instead of the ring. There is room for them, they fit a
+    /// note, and all before them is published.
     pub fn publish_inline<W: Word>(
         &mut self,
         shared: &Indices<W, NOTES>,
@@ -241,9 +241,9 @@ impl<const NOTES: usize> Consumer<NOTES> {
         Consumer { capacity: capacity as u64, head: 0, tail_seen: 0, closed: false, next: 0 }
     }
 
-    /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `take` takes what a
-    /// note holds: bytes for the ring, or a loan.
-    /// Closed only when fewer than `least` are left and no more can come.
+    /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `take` takes
+    /// what a note holds: bytes for the ring, or a loan. Closed only when fewer than `least` are left and no more can
+    /// come.
     pub fn arrived<W: Word>(
         &mut self,
         shared: &Indices<W, NOTES>,

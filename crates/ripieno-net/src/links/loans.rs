@@ -1,10 +1,10 @@
 //! Loans: bytes that stay with their sender until the receiver has read them where they are.
 //!
 //! A loan travels as a note and takes one byte of the ring's indices, which the borrower releases when it has read all:
-//! that returns the loan. Its bytes lie in a [`super::Region`] of the lender, which the borrower maps when it first meets
-//! it, to read only, out of the lender's open files. The kernel may refuse that to one process of another, so the borrower
-//! tries at the start, and says so, before anything is lent. Copying from other memory by process_vm_readv(2) takes more
-//! processor time than two copies through a ring that stays in the caches, so such memory is not lent.
+//! that returns the loan. Its bytes lie in a [`super::Region`] of the lender, which the borrower maps when it first
+//! meets it, to read only, out of the lender's open files. The kernel may refuse that to one process of another, so the
+//! borrower tries at the start, and says so, before anything is lent. Copying from other memory by process_vm_readv(2)
+//! takes more processor time than two copies through a ring that stays in the caches, so such memory is not lent.
 
 use super::indices::Visit;
 use super::memory::{Mapping, sealed_len};
@@ -127,8 +127,9 @@ impl Borrowed {
         if !is_within || loan.length_bytes == 0 {
             return Err(invalid("the peer lent nothing, or more than its region holds"));
         }
-        // SAFETY: within the mapping, which stays as long as `self` and cannot shrink. The peer leaves the bytes alone until
-        // the loan is returned; a hostile one that does not gives us other bytes, which it could have sent anyway.
+        // SAFETY: within the mapping, which stays as long as `self` and cannot shrink. The peer leaves the bytes alone
+        // until the loan is returned; a hostile one that does not gives us other bytes, which it could have sent
+        // anyway.
         Ok(unsafe {
             let start = mapping.address().as_ptr().add(loan.offset as usize + self.taken);
             std::slice::from_raw_parts(start, loan.length_bytes as usize - self.taken)

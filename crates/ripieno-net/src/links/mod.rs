@@ -1,7 +1,7 @@
 //! Links: how bytes get from one rank to another.
 //!
-//! Threads of a process and processes of a host share a [`RingLink`]: a byte ring in each direction, in memory that both
-//! map. Hosts share a [`TcpLink`]. A rank that has nothing to do sleeps at its [`Doorbell`]; its peers hold the
+//! Threads of a process and processes of a host share a [`RingLink`]: a byte ring in each direction, in memory that
+//! both map. Hosts share a [`TcpLink`]. A rank that has nothing to do sleeps at its [`Doorbell`]; its peers hold the
 //! [`Bell`] and wake it.
 
 mod atomics;

@@ -1,8 +1,9 @@
 //! Regions: memory for arrays that peers of this host can map.
 //!
-//! A region is a sealed memfd: it has no name and is gone with its process, however that ends. What is lent from a region
-//! is read by the peer where it is. A region that is dropped gives its pages back at once, also where a peer still has it
-//! mapped. A forked child shares regions with its parent, as it does all shared memory; only the maker's drop takes pages.
+//! A region is a sealed memfd: it has no name and is gone with its process, however that ends. What is lent from a
+//! region is read by the peer where it is. A region that is dropped gives its pages back at once, also where a peer
+//! still has it mapped. A forked child shares regions with its parent, as it does all shared memory; only the maker's
+//! drop takes pages.
 
 use super::memory::{Mapping, page_bytes, sealed_memfd};
 use rustix::fs::FallocateFlags;
@@ -45,8 +46,8 @@ struct Known {
 }
 
 impl Region {
-    /// A region of at least `length_bytes` zero bytes, whole pages; `None` where the process has as many regions as it may.
-    /// More than the machine could ever fill is out of memory.
+    /// A region of at least `length_bytes` zero bytes, whole pages; `None` where the process has as many regions as it
+    /// may. More than the machine could ever fill is out of memory.
     pub fn new(length_bytes: usize) -> io::Result<Option<Region>> {
         static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
         if REGIONS.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_REGIONS {
@@ -105,8 +106,8 @@ impl Drop for Region {
     }
 }
 
-/// An error where memory and swap of this machine cannot hold `length_bytes`: a memfd is given any size, and whoever fills it
-/// is killed.
+/// An error where memory and swap of this machine cannot hold `length_bytes`: a memfd is given any size, and whoever
+/// fills it is killed.
 fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
     let info = rustix::system::sysinfo();
     let most_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());

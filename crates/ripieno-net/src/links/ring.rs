@@ -90,8 +90,8 @@ impl Segment {
 
     fn indices(&self, ring: usize) -> &Indices<AtomicU64> {
         let both = self.header.address().cast::<[Indices<AtomicU64>; 2]>();
-        // SAFETY: the pages are mapped as long as `self`, larger than both, zero at first (a valid value of atomics), and
-        // every process uses these words through atomics and the bytes of notes as the protocol has it.
+        // SAFETY: the pages are mapped as long as `self`, larger than both, zero at first (a valid value of atomics),
+        // and every process uses these words through atomics and the bytes of notes as the protocol has it.
         unsafe { &both.as_ref()[ring] }
     }
 }
@@ -102,7 +102,8 @@ fn header_bytes() -> usize {
 }
 
 impl RingLink {
-    /// The end of `segment` at `side`; `peer` wakes the rank at the other, whose process is `pid`, if that can be known.
+    /// The end of `segment` at `side`; `peer` wakes the rank at the other, whose process is `pid`, if that can be
+    /// known.
     pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell, pid: Option<i32>) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
         let serves_barriers = peer.makes_barriers() && serves_barriers();

@@ -1,8 +1,8 @@
 //! Links between processes of one host: memory passed as a descriptor over a Unix socket.
 //!
 //! Nothing has a name in a file system, so nothing is left behind, however a process ends, and the size of `/dev/shm`
-//! does not matter. The socket is authenticated before; afterwards it is not used, but whoever keeps it is told of a peer's
-//! death by its end: memory does not tell.
+//! does not matter. The socket is authenticated before; afterwards it is not used, but whoever keeps it is told of a
+//! peer's death by its end: memory does not tell.
 
 use super::descriptors::{receive_fds, send_fds};
 use super::doorbell::Bell;
@@ -60,13 +60,14 @@ pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
     Ok(link)
 }
 
-/// The process at the other end, as this one knows it: `None` where it lives in a namespace that this one cannot see into.
+/// The process at the other end, as this one knows it: `None` where it lives in a namespace that this one cannot see
+/// into.
 fn pid_of(socket: &UnixStream) -> io::Result<Option<i32>> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length_bytes = size_of::<libc::ucred>() as libc::socklen_t;
     let (option, place) = (libc::SO_PEERCRED, (&raw mut peer).cast());
-    // SAFETY: the socket is open, and the kernel writes at most `length_bytes` at `place`, all of which are the struct's.
-    // Not rustix's call, to which a pid is never 0, as it is across namespaces.
+    // SAFETY: the socket is open, and the kernel writes at most `length_bytes` at `place`, all of which are the
+    // struct's. Not rustix's call, to which a pid is never 0, as it is across namespaces.
     match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length_bytes) } {
         0 => Ok((peer.pid > 0).then_some(peer.pid)),
         _ => Err(io::Error::last_os_error()),

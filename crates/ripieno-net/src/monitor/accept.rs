@@ -104,8 +104,8 @@ impl Monitor {
     }
 }
 
-/// Whether this rank expects such a connection: control comes to hubs, once per rank, from the higher one of two hubs; of a
-/// pair of ranks the lower one opens the link.
+/// Whether this rank expects such a connection: control comes to hubs, once per rank, from the higher one of two hubs;
+/// of a pair of ranks the lower one opens the link.
 fn expects(
     own: usize,
     replicas: Replicas,

@@ -1,8 +1,8 @@
 //! A group in two levels: the ranks of every node, and between the nodes one rank of each or several.
 //!
-//! The local ranks of a node are numbered in the order of their ranks. A node has as many *leaders* as the smallest node
-//! has ranks: its first ones. The `j`-th leaders of all nodes work among themselves. A part of a plan that some ranks run among
-//! themselves is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
+//! The local ranks of a node are numbered in the order of their ranks. A node has as many *leaders* as the smallest
+//! node has ranks: its first ones. The `j`-th leaders of all nodes work among themselves. A part of a plan that some
+//! ranks run among themselves is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
 
 use crate::catalogue::Algorithm;
 use crate::choice::{choose, choose_for_scattered};

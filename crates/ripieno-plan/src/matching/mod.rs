@@ -1,8 +1,8 @@
 //! The matching of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
 //!
 //! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
-//! pieces (see [`Pieces`]); an operation passes its pieces in order, each as soon as every earlier operation of the rank
-//! that conflicts on the piece, or on one between it and the operation's piece before, has passed it.
+//! pieces (see [`Pieces`]); an operation passes its pieces in order, each as soon as every earlier operation of the
+//! rank that conflicts on the piece, or on one between it and the operation's piece before, has passed it.
 
 mod dependency;
 mod pieces;

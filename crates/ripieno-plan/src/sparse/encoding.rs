@@ -175,7 +175,11 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_set_or_are_refused(form in 0_u8..6, bytes in prop::collection::vec(any::<u8>(), 0..60), length in 0_u64..200) {
+        fn any_bytes_are_a_set_or_are_refused(
+            form in 0_u8..6,
+            bytes in prop::collection::vec(any::<u8>(), 0..60),
+            length in 0_u64..200,
+        ) {
             let bytes = [vec![form], bytes].concat();
             if let Ok(set) = read(&(7..7 + length), &mut &bytes[..]) {
                 let members: Vec<u64> = set.members().collect();
@@ -185,7 +189,11 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_a_set_or_is_refused(set in key_sets(), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        fn a_changed_byte_is_a_set_or_is_refused(
+            set in key_sets(),
+            at in any::<prop::sample::Index>(),
+            to in any::<u8>(),
+        ) {
             let mut bytes = written(&set);
             let at = at.index(bytes.len());
             bytes[at] = to;

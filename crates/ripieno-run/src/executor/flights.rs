@@ -1,8 +1,8 @@
 //! Runs in flight: several at once over the same links, each ending by itself.
 //!
 //! A link is a byte stream, so per direction the lanes of the runs queue in the order in which the runs began: a lane
-//! begins when the one before it has ended. Ranks that begin the same runs in the same order thus never wait for a later
-//! run in an earlier one, and everything that does not share a stream overlaps.
+//! begins when the one before it has ended. Ranks that begin the same runs in the same order thus never wait for a
+//! later run in an earlier one, and everything that does not share a stream overlaps.
 
 use super::idle::{self, Work};
 use super::memory::Memory;
@@ -21,7 +21,8 @@ use std::time::Duration;
 /// Told once how a run ended; dropped untold if the executor is.
 pub type End = Box<dyn FnOnce(Result<Traffic, RunError>) + Send>;
 
-/// One run in flight, or what is still to come of a run that is over. The buffers come before the end, which may own the memory: fields are dropped in this order.
+/// One run in flight, or what is still to come of a run that is over. The buffers come before the end, which may own
+/// the memory: fields are dropped in this order.
 struct Flight {
     header: Header,
     schedule: Arc<Schedule>,

@@ -65,8 +65,8 @@ pub(super) fn finish<W: Work>(
     }
 }
 
-/// How the job has failed, if it has. Who `needs_all` cannot go on when a rank has died, though a replica of it lives: what is
-/// half done ends the job.
+/// How the job has failed, if it has. Who `needs_all` cannot go on when a rank has died, though a replica of it lives:
+/// what is half done ends the job.
 pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunError> {
     if needs_all && fabric.has_losses() && !fabric.has_failed() {
         let loss = fabric.losses().into_iter().next();

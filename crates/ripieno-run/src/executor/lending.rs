@@ -1,10 +1,10 @@
 //! Lending: a long send whose bytes the receiver reads where they are, instead of through the link's own memory.
 //!
-//! A lent send passes a byte when the receiver has taken it, as if the link held nothing. Schedules of plans that are known
-//! to run over such links lend all that they send ([`super::Schedule::lending`]); messages lend nothing
-//! ([`super::Schedule::copying`]), so that a send can end before its receiver comes; others lend sends that no later step of
-//! their rank waits for: those hold nobody up but the later sends of their lane, until the receiver has taken what comes
-//! before them, which it does in any case before it looks at them.
+//! A lent send passes a byte when the receiver has taken it, as if the link held nothing. Schedules of plans that are
+//! known to run over such links lend all that they send ([`super::Schedule::lending`]); messages lend nothing
+//! ([`super::Schedule::copying`]), so that a send can end before its receiver comes; others lend sends that no later
+//! step of their rank waits for: those hold nobody up but the later sends of their lane, until the receiver has taken
+//! what comes before them, which it does in any case before it looks at them.
 
 use super::memory;
 use super::run::Run;

@@ -26,8 +26,8 @@ impl Run<'_, '_> {
         moved || done_count > 0
     }
 
-    /// Moves a local operation from byte `done` to `end`, or, where elements must not be cut, in front of the one that it
-    /// would cut; returns where it stands.
+    /// Moves a local operation from byte `done` to `end`, or, where elements must not be cut, in front of the one that
+    /// it would cut; returns where it stands.
     fn pass(&mut self, operation: &Operation, done: usize, end: usize) -> usize {
         match *operation {
             Operation::Copy { from, to, rows: None } => {

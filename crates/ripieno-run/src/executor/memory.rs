@@ -26,8 +26,8 @@ impl Memory<'_> {
     /// The same memory, for as long as the caller says.
     ///
     /// # Safety
-    /// What is returned is not used once the memory is gone, nor is the memory used otherwise before that, but for reading
-    /// what is only read.
+    /// What is returned is not used once the memory is gone, nor is the memory used otherwise before that, but for
+    /// reading what is only read.
     pub unsafe fn prolonged(&mut self) -> Memory<'static> {
         match self {
             // SAFETY: a slice that is good for as long as the caller promises.

@@ -1,9 +1,9 @@
 //! The executor: runs any plan over the links of a fabric. The only code that moves bytes.
 //!
-//! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has passed
-//! it, so every plan is pipelined and cut through. A relay sends on in units of [`RELAY_UNIT_BYTES`] while more is to come,
-//! because one that forwards every few bytes is unsteady. Rows are gathered for a link a segment at a time. Waiting spins
-//! for a bounded time, then parks.
+//! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has
+//! passed it, so every plan is pipelined and cut through. A relay sends on in units of [`RELAY_UNIT_BYTES`] while more
+//! is to come, because one that forwards every few bytes is unsteady. Rows are gathered for a link a segment at a time.
+//! Waiting spins for a bounded time, then parks.
 //!
 //! Several runs may be in flight: on each direction of each link the lanes follow each other in the order in which the
 //! runs began, everything else overlaps. A run that is alone is served on the caller's stack.
@@ -92,8 +92,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Runs `schedule` as collective `header` over `fabric`, on `buffers` (by number), whose elements are `element`s, to
-    /// its end. Moves the runs in flight on meanwhile.
+    /// Runs `schedule` as collective `header` over `fabric`, on `buffers` (by number), whose elements are `element`s,
+    /// to its end. Moves the runs in flight on meanwhile.
     pub fn run(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -101,7 +101,8 @@ impl Executor {
         schedule: &Arc<Schedule>,
         buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
-        // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it failed.
+        // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it
+        // failed.
         if self.flights.has_only_rests() {
             self.advance(fabric);
         }
@@ -120,8 +121,8 @@ impl Executor {
         ended
     }
 
-    /// Begins a run that goes on whenever [`Executor::run`] or [`Executor::drive`] is called, and calls `end` when it is
-    /// over. The memory is let go before that.
+    /// Begins a run that goes on whenever [`Executor::run`] or [`Executor::drive`] is called, and calls `end` when it
+    /// is over. The memory is let go before that.
     pub fn submit(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -153,8 +154,8 @@ impl Executor {
     }
 
     /// Moves all runs in flight on until nothing is, or `until` says so; it is asked before each sleep too. When the
-    /// program itself waits for that (`is_awaited`), [`Executor::interrupt`] is asked as well. When a run fails all have
-    /// failed, and their ends know why.
+    /// program itself waits for that (`is_awaited`), [`Executor::interrupt`] is asked as well. When a run fails all
+    /// have failed, and their ends know why.
     pub fn drive(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -190,8 +191,8 @@ impl Executor {
         let end = Box::new(move |result| {
             let _ = noted.set(result);
         });
-        // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if anything
-        // panics in `drive`, that lets go of all runs.
+        // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if
+        // anything panics in `drive`, that lets go of all runs.
         let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
         self.flights.add(header, schedule.clone(), buffers, reduction, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;

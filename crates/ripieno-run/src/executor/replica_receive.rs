@@ -1,9 +1,9 @@
 //! Races: a step whose bytes come from every replica of a rank advances with the fastest of them.
 //!
-//! Replicas send the same bits, so their lanes share their steps. A lane that is behind lets go what another one has brought;
-//! one whose peer dies drops out of the race, and the others bring the rest. The run is over when the fastest have come in:
-//! what is still to come on the other lanes is let go afterwards, ahead of what the next runs receive there. What a rank
-//! sends goes to all replicas that live, to its end.
+//! Replicas send the same bits, so their lanes share their steps. A lane that is behind lets go what another one has
+//! brought; one whose peer dies drops out of the race, and the others bring the rest. The run is over when the fastest
+//! have come in: what is still to come on the other lanes is let go afterwards, ahead of what the next runs receive
+//! there. What a rank sends goes to all replicas that live, to its end.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
 use super::run::Run;
@@ -15,9 +15,9 @@ use crate::replicas::Replicas;
 use ripieno_plan::{Operation, Plan};
 
 impl Schedule {
-    /// Makes `plan`, whose peers are logical ranks, ready for world rank `rank` among `replicas`: what is sent goes to all
-    /// replicas of the receiver, what comes is taken from the fastest replica of the sender. Nothing is lent, because a replica may
-    /// take it much later.
+    /// Makes `plan`, whose peers are logical ranks, ready for world rank `rank` among `replicas`: what is sent goes to
+    /// all replicas of the receiver, what comes is taken from the fastest replica of the sender. Nothing is lent,
+    /// because a replica may take it much later.
     pub fn replicated(plan: &Plan, replicas: Replicas, rank: usize) -> Schedule {
         let mut to_all = Plan::new();
         for operation in plan.operations() {

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 /// How far step `index` may go now, when it or a step that it waits for chooses rows.
 ///
-/// A step that combines rows waits for all that did so before it, of which the oldest one is mostly what holds it up: they
-/// are looked at in this order, and none behind the first that allows no byte more.
+/// A step that combines rows waits for all that did so before it, of which the oldest one is mostly what holds it up:
+/// they are looked at in this order, and none behind the first that allows no byte more.
 #[inline(never)]
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
@@ -151,8 +151,8 @@ impl Staging {
         self.staged.resize(schedule.lanes.len(), None);
     }
 
-    /// The bytes of `rows` of `table` from `from` on: what the link left of those that were gathered for `lane`, else those
-    /// up to `to`, a segment at most, gathered now.
+    /// The bytes of `rows` of `table` from `from` on: what the link left of those that were gathered for `lane`, else
+    /// those up to `to`, a segment at most, gathered now.
     pub fn gathered(&mut self, lane: usize, table: &[u8], rows: &Rows, from: usize, to: usize) -> &[u8] {
         if from == to {
             return &[];

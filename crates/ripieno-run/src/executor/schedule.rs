@@ -37,8 +37,8 @@ pub(super) struct Step {
 }
 
 /// Bytes `low..high` of the waiting step may pass only after the step `on` has: it stands at its own progress plus
-/// `shift`, counted from the start of the waiting step. Of a step that chooses rows from the span that both use, the bytes
-/// are those of the span, the rows among them.
+/// `shift`, counted from the start of the waiting step. Of a step that chooses rows from the span that both use, the
+/// bytes are those of the span, the rows among them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Dependency {
     pub on: usize,
@@ -121,8 +121,8 @@ impl Schedule {
         schedule
     }
 
-    /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing. Where ranks have
-    /// replicas nothing is.
+    /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing. Where ranks
+    /// have replicas nothing is.
     pub fn lending(mut self) -> Schedule {
         if self.is_replicated {
             return self;

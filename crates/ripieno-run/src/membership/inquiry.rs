@@ -36,8 +36,8 @@ impl Inquiry {
     }
 }
 
-/// `collective 7: rank 0 called allreduce(float32 × 10, sum, ring); rank 1 called barrier`: every rank known and its call,
-/// ranks with equal calls together.
+/// `collective 7: rank 0 called allreduce(float32 × 10, sum, ring); rank 1 called barrier`: every rank known and its
+/// call, ranks with equal calls together.
 pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, Told>) -> String {
     let mut groups: Vec<(&Told, Vec<usize>)> = Vec::new();
     for (&rank, told) in calls {

@@ -25,8 +25,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. Its connections to the hubs
-    /// that are lower than itself stand.
+    /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. Its connections to the
+    /// hubs that are lower than itself stand.
     pub fn new(rank: usize, hosts: Vec<String>, replicas: usize, timing: Timing, now: Duration) -> Membership {
         let replicas = Replicas::new(hosts.len(), replicas);
         let hosts: Arc<[String]> = hosts.into();

@@ -57,7 +57,7 @@ pub enum Message {
     Ask {
         /// The communicator.
         communicator: u32,
-        /// The how-manieth of its collectives.
+        /// The number of its collectives.
         sequence: u64,
     },
     /// Hub to a rank: what does this form of yours stand for?

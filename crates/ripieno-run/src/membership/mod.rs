@@ -1,12 +1,14 @@
 //! Membership: who is alive, who called what, and which failure is the job's.
 //!
 //! A star: every rank holds one connection to rank 0. Rank 0 runs a [`hub::Hub`], the others a [`spoke::Spoke`]: state
-//! machines that take events and the time, and give back messages to send and verdicts. The first failure that reaches the
-//! hub is the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat timeout; a
-//! failure reaches everybody in two hops. Needs connections that keep order and tell when the other end is gone.
+//! machines that take events and the time, and give back messages to send and verdicts. The first failure that reaches
+//! the hub is the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat
+//! timeout; a failure reaches everybody in two hops. Needs connections that keep order and tell when the other end is
+//! gone.
 //!
-//! Where ranks have [replicas](crate::replicas), every replica of rank 0 is a hub with a star of its own: one of them lives as long
-//! as the job does. The lowest one speaks; the others know what it knows, and the next takes over when it is gone.
+//! Where ranks have [replicas](crate::replicas), every replica of rank 0 is a hub with a star of its own: one of them
+//! lives as long as the job does. The lowest one speaks; the others know what it knows, and the next takes over when it
+//! is gone.
 
 mod history;
 mod hub;
@@ -142,8 +144,9 @@ fn silent(rank: usize, hosts: &[String], silence: Duration) -> Failure {
     rank_failed(rank, hosts, format!("no heartbeat for {:.1} s", silence.as_secs_f64()))
 }
 
-/// A machine's own clockwork: when to beat, when to check the others, and whether this very process stood still (stopped,
-/// or its computer asleep), because then it cannot judge the silence of others for the time that it did not listen.
+/// A machine's own clockwork: when to beat, when to check the others, and whether this very process stood still
+/// (stopped, or its computer asleep), because then it cannot judge the silence of others for the time that it did not
+/// listen.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     timing: Timing,

@@ -1,9 +1,9 @@
-//! Ranks that wait for each other: found when all ranks of a circle have been stalled at one moment, each in a call that
-//! the rank it waits for has not come to.
+//! Ranks that wait for each other: found when all ranks of a circle have been stalled at one moment, each in a call
+//! that the rank it waits for has not come to.
 //!
-//! A rank that is blocked does nothing else, so a circle of such ranks ends never. A rank reports about once a second that
-//! it still waits; its report says that it has waited for a second. Ranks that are in flight with several calls at once
-//! are not judged: what they wait for may come in any order.
+//! A rank that is blocked does nothing else, so a circle of such ranks ends never. A rank reports about once a second
+//! that it still waits; its report says that it has waited for a second. Ranks that are in flight with several calls at
+//! once are not judged: what they wait for may come in any order.
 
 use crate::call::{CollectiveId, Header};
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ impl Waits {
         self.by_rank.insert(rank, Wait { header, peers: peers.to_vec(), first, last: now });
     }
 
-    /// Says who waits for whom, if `from` is one of a circle of ranks that wait for each other. `is_absent` tells whether a
-    /// rank is known not to have come to a collective since the given time.
+    /// Says who waits for whom, if `from` is one of a circle of ranks that wait for each other. `is_absent` tells
+    /// whether a rank is known not to have come to a collective since the given time.
     pub fn circle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
         let mut circle = vec![from];
         let mut seen = vec![from];

@@ -1,9 +1,9 @@
 //! The flight recorder: the last collectives of this rank, how long each waited, and for whom.
 //!
-//! Always on: [`Recorder::begin`] and [`Recorder::end`] write one cache line of a ring that was there before; they look at
-//! no clock and allocate nothing. Times are those that the executor learns anyway: of long calls and of calls that wait.
-//! A short call that never waited has none; it lies between its neighbours'. A recorder that is *clocked* is given the
-//! time of every call.
+//! Always on: [`Recorder::begin`] and [`Recorder::end`] write one cache line of a ring that was there before; they look
+//! at no clock and allocate nothing. Times are those that the executor learns anyway: of long calls and of calls that
+//! wait. A short call that never waited has none; it lies between its neighbours'. A recorder that is *clocked* is
+//! given the time of every call.
 
 mod record;
 mod waits;
@@ -52,7 +52,8 @@ impl Recorder {
         }
     }
 
-    /// Notes that `header` begins, on `bytes` of this rank's memory and with `peer_count` others; `start` if it is known.
+    /// Notes that `header` begins, on `bytes` of this rank's memory and with `peer_count` others; `start` if it is
+    /// known.
     #[inline]
     pub fn begin(&mut self, header: &Header, bytes: u64, peer_count: u16, start: Option<Duration>) -> Ticket {
         let ticket = Ticket(self.begun_count);
@@ -78,8 +79,8 @@ impl Recorder {
         }
     }
 
-    /// Notes how a collective ended, and returns how long it took; if nobody has looked at the clock before and it ended
-    /// well, nobody does now.
+    /// Notes how a collective ended, and returns how long it took; if nobody has looked at the clock before and it
+    /// ended well, nobody does now.
     #[inline]
     pub fn end(&mut self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> Duration) -> Option<Duration> {
         let Some(record) = self.record(ticket) else {
@@ -93,8 +94,8 @@ impl Recorder {
         self.close(ticket, now)
     }
 
-    /// The latest records, at most `count`, oldest first, each with its number among all that this rank began. What is in
-    /// flight stands as it does `now`.
+    /// The latest records, at most `count`, oldest first, each with its number among all that this rank began. What is
+    /// in flight stands as it does `now`.
     pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, Record)> {
         let kept = self.begun_count.min(self.ring.len() as u64).min(count as u64);
         (self.begun_count - kept..self.begun_count).map(move |number| {

@@ -1,8 +1,8 @@
 //! Typed reductions: combine bytes that arrived into bytes that wait, element by element.
 //!
 //! The slices may lie at any alignment. Integers wrap around. `min` and `max` of floats give NaN if either is NaN and
-//! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined in
-//! single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
+//! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined
+//! in single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
 
 mod number;
 
@@ -32,7 +32,8 @@ pub struct Reduction {
     /// Combines the rows of `from`, one after the other, into the rows `numbers` of `into`: in any order, and more than
     /// once into a row that is named so. A row has `row_bytes` bytes, whole elements. Panics if `into` has no such row.
     pub combine_rows: fn(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize),
-    /// Makes every element the one that changes nothing that it is combined with; in a sum of floats 0, which makes -0 0.
+    /// Makes every element the one that changes nothing that it is combined with; in a sum of floats 0, which makes -0
+    /// 0.
     pub fill: fn(into: &mut [u8]),
 }
 

@@ -126,7 +126,8 @@ pub fn plans(happenings: &[Happening], scale: Scale) -> Vec<Plan> {
     plans
 }
 
-/// The same plan for the checker, which takes a zero for no contribution to any operation: here it is a number like others.
+/// The same plan for the checker, which takes a zero for no contribution to any operation: here it is a number like
+/// others.
 pub fn without_zeros(plan: &Plan, op: Op) -> Plan {
     let mut same = Plan::new();
     for operation in plan.operations() {

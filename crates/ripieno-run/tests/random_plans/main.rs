@@ -11,8 +11,8 @@ use ripieno_run::{Call, CallKind, Element, Executor, Header, Memory, Replicas, S
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in the
-/// last one. The values of each run, at each replica of each rank.
+/// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in
+/// the last one. The values of each run, at each replica of each rank.
 fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
@@ -78,8 +78,8 @@ fn reclaimed((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
     bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
-/// Draws `run_count` runs, and compares what the executor makes of all of them, in flight at once, with one happening after
-/// the other.
+/// Draws `run_count` runs, and compares what the executor makes of all of them, in flight at once, with one happening
+/// after the other.
 fn holds(seed: u64, scale: Scale, run_count: usize) {
     let mut draws = seed;
     let runs: Vec<Vec<Happening>> =

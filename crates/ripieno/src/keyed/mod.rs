@@ -1,7 +1,8 @@
 //! Keyed data: rows under keys, equal keys combined.
 //!
-//! Keys are columns ([`Keys`]), values rows of bytes of one [`Form`]. An [`Aggregation`] takes rows in many adds and combines
-//! those of equal keys as they come; sealed, it is [`Parts`]: blocks of distinct keys, by hash, each with a home rank.
+//! Keys are columns ([`Keys`]), values rows of bytes of one [`Form`]. An [`Aggregation`] takes rows in many adds and
+//! combines those of equal keys as they come; sealed, it is [`Parts`]: blocks of distinct keys, by hash, each with a
+//! home rank.
 
 mod aggregation;
 mod block;

@@ -1,7 +1,7 @@
 //! Configuration and reduction in one pass: values go down the layers with their keys.
 //!
-//! Cost: as configuration, whose second messages are longer by the rows, and then the way up of a reduction. What comes is
-//! combined in the order that a plan would have taken, so the result has the bits of `sparse` and `reduce`.
+//! Cost: as configuration, whose second messages are longer by the rows, and then the way up of a reduction. What comes
+//! is combined in the order that a plan would have taken, so the result has the bits of `sparse` and `reduce`.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
 
 use super::configure::{check_missing, malformed, prepare};
@@ -20,10 +20,10 @@ use ripieno_run::reduction::Reduction;
 const KEY_BYTES: usize = 2;
 
 impl Communicator {
-    /// [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for sets that are
-    /// reduced once: `into` becomes the combined rows of `in_indices`, `values` has a row for each of `out_indices`.
-    /// Every rank calls it, with the same `form` and `options`; errors are those of the two, and one without memory for its
-    /// rows ends the job, for the others are on their way.
+    /// [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for sets that
+    /// are reduced once: `into` becomes the combined rows of `in_indices`, `values` has a row for each of
+    /// `out_indices`. Every rank calls it, with the same `form` and `options`; errors are those of the two, and one
+    /// without memory for its rows ends the job, for the others are on their way.
     pub fn sparse_reduce(
         &self,
         out_indices: &[i64],

@@ -1,8 +1,8 @@
 //! Configuration: indices travel down the layers, and every rank learns which rows pass through it.
 //!
-//! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two messages
-//! to each of `d - 1` members of the group, the first of 16 bytes, the second with the encoded keys of its range; at the end an
-//! allreduce of 8 bytes, unless missing indices are zero.
+//! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two
+//! messages to each of `d - 1` members of the group, the first of 16 bytes, the second with the encoded keys of its
+//! range; at the end an allreduce of 8 bytes, unless missing indices are zero.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
 use super::indices::{self, IndexRows, sorted};
@@ -29,12 +29,13 @@ pub(super) struct Prepared {
 }
 
 impl Communicator {
-    /// Prepares reductions in which every rank contributes a row for each of its `out_indices` and gets the combined row
-    /// of each of its `in_indices`. Both may be in any order and have repetitions. Every rank calls it.
+    /// Prepares reductions in which every rank contributes a row for each of its `out_indices` and gets the combined
+    /// row of each of its `in_indices`. Both may be in any order and have repetitions. Every rank calls it.
     ///
-    /// Fails alike on every rank with [`Error::Disagreement`] if options differ, and with [`Error::MissingIndices`] if a
-    /// rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are negative,
-    /// not less than the size or too many. A rank that cannot read what another sent, or has no memory for it, ends the job.
+    /// Fails alike on every rank with [`Error::Disagreement`] if options differ, and with [`Error::MissingIndices`] if
+    /// a rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are
+    /// negative, not less than the size or too many. A rank that cannot read what another sent, or has no memory for
+    /// it, ends the job.
     pub fn sparse(&self, out_indices: &[i64], in_indices: &[i64], options: &Options) -> Result<SparseReduce, Error> {
         ending_job(self, || self.configure(out_indices, in_indices, options))
     }

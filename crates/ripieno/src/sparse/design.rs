@@ -1,7 +1,7 @@
 //! Degrees that suit the sets of all ranks: from a sample of their keys, and what packets cost here.
 //!
-//! Keys are mixed, so those below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of either
-//! set of each rank.
+//! Keys are mixed, so those below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of
+//! either set of each rank.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
 use crate::agree::words;

@@ -1,8 +1,8 @@
 //! Sparse reductions: every rank contributes rows for some indices and gets the combined rows of others.
 //!
-//! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends them
-//! down the layers of a nested butterfly once and makes of what comes a plan, that [`SparseReduce::reduce`] runs on any
-//! rows; [`Communicator::sparse_reduce`] does both in one pass.
+//! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends
+//! them down the layers of a nested butterfly once and makes of what comes a plan, that [`SparseReduce::reduce`] runs
+//! on any rows; [`Communicator::sparse_reduce`] does both in one pass.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 //!
 //! [`Communicator::sparse`]: crate::Communicator::sparse

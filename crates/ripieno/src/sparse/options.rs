@@ -13,9 +13,9 @@ pub struct Options {
     pub degrees: Option<Degrees>,
     /// Whether wanted indices that no rank contributes are zero, and not an error.
     pub missing_is_zero: bool,
-    /// Where a union of sets has more than this part of the keys of its range, 0 to 1, it takes the whole range: without
-    /// maps, but with rows that nobody contributes. Not where the sets together have less than one key in 32 of the range, nor
-    /// in a range of `2^32` keys or more.
+    /// Where a union of sets has more than this part of the keys of its range, 0 to 1, it takes the whole range:
+    /// without maps, but with rows that nobody contributes. Not where the sets together have less than one key in 32 of
+    /// the range, nor in a range of `2^32` keys or more.
     pub dense_above: f64,
 }
 

@@ -1,7 +1,7 @@
 //! Reduction: values go down the layers, combined at each, and come back by the same ranks.
 //!
-//! Cost: per layer `2(d - 1)` messages of this rank, with the rows that its sets have in each part of the range. The order
-//! in which rows are combined is part of the plan, so a result is the same bits in every run.
+//! Cost: per layer `2(d - 1)` messages of this rank, with the rows that its sets have in each part of the range. The
+//! order in which rows are combined is part of the plan, so a result is the same bits in every run.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
 use super::SparseReduce;
@@ -68,8 +68,8 @@ impl fmt::Display for Form<'_> {
 }
 
 impl SparseReduce {
-    /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both in
-    /// the caller's order. Every rank calls it, with the same `form`.
+    /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both
+    /// in the caller's order. Every rank calls it, with the same `form`.
     pub fn reduce(&self, values: &[u8], into: &mut [u8], form: Form<'_>) -> Result<(), Error> {
         let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
         check_rows("values", values.len(), self.out_count, row_bytes)?;

@@ -216,7 +216,7 @@ def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
     if not rank.status or rank.report is not None or not spares:
         return False
     who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"
-    print(f"{who}: {process.ending(rank.status)}; its copy, rank {spares[0]}, goes on", file=sys.stderr, flush=True)
+    print(f"{who}: {process.ending(rank.status)}; its replica, rank {spares[0]}, goes on", file=sys.stderr, flush=True)
     return True
 
 

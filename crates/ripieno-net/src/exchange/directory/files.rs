@@ -1,7 +1,7 @@
 //! The files of an exchange through a directory.
 //!
-//! `rank-N.lock` (locked while rank N lives; holds its host name), `rank-N` (its string), `verdict` (why there will be no
-//! meeting).
+//! `rank-N.lock` (locked while rank N lives; holds its host name), `rank-N` (its string), `verdict` (why there will be
+//! no meeting).
 
 use ripieno_run::Failure;
 use rustix::fs::{FlockOperation, flock};

@@ -1,9 +1,9 @@
 //! An exchange through a directory that all ranks see.
 //!
 //! Rank 0 makes a folder `ripieno-<tag>-<nonce>`; the tag comes from the token, so that jobs do not mix, and the folder
-//! of an earlier run is known by its rank 0 being dead. Each rank holds a lock on its file `rank-N.lock` while it lives,
-//! so a rank that was killed shows it without a word; strings appear by renaming, so they are whole. Rank 0 removes the
-//! folder in the end. Cost: a look at the directory every few ms at first, a few times a second later.
+//! of an earlier run is known by its rank 0 being dead. Each rank holds a lock on its file `rank-N.lock` while it
+//! lives, so a rank that was killed shows it without a word; strings appear by renaming, so they are whole. Rank 0
+//! removes the folder in the end. Cost: a look at the directory every few ms at first, a few times a second later.
 //! Needs a file system with locks (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
 
 mod files;

@@ -1,7 +1,7 @@
 //! Two-level allgather: every rank ends with every rank's chunk.
 //!
-//! The ranks of a node gather their own chunks. Then every leader gathers, node by node, the chunks that fall to it, and
-//! what it has got from elsewhere is gathered inside the node. A chunk enters a node once.
+//! The ranks of a node gather their own chunks. Then every leader gathers, node by node, the chunks that fall to it,
+//! and what it has got from elsewhere is gathered inside the node. A chunk enters a node once.
 //!
 //! Cost: allgather inside, then by `l` leaders at once between the nodes, then inside of all that came, each as chosen.
 //! Needs each rank's own chunk in place; chunks may be of any sizes, nodes too.

@@ -1,8 +1,8 @@
 //! Two-level allreduce: every rank ends with the combination of all vectors.
 //!
 //! Short vectors are reduced to one rank of every node, combined between these, and broadcast inside the nodes. Of long
-//! ones every leader takes a chunk: it is combined inside the nodes, then among the leaders of one number, then gathered
-//! inside the nodes. However many leaders there are, a node sends and receives as much as one rank would.
+//! ones every leader takes a chunk: it is combined inside the nodes, then among the leaders of one number, then
+//! gathered inside the nodes. However many leaders there are, a node sends and receives as much as one rank would.
 //!
 //! Cost: short: reduce inside, allreduce between, broadcast inside, each as chosen. Long: reduce-scatter inside,
 //! allreduce of `n/l` bytes by each of `l` leaders at once, allgather inside.

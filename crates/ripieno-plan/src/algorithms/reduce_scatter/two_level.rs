@@ -1,7 +1,8 @@
 //! Two-level reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
 //! Inside every node the chunks of all ranks are combined, each at one leader; then the leaders of one number
-//! combine and scatter their chunks between the nodes. A rank that is no leader gets its chunk from the one that has it.
+//! combine and scatter their chunks between the nodes. A rank that is no leader gets its chunk from the one that has
+//! it.
 //!
 //! Cost: reduce-scatter inside, of all chunks, then by `l` leaders at once between the nodes, each as chosen.
 //! Needs a commutative operation; chunks may be of any sizes, nodes too.

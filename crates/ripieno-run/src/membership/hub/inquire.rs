@@ -84,8 +84,8 @@ impl Hub {
         }
     }
 
-    /// Two ranks have met on a link with different headers. All are asked what they called, or, where one of the two is a
-    /// message, the other what its form stands for.
+    /// Two ranks have met on a link with different headers. All are asked what they called, or, where one of the two is
+    /// a message, the other what its form stands for.
     pub(super) fn differs(&mut self, now: Duration, pair: [(usize, Told); 2], history: &History) -> Vec<Output> {
         if self.failure.is_some() || pair[1].0 >= self.hosts.len() {
             return vec![];

@@ -34,8 +34,8 @@ impl Hub {
         }
     }
 
-    /// A hub that has admitted everybody says so: who is still on the way to this one takes part already, and who was taken
-    /// to have died too early has not.
+    /// A hub that has admitted everybody says so: who is still on the way to this one takes part already, and who was
+    /// taken to have died too early has not.
     pub(super) fn all_have_come(&mut self, now: Duration) -> Vec<Output> {
         for member in self.members.iter_mut().filter(|member| member.standing == Standing::Awaited) {
             *member = Member { standing: Standing::Present, heard: now };

@@ -1,4 +1,5 @@
-//! Worlds of replicas: whoever dies in whatever order, the job goes on as long as a replica of each lives, and not longer.
+//! Worlds of replicas: whoever dies in whatever order, the job goes on as long as a replica of each lives, and not
+//! longer.
 
 use super::*;
 

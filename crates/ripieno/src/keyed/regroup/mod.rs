@@ -1,11 +1,11 @@
 //! Regroup: the rows of every key come to one rank, combined, part by part.
 //!
-//! What was added is sealed first. What each rank has for each part goes to the part's home by a plan; with it ranks agree on homes and on waves. A wave is one
-//! plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose keys are complete when it has come. The next one is
-//! in flight while it is merged and handed on.
+//! What was added is sealed first. What each rank has for each part goes to the part's home by a plan; with it ranks
+//! agree on homes and on waves. A wave is one plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose
+//! keys are complete when it has come. The next one is in flight while it is merged and handed on.
 //!
-//! Cost: messages of 24 bytes per part to its home (twice if balanced), an allgather of 8 bytes per part, and the blocks of
-//! the parts, of which those that stay go over no link.
+//! Cost: messages of 24 bytes per part to its home (twice if balanced), an allgather of 8 bytes per part, and the
+//! blocks of the parts, of which those that stay go over no link.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
 
@@ -43,16 +43,17 @@ struct Regrouping<'a> {
 }
 
 impl Communicator {
-    /// Seals `rows`, sends those of every part to its home, merges those of equal keys there and hands the blocks of this rank's parts
-    /// to `on_block`, in the order of the parts, each as soon as its keys are complete. Within a block keys lie in order of
-    /// first appearance, one rank after the other; the result is the same bits in every run, for every size of waves and
-    /// number of threads. Every rank calls it, with data of one form and the same options. `on_block` must not call a
-    /// collective of this communicator.
+    /// Seals `rows`, sends those of every part to its home, merges those of equal keys there and hands the blocks of
+    /// this rank's parts to `on_block`, in the order of the parts, each as soon as its keys are complete. Within a
+    /// block keys lie in order of first appearance, one rank after the other; the result is the same bits in every run,
+    /// for every size of waves and number of threads. Every rank calls it, with data of one form and the same options.
+    /// `on_block` must not call a collective of this communicator.
     ///
     /// # Errors
     /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Ranks that
-    /// call something else, or with another form or other options, are told by [`Failure::Mismatch`](crate::Failure::Mismatch).
-    /// What only this rank has, an error of `on_block`, of spilling or of memory, ends the job.
+    /// call something else, or with another form or other options, are told by
+    /// [`Failure::Mismatch`](crate::Failure::Mismatch). What only this rank has, an error of `on_block`, of spilling or
+    /// of memory, ends the job.
     pub fn regroup(
         &self,
         rows: Aggregation,

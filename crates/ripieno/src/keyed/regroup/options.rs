@@ -24,7 +24,8 @@ const PULLS: usize = 4;
 /// How a regroup is done; the same on every rank, but for `threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regroup {
-    /// What becomes of rows of equal keys from different ranks. Where the parts keep all rows, they may be combined here.
+    /// What becomes of rows of equal keys from different ranks. Where the parts keep all rows, they may be combined
+    /// here.
     pub merge: Combine,
     /// Whether parts are dealt to ranks by their size, the largest first, and not by their number.
     pub balanced: bool,
@@ -55,8 +56,8 @@ impl Regroup {
         }
     }
 
-    /// The same, with waves that leave half of `memory_bytes` to what waits for them: a rank holds one that is merged, and one
-    /// that travels with what it sends of it, which may be twice as large.
+    /// The same, with waves that leave half of `memory_bytes` to what waits for them: a rank holds one that is merged,
+    /// and one that travels with what it sends of it, which may be twice as large.
     pub fn within(self, memory_bytes: u64) -> Regroup {
         Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
     }
@@ -125,7 +126,8 @@ impl Agreement {
         Form { combine: options.merge, ..*form }.reduction()?;
         let Regroup { merge, balanced, wave_bytes, wave_count, eager_bytes, pulls, threads: _ } = *options;
         let words = format!(
-            "{} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above {eager_bytes} bytes",
+            "{} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above {eager_bytes} \
+             bytes",
             homes.part_count()
         );
         Ok(Agreement { rows: *form, merge, is_balanced: balanced, step: 0, form: Shape::Told(&words).form(), words })

@@ -70,7 +70,8 @@ impl Sizes {
     }
 }
 
-/// The same waves, or shorter ones where a rank gives more than twice `wave_bytes` in one; `bytes` are what this rank has.
+/// The same waves, or shorter ones where a rank gives more than twice `wave_bytes` in one; `bytes` are what this rank
+/// has.
 fn bounded(
     comm: &Communicator,
     mut waves: Waves,
