@@ -236,7 +236,7 @@ impl<'a, P: Point> Search<'a, P> {
         let centroids = self.centroids;
         match &self.packed {
             Some(packed) => {
-                threads.simd().run(Block { packed, points, centroids, labels, squared_distances, scratch });
+                threads.simd().run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch });
             }
             None => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),
         }
@@ -272,7 +272,7 @@ impl<P: Point> Job for DirectBlock<'_, P> {
 }
 
 /// One block of a search with packed centroids.
-struct Block<'a, P: Point> {
+struct PackedBlock<'a, P: Point> {
     packed: &'a Packed<P::Centroid>,
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
@@ -281,7 +281,7 @@ struct Block<'a, P: Point> {
     scratch: &'a mut Scratch,
 }
 
-impl<P: Point> Job for Block<'_, P> {
+impl<P: Point> Job for PackedBlock<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -297,7 +297,7 @@ impl<P: Point> Job for Block<'_, P> {
     }
 }
 
-impl<P: Point> Block<'_, P> {
+impl<P: Point> PackedBlock<'_, P> {
     /// Rounds the rows to f32 in the frame, and fills the block up with zeros.
     #[inline(always)]
     fn enter_frame(&mut self) {

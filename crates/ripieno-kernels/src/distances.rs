@@ -62,20 +62,20 @@ fn fill<P: Point>(
         || (),
         |(), (block, out)| {
             let points = points.row_range(block * BLOCK_ROWS, out.len() / centroids.rows());
-            threads.simd().run(Block { points, centroids, out, root });
+            threads.simd().run(DistanceBlock { points, centroids, out, root });
         },
     );
 }
 
 /// The distances of a few rows.
-struct Block<'a, P: Point> {
+struct DistanceBlock<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
     out: &'a mut [P::Centroid],
     root: Root,
 }
 
-impl<P: Point> Job for Block<'_, P> {
+impl<P: Point> Job for DistanceBlock<'_, P> {
     type Output = ();
 
     #[inline(always)]

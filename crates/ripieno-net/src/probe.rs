@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 /// What works here and what does not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct Findings {
     /// The name of this host.
     pub host: String,
     /// What tells this host from others.
@@ -51,7 +51,7 @@ pub enum Outcome {
     Bad,
 }
 
-impl Report {
+impl Findings {
     /// The worst outcome.
     pub fn worst(&self) -> Outcome {
         let outcomes = || self.checks.iter().map(|check| check.outcome);
@@ -64,7 +64,7 @@ impl Report {
 }
 
 /// Tries out what a rank of `config` needs.
-pub fn probe(config: &Config) -> Report {
+pub fn probe(config: &Config) -> Findings {
     let addresses = Addresses::of_interfaces().unwrap_or_default();
     let host = host_name();
     let named = Addresses::of_name(&host);
@@ -78,7 +78,7 @@ pub fn probe(config: &Config) -> Report {
         check_cores(config),
         check_descriptors(config),
     ];
-    Report {
+    Findings {
         host,
         identity: HostIdentity::here(),
         core_count: core_count(),

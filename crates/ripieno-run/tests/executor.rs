@@ -247,7 +247,8 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
     } else {
         plan.receive(from, whole);
     }
-    let header = Header { communicator: 0, sequence, call: call(Collective::PointToPoint, 1) };
+    let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: 1 };
+    let header = Header { communicator: 0, sequence, call: Call { kind, element: Element::I32, form: 0 } };
     (header, Arc::new(Schedule::new(&plan)))
 }
 

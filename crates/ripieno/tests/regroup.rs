@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::regroups::{Rows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
+use common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
 use common::{copied_world, endpoint_world, world};
 use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, MemoryLimit, Regroup};
 use ripieno::net::Links;
@@ -11,7 +11,7 @@ use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
 /// Rows of all ranks, more of the later ones, none of the first of several.
-fn all_rows(p: usize, width: usize) -> Vec<Rows> {
+fn all_rows(p: usize, width: usize) -> Vec<RankRows> {
     (0..p).map(|rank| rows(rank, if p > 1 { 350 * rank } else { 350 }, 300, width)).collect()
 }
 
@@ -57,14 +57,14 @@ fn every_key_comes_to_one_rank_with_all_its_rows() {
     }
 }
 
-fn row_count(all: &[Rows]) -> u64 {
+fn row_count(all: &[RankRows]) -> u64 {
     all.iter().map(|rows| rows.keys.len() as u64).sum()
 }
 
 #[test]
 fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
     for links in [Links::SharedMemory, Links::Tcp] {
-        let all: Vec<Rows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
+        let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
         // Large enough for several waves of pulled blocks.
         let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
         let results = endpoint_world(4, links, |comm| {
@@ -77,7 +77,7 @@ fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
         let (whole, halved): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         assert_eq!(found(&whole.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
         for color in 0..2 {
-            let own: Vec<Rows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
+            let own: Vec<RankRows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
             let blocks = [&halved[color][..], &halved[2 + color]].concat();
             assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
         }
@@ -93,7 +93,7 @@ fn parts_that_were_spilled_come_as_the_others_do() {
         (KeyKind::Int64, Combine::Concat, Combine::Concat),
         (KeyKind::Strings, Combine::Concat, SUM),
     ] {
-        let all: Vec<Rows> = (0..3).map(|rank| rows(rank, 10_000, 6000, 1)).collect();
+        let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 10_000, 6000, 1)).collect();
         let once = |limit_bytes: Option<u64>| {
             let limit = limit_bytes.map(|bytes| MemoryLimit { bytes, directory: directory.path().to_path_buf() });
             let options = limit_bytes.iter().fold(Regroup::new(merge), |options, &bytes| options.within(bytes));
@@ -122,7 +122,7 @@ fn parts_that_were_spilled_come_as_the_others_do() {
 #[test]
 fn copies_of_ranks_get_the_same_blocks() {
     for links in [Links::SharedMemory, Links::Tcp] {
-        let all: Vec<Rows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
+        let all: Vec<RankRows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
         let options = Regroup { wave_bytes: 5000, eager_bytes: 500, ..Regroup::new(SUM) };
         let results = copied_world(4, 2, links, |world| {
             let comm = world.replicate(2).unwrap();
@@ -143,7 +143,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 
 #[test]
 fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
-    let all: Vec<Rows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
+    let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
     for combine in [SUM, Combine::Concat] {
         let form = Form { element: Element::F64, ..form(KeyKind::Int64, 1, combine) };
         let once = |options: Regroup| {
@@ -183,7 +183,7 @@ fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_ran
         let keys: Vec<i64> = [100 + rank].into_iter().chain((0..40).rev()).collect();
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
         let homes = vec![1u32; keys.len()];
-        let rows = Rows { keys, values };
+        let rows = RankRows { keys, values };
         let form = form(KeyKind::Int64, 1, Combine::Concat);
         let (blocks, _) = try_run(comm, form, &rows, Some(&homes), &Regroup::new(Combine::Concat)).unwrap();
         assert_eq!(blocks.is_empty(), rank != 1);
@@ -211,7 +211,7 @@ fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_ran
 #[test]
 fn a_heavy_key_does_not_unbalance_the_others() {
     let p = 5;
-    let all: Vec<Rows> = (0..p)
+    let all: Vec<RankRows> = (0..p)
         .map(|rank| {
             let mut rows = rows(rank, 20_000, 1 << 40, 1);
             rows.keys.iter_mut().step_by(2).for_each(|key| *key = 7);
@@ -237,7 +237,7 @@ fn a_heavy_key_does_not_unbalance_the_others() {
 #[test]
 fn a_rank_that_gives_all_rows_gives_no_more_at_once_than_comes_to_one() {
     let (p, wave_bytes) = (5, 10_000);
-    let all: Vec<Rows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
+    let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
     let options = Regroup { wave_bytes, ..Regroup::new(SUM) };
     let results = world(p, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
     let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
@@ -248,7 +248,7 @@ fn a_rank_that_gives_all_rows_gives_no_more_at_once_than_comes_to_one() {
 
 #[test]
 fn data_is_divided_unless_somebody_says_how_large_waves_are() {
-    let all: Vec<Rows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
+    let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
     let waves = |options: Regroup| {
         let results = world(3, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
@@ -263,7 +263,7 @@ fn data_is_divided_unless_somebody_says_how_large_waves_are() {
 #[test]
 fn nothing_travels_but_blocks_sizes_and_grants() {
     for (p, eager_bytes) in [(2, usize::MAX), (3, 0), (5, 0)] {
-        let all: Vec<Rows> = (0..p).map(|rank| rows(rank, 1000, 1 << 40, 2)).collect();
+        let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, 1000, 1 << 40, 2)).collect();
         let options = Regroup { wave_bytes: u64::MAX, eager_bytes, ..Regroup::new(SUM) };
         let results = world(p, |comm| run(comm, form(KeyKind::Int64, 2, SUM), &all[comm.rank()], &options).1);
         let parts_per_rank = Aggregation::new(form(KeyKind::Int64, 2, SUM), p, None).unwrap().parts_per_rank();
@@ -279,7 +279,7 @@ fn nothing_travels_but_blocks_sizes_and_grants() {
 
 #[test]
 fn local_reduction_sends_a_row_per_key_and_not_every_row() {
-    let all: Vec<Rows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
+    let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
     let sent = |combine: Combine| {
         let options = Regroup { wave_bytes: u64::MAX, ..Regroup::new(SUM) };
         let results = world(4, |comm| run(comm, form(KeyKind::Int64, 4, combine), &all[comm.rank()], &options));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Keys with their rows, of the whole data, keys ascending unless said otherwise.
-pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+pub type KeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Numbers that look random; the same in every run.
 pub fn random(seed: u64) -> impl FnMut() -> u64 {
@@ -118,12 +118,12 @@ impl<'a> Case<'a> {
     }
 
     /// What [`Case::sealed`] gives, in order of parts and, within them, as it comes.
-    pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Rows {
+    pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> KeyedRows {
         taken(self.sealed(rank_count, thread_count, add_rows))
     }
 
     /// What [`Case::sealed`] gives, by key.
-    pub fn blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Rows {
+    pub fn blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> KeyedRows {
         let mut rows = self.ordered_blocks(rank_count, thread_count, add_rows);
         rows.sort();
         rows
@@ -131,7 +131,7 @@ impl<'a> Case<'a> {
 }
 
 /// Keys and their rows, of all parts.
-pub fn taken(mut parts: Parts) -> Rows {
+pub fn taken(mut parts: Parts) -> KeyedRows {
     let (form, part_count) = (*parts.form(), parts.part_count());
     let take = |part| {
         let size = parts.size(part);
@@ -143,7 +143,7 @@ pub fn taken(mut parts: Parts) -> Rows {
 }
 
 /// Keys and their rows.
-pub fn blocks(form: &Form, blocks: Vec<Block>) -> Rows {
+pub fn blocks(form: &Form, blocks: Vec<Block>) -> KeyedRows {
     let mut rows = Vec::new();
     for block in blocks {
         assert_eq!(block.counts.is_some(), form.combine == Combine::Concat);
@@ -176,7 +176,7 @@ impl Oracle {
             let row = &case.values[at * row_bytes..][..row_bytes];
             let kept = map.entry(key);
             match reduction {
-                // Rows without values are counted.
+                // KeyedRows without values are counted.
                 None => kept.or_default().extend(if row_bytes == 0 { &[0xaa] } else { row }),
                 Some(_) if row_bytes == 0 => drop(kept.or_insert(vec![0xaa])),
                 Some(reduction) => {
@@ -192,7 +192,7 @@ impl Oracle {
         Oracle { map }
     }
 
-    pub fn blocks(&self) -> Rows {
+    pub fn blocks(&self) -> KeyedRows {
         self.map.clone().into_iter().collect()
     }
 }

@@ -7,7 +7,7 @@ use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
 
 /// Rows of some rank: a number for each key, and a row of small numbers.
-pub struct Rows {
+pub struct RankRows {
     pub keys: Vec<i64>,
     pub values: Vec<i64>,
 }
@@ -15,11 +15,11 @@ pub struct Rows {
 /// Keys with their rows, one after the other.
 pub type Found = BTreeMap<Vec<u8>, Vec<i64>>;
 
-pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> Rows {
+pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> RankRows {
     let mut random = Random(rank as u64 * 77 + key_count);
     let keys = (0..count).map(|_| random.below(key_count) as i64 - 3).collect();
     let values = (0..count * width).map(|_| random.below(9) as i64 - 4).collect();
-    Rows { keys, values }
+    RankRows { keys, values }
 }
 
 /// The key as bytes: of a number, or a text of any length.
@@ -27,7 +27,7 @@ fn text(key: i64) -> Vec<u8> {
     format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
 }
 
-pub fn add(aggregation: &mut Aggregation, rows: &Rows, ranks: Option<&[u32]>) {
+pub fn add(aggregation: &mut Aggregation, rows: &RankRows, ranks: Option<&[u32]>) {
     let threads = Threads::new(1);
     let bytes = super::bytes(&rows.values);
     match aggregation.form().keys {
@@ -62,7 +62,7 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
 }
 
 /// What all ranks together should find.
-pub fn expected(all: &[Rows], keys: KeyKind, merge: Combine, width: usize) -> Found {
+pub fn expected(all: &[RankRows], keys: KeyKind, merge: Combine, width: usize) -> Found {
     let mut found = Found::new();
     for rows in all {
         for (at, &key) in rows.keys.iter().enumerate() {
@@ -114,7 +114,7 @@ pub fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
 pub fn try_run(
     comm: &Communicator,
     form: Form,
-    rows: &Rows,
+    rows: &RankRows,
     ranks: Option<&[u32]>,
     options: &Regroup,
 ) -> Result<(Vec<Block>, Regrouped), Error> {
@@ -128,6 +128,6 @@ pub fn try_run(
     Ok((blocks, regrouped))
 }
 
-pub fn run(comm: &Communicator, form: Form, rows: &Rows, options: &Regroup) -> (Vec<Block>, Regrouped) {
+pub fn run(comm: &Communicator, form: Form, rows: &RankRows, options: &Regroup) -> (Vec<Block>, Regrouped) {
     try_run(comm, form, rows, None, options).unwrap()
 }
