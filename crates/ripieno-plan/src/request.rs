@@ -118,6 +118,7 @@ macro_rules! collectives {
             }
 
             /// The same with other extents.
+            #[inline]
             pub fn with<E: Extents<V, C, P>>(self, extents: &mut E) -> Asked<E::Vector, E::Chunks, E::Peers> {
                 match self {
                     $(Asked::$collective { $($argument),* } => Asked::$collective {
