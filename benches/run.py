@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|linear|pagerank|regroup|seeding|shuffle|spark|wordcount|all]
-               [--case NAME]… [--quick] [--json FILE]
+benches/run.py [host|cluster|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|shuffle|spark|wordcount|
+                all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import command  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
 import linear  # noqa: E402
+import logistic  # noqa: E402
 import memory  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
@@ -40,6 +41,7 @@ NAMES = (
     "replicas",
     "kmeans",
     "linear",
+    "logistic",
     "pagerank",
     "regroup",
     "seeding",
@@ -55,7 +57,11 @@ NAMES = (
 @click.option("--list", "listing", is_flag=True, help="Name the cases of NAME and end.")
 @command.quick_option
 @click.option("--repetitions", type=click.IntRange(min=1), help="Alternating runs of each; by default five or more.")
-@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="kmeans: float32 .npy rows.")
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="kmeans: float32 .npy rows; logistic: libsvm text, or a tar of reviews in folders pos and neg.",
+)
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
 @command.json_option
 def main(
@@ -98,6 +104,7 @@ def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Me
     undivided: dict[str, Measured] = {
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "linear": linear.measured,
+        "logistic": lambda report, effort: logistic.measured(report, effort, data=data),
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,

@@ -317,6 +317,32 @@ def grow_cells(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]: ...
 def distances(points: NDArray[Any], centroids: NDArray[Any], out: NDArray[Any], threads: int) -> None: ...
 def recenter(centroids: NDArray[Any], sums: NDArray[np.float64], weight_sums: NDArray[np.float64]) -> float: ...
+def logistic_loss(
+    rows: Any,
+    classes: NDArray[np.int32],
+    coef: NDArray[np.float64],
+    chances: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    threads: int,
+) -> float: ...
+def logistic_curvature(
+    rows: Any,
+    chances: NDArray[np.float64],
+    direction: NDArray[np.float64],
+    product: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+def solve_factors(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: NDArray[np.float32],
+    factors: NDArray[np.float32],
+    reg: float,
+    alpha: float | None,
+    gram: NDArray[np.float32] | None,
+    out: NDArray[np.float32],
+    threads: int,
+) -> float: ...
 
 # Where a default is not shown, one thread computes.
 def first_non_finite(points: NDArray[Any], threads: int = ...) -> tuple[int, int] | None: ...

@@ -198,3 +198,10 @@ def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_
 
     assert [figure["case"] for figure in figures] == ["600 × 24, 3 components, float32", "600 × 24, ridge, float64"]
     assert all(list(figure["peers"]) == ["scikit-learn"] for figure in figures)
+
+
+def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_the_optimum(tmp_path):
+    figures = reports_of("logistic", tmp_path)["figures"]
+
+    assert [figure["row"] for figure in figures] == ["newton-cg, 2 workers", "lbfgs, 2 workers"]
+    assert all({"lbfgs", "liblinear", "newton-cg", "saga"} == set(figure["peers"]) for figure in figures)

@@ -25,6 +25,7 @@ RESULTS = {
     "kmeans --trace": ["kmeans", "none.npy", "--clusters", "2", "--trace", "result.json"],
     "pca --trace": ["pca", "none.npy", "--trace", "result.json"],
     "ridge --trace": ["ridge", "none.csv", "--target", "y", "--trace", "result.json"],
+    "logistic --trace": ["logistic", "none.svm", "--trace", "result.json"],
     "packets --json": ["packets", "--json", "result.json"],
     "packets --plot": ["packets", "--plot", "result.svg"],
     "pagerank --out": ["pagerank", "none.txt", "--out", "result.csv"],
@@ -38,6 +39,7 @@ RESULTS = {
 FOLDERS = {
     "demo": ["demo", "--out", "result"],
     "kmeans": ["kmeans", "none.npy", "--clusters", "2", "--out", "result"],
+    "logistic": ["logistic", "none.svm", "--out", "result"],
     "pca": ["pca", "none.npy", "--out", "result"],
     "ridge": ["ridge", "none.csv", "--target", "y", "--out", "result"],
     "split": ["split", "none.txt", "--partitions", "2", "--out", "result"],
@@ -122,6 +124,7 @@ READING = {
     "grep": ["grep", "pattern", "INPUT"],
     "kmeans": ["kmeans", "INPUT", "--clusters", "2"],
     "kubernetes": ["kubernetes", "INPUT", "--workers", "2", "--image", "image"],
+    "logistic": ["logistic", "INPUT"],
     "pagerank": ["pagerank", "INPUT"],
     "pca": ["pca", "INPUT"],
     "ridge": ["ridge", "INPUT", "--target", "y"],
@@ -131,7 +134,19 @@ READING = {
     "trace": ["trace", "INPUT"],
     "wordcount": ["wordcount", "INPUT"],
 }
-NUMBERED = ("bfs", "components", "diameter", "grep", "kmeans", "pagerank", "pca", "ridge", "run", "wordcount")
+NUMBERED = (
+    "bfs",
+    "components",
+    "diameter",
+    "grep",
+    "kmeans",
+    "logistic",
+    "pagerank",
+    "pca",
+    "ridge",
+    "run",
+    "wordcount",
+)
 WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
 
 
@@ -162,7 +177,8 @@ def test_a_command_without_words_says_what_is_missing(name, capfd):
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
 @pytest.mark.parametrize(
-    "name", ["bfs", "components", "diameter", "grep", "kmeans", "pagerank", "pca", "ridge", "run", "wordcount"]
+    "name",
+    ["bfs", "components", "diameter", "grep", "kmeans", "logistic", "pagerank", "pca", "ridge", "run", "wordcount"],
 )
 def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")

@@ -9,10 +9,12 @@ import pytest
 import ripieno as rp
 from ripieno.cli import main
 from ripieno.input.matrix import dataset
+from sklearn.datasets import dump_svmlight_file
 
 random = np.random.default_rng(0)
 X = random.normal(size=(80, 4))
 PRICE = X @ [1.0, 2, 3, 4] + 5 + 0.1 * random.normal(size=80)
+DEAR = (PRICE + random.normal(size=80) > 5).astype(int)
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +23,8 @@ def folder(tmp_path, monkeypatch):
     np.save("rows.npy", X)
     np.savetxt("prices.csv", np.c_[X, PRICE], "%.17g", ",", header="a,b,c,d,price", comments="")
     np.save("prices.npy", PRICE)
+    np.savetxt("dear.csv", np.c_[X, DEAR], "%.17g", ",", header="a,b,c,d,dear", comments="")
+    dump_svmlight_file(X, DEAR, "dear.svm", zero_based=False)
     return tmp_path
 
 
@@ -70,12 +74,27 @@ def test_ridge_writes_the_weights_of_the_columns(folder, words):
     assert told["parameters"]["alpha"] == 0.5
 
 
+@pytest.mark.parametrize("words", [["dear.csv", "--target", "dear"], ["dear.svm"]])
+def test_logistic_writes_the_weights_of_the_columns(folder, words):
+    assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-w", "2", "-q"]) == 0
+
+    told = described(folder / "result", ["coef.npy", "intercept.npy", "classes.npy"])
+    expected = rp.LogisticRegression(0.5, tol=1e-8).fit(X, DEAR)
+    np.testing.assert_allclose(np.load("result/coef.npy"), expected.coef_, rtol=1e-5)
+    np.testing.assert_array_equal(np.load("result/classes.npy"), [0, 1])
+    assert told["accuracy"] == expected.score(X, DEAR)
+    assert told["objective"] == pytest.approx(expected.objective_, rel=1e-9)
+    assert told["iteration_count"] == len(told["iterations"])
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["pca", "rows.npy", "-n", "5"], "--components 5: expected at most min(n_samples, n_features), 4"),
         (["ridge", "prices.csv", "--target", "cost"], "--target 'cost': prices.csv has no such column"),
         (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),
+        (["logistic", "prices.csv"], "prices.csv: "),
+        (["logistic", "dear.csv", "--target", "cheap"], "--target 'cheap': dear.csv has no such column"),
         (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),
     ],
 )

@@ -2,8 +2,9 @@
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
-//! All matrices are row-major and contiguous. Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed
-//! data: [`keyed`] numbers distinct keys.
+//! All matrices are row-major and contiguous. Models: [`logistic_loss`] and [`logistic_curvature`] of sparse rows,
+//! [`solve_factors`] of ratings. Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data:
+//! [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.
@@ -27,11 +28,13 @@
 //! No communication and no I/O here. Shapes that do not fit are the caller's broken invariant: the functions panic.
 
 mod accumulate;
+mod als;
 mod assign;
 mod check;
 mod distances;
 pub mod graph;
 pub mod keyed;
+mod logistic;
 mod matrix;
 mod panels;
 mod seeding;
@@ -40,9 +43,11 @@ pub mod text;
 mod threads;
 
 pub use accumulate::{Moved, recenter};
+pub use als::{Aim, Ratings, solve_factors};
 pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
+pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use simd::Simd;

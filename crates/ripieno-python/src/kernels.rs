@@ -50,7 +50,7 @@ fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) -> PyResult
 }
 
 /// Calls `work` with `count` threads, the interpreter released.
-fn with_threads<R: Send>(py: Python<'_>, count: NonZeroUsize, work: impl FnOnce(&Threads) -> R + Send) -> R {
+pub(crate) fn with_threads<R: Send>(py: Python<'_>, count: NonZeroUsize, work: impl FnOnce(&Threads) -> R + Send) -> R {
     py.detach(|| work(&Threads::new(count.get())))
 }
 

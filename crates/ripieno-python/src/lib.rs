@@ -11,6 +11,7 @@ mod kernels;
 mod keyed;
 mod measuring;
 mod memory;
+mod models;
 mod recorder;
 mod sparse;
 mod strings;
@@ -35,5 +36,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     keyed::register(module)?;
     strings::register(module)?;
     text::register(module)?;
+    models::register(module)?;
     kernels::register(module)
 }

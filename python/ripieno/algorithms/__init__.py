@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ripieno.algorithms.kmeans.estimator import KMeans
     from ripieno.algorithms.linear.regression import LinearRegression, Ridge
+    from ripieno.algorithms.logistic.estimator import LogisticRegression
     from ripieno.algorithms.pagerank.estimator import PageRank
     from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
@@ -23,6 +24,7 @@ __all__ = [
     "EffectiveDiameter",
     "KMeans",
     "LinearRegression",
+    "LogisticRegression",
     "PageRank",
     "Ridge",
     "SparseSGD",
@@ -36,6 +38,7 @@ _MODULES = {
     "EffectiveDiameter": "vertices.diameter",
     "KMeans": "kmeans.estimator",
     "LinearRegression": "linear.regression",
+    "LogisticRegression": "logistic.estimator",
     "PCA": "pca.estimator",
     "PageRank": "pagerank.estimator",
     "Ridge": "linear.regression",

@@ -9,10 +9,13 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 
-def checked_weights(sample_weight: ArrayLike | None, source: Dataset | InMemory) -> NDArray[np.float64] | None:
+def checked_weights(
+    sample_weight: ArrayLike | None, source: Dataset | InMemory | LibsvmFiles
+) -> NDArray[np.float64] | None:
     """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights."""
     if sample_weight is None:
         return None

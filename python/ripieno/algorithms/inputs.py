@@ -70,6 +70,34 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
     _check_feature_names(estimator, _header(source, target), reset=reset)
 
 
+def open_again(estimator: BaseEstimator, X: Input, target_name: str | None) -> tuple[Dataset | InMemory, int | None]:
+    """Rows to predict for, and the column of files among them, if it is there, that holds the target."""
+    if in_files(X) and target_name is not None:
+        source = open_source(X)
+        if target_name in (source.column_names or ()):
+            target = target_column(source, target_name)
+            check_columns(estimator, source, reset=False, target=target)
+            return source, target
+    return open_rows(estimator, X, reset=False), None
+
+
+def target_column(source: Dataset, name: str) -> int:
+    """The number of the column of files that has a name.
+
+    Raises
+    ------
+    InputError
+        There is none, or nothing else.
+    """
+    names = source.column_names or ()
+    if name not in names:
+        known = f"expected one of {', '.join(names)}" if names else "its columns have no names"
+        raise InputError(f"y={name!r}: {source.names[0]} has no such column: {known}")
+    if len(names) == 1:
+        raise InputError(f"y={name!r}: {source.names[0]} has no other column")
+    return names.index(name)
+
+
 def _header(source: Dataset, target: int | None) -> pa.Table | None:
     """A frame without rows whose columns are called as those of files, of which scikit-learn takes the names."""
     if source.column_names is None:

@@ -41,6 +41,7 @@ COMMANDS = {
     "kubernetes": "ripieno.cli.kubernetes:kubernetes_command",
     "lab": "ripieno.cli.lab:lab_command",
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
+    "logistic": "ripieno.cli.logistic:logistic_command",
     "packets": "ripieno.cli.packets:packets_command",
     "pca": "ripieno.cli.pca:pca_command",
     "ridge": "ripieno.cli.ridge:ridge_command",
@@ -63,10 +64,12 @@ GRAPH_OPTIONS = {
 }
 PCA_OPTIONS = {"n_components": "--components", "svd_solver": "--solver"}
 TARGET_OPTIONS = {"y": "--target"}
+LOGISTIC_OPTIONS = {"C": "--c", "max_iter": "--max-iter", "tol": "--tol", **TARGET_OPTIONS}
 RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
 OPTIONS = {
     **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
     "kmeans": RECORD_OPTIONS,
+    "logistic": LOGISTIC_OPTIONS,
     "pca": PCA_OPTIONS,
     "ridge": TARGET_OPTIONS,
     "split": RECORD_OPTIONS,

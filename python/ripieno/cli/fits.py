@@ -36,12 +36,16 @@ _out_option = click.option(
 )
 _quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 _inputs_argument = click.argument("inputs", nargs=-1, required=True)
-target_option = click.option(
-    "--target",
-    metavar="NAME",
-    required=True,
-    help="The column that holds what is to be predicted, or a .npy file of it, or a .txt file with one per line.",
-)
+
+
+def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any]:
+    """What is to be predicted."""
+    return click.option(
+        "--target",
+        metavar="NAME",
+        required=required,
+        help=f"The column of what is to be predicted, or a .npy file of it, or a .txt file with one per line.{more}",
+    )
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ ARRAYS = ("coef", "intercept")
 
 @click.command("ridge", short_help="Predict a column of files by the others, linearly.")
 @fit_options
-@target_option
+@target_option()
 @click.option(
     "--alpha",
     type=click.FloatRange(min=0),

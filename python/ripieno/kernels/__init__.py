@@ -206,3 +206,118 @@ def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArr
 def first_non_finite(points: Points, *, threads: int = 1) -> tuple[int, int] | None:
     """Row and column of the first NaN or infinity, or None."""
     return None if points.dtype == np.uint8 else _native.first_non_finite(points, threads)
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows of few entries.
+
+    Parameters
+    ----------
+    starts : (n + 1,) int64
+        Where the entries of each row begin, and where the last ones end.
+    columns : (e,) int32
+    values : (e,) float64
+    column_count
+        How many columns there are.
+    weights : (n,) float64
+        The weight of each row.
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    column_count: int
+    weights: NDArray[np.float64]
+
+
+def logistic_loss(
+    rows: SparseRows,
+    classes: NDArray[np.int32],
+    coef: NDArray[np.float64],
+    chances: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> float:
+    """The weighted sum of the losses of rows under logistic regression, and its gradient.
+
+    Parameters
+    ----------
+    rows
+    classes : (n,) int32
+        The number of each row's class.
+    coef : (column_count + 1, k)
+        Weights of the columns and of 1; a single column is that of the second of two classes.
+    chances : (n, k), written
+        The probabilities of the classes.
+    gradient : (column_count + 1, k), written
+    threads
+        Threads to compute with.
+    """
+    return _native.logistic_loss(rows, classes, coef, chances, gradient, threads)
+
+
+def logistic_curvature(
+    rows: SparseRows,
+    chances: NDArray[np.float64],
+    direction: NDArray[np.float64],
+    product: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> None:
+    """The matrix of second derivatives of `logistic_loss` times a direction.
+
+    Parameters
+    ----------
+    rows
+    chances : (n, k)
+        As `logistic_loss` wrote them.
+    direction : (column_count + 1, k)
+    product : (column_count + 1, k), written
+    threads
+        Threads to compute with.
+    """
+    _native.logistic_curvature(rows, chances, direction, product, threads)
+
+
+def solve_factors(
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    values: NDArray[np.float32],
+    factors: NDArray[np.float32],
+    *,
+    reg: float,
+    alpha: float | None = None,
+    gram: NDArray[np.float32] | None = None,
+    threads: int = 1,
+) -> tuple[NDArray[np.float32], float]:
+    """A half step of alternating least squares.
+
+    Parameters
+    ----------
+    starts : (n + 1,) int64
+        Where the ratings of each row begin, and where the last ones end.
+    columns : (e,) int32
+    values : (e,) float32
+    factors : (m, r) float32
+        Of the columns.
+    reg
+        Factor of the squared factors: for each rating of a row, or, of implicit ratings, once.
+    alpha
+        By how much a rating raises the weight of its pair; None: the ratings themselves are to be met.
+    gram : (r, r) float32
+        The scatter matrix of the factors of all columns, with `alpha`.
+    threads
+        Threads to compute with.
+
+    Returns
+    -------
+    factors : (n, r) float32
+        Of the rows; zeros without ratings.
+    loss : float
+        The weighted squared errors.
+    """
+    out = np.empty((len(starts) - 1, factors.shape[1]), np.float32)
+    loss = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, out, threads)
+    return out, loss

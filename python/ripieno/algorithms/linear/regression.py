@@ -14,7 +14,15 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.inputs import POINT_DTYPES, Input, check_columns, in_files, open_rows
+from ripieno.algorithms.inputs import (
+    POINT_DTYPES,
+    Input,
+    check_columns,
+    in_files,
+    open_again,
+    open_rows,
+    target_column,
+)
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
@@ -108,7 +116,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
         check_is_fitted(self)
         coef = self.coef_.reshape(-1, self.n_features_in_).T
         intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
-        source, target = self._open_again(X)
+        source, target = open_again(self, X, self._target_name)
         parts = self._run(
             program.predict, source, coef, intercept, target, comm=None, alone=isinstance(source, InMemory)
         )
@@ -151,16 +159,6 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
             self, X, y, dtype=POINT_DTYPES, order="C", multi_output=True, y_numeric=True, ensure_all_finite=False
         )
         return InMemory(array), checked_targets(targets)
-
-    def _open_again(self, X: Input) -> tuple[Dataset | InMemory, int | None]:
-        """Rows to predict for; the column of the target may be among those of files."""
-        if in_files(X) and self._target_name is not None:
-            source = open_source(X)
-            if self._target_name in (source.column_names or ()):
-                target = target_column(source, self._target_name)
-                check_columns(self, source, reset=False, target=target)
-                return source, target
-        return open_rows(self, X, reset=False), None
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:
@@ -322,23 +320,6 @@ class Ridge(LeastSquares):
         if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
             raise InputError(f"alpha={self.alpha!r}: expected a number >= 0")
         return float(self.alpha)
-
-
-def target_column(source: Dataset, name: str) -> int:
-    """The number of the column of files that has a name.
-
-    Raises
-    ------
-    InputError
-        There is none, or nothing else.
-    """
-    names = source.column_names or ()
-    if name not in names:
-        known = f"expected one of {', '.join(names)}" if names else "its columns have no names"
-        raise InputError(f"y={name!r}: {source.names[0]} has no such column: {known}")
-    if len(names) == 1:
-        raise InputError(f"y={name!r}: {source.names[0]} has no other column")
-    return names.index(name)
 
 
 def checked_targets(y: ArrayLike) -> NDArray[np.float64]:

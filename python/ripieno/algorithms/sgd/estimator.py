@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
-from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count
+from ripieno.algorithms.classifier import LinearClassifier, weight_count
 from ripieno.algorithms.sgd import program
-from ripieno.algorithms.sgd.rows import hashed
+from ripieno.algorithms.sgd.rows import canonical, hashed
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
 
 
-class SparseSGD(ClassifierMixin, WorkerEstimator):
+class SparseSGD(LinearClassifier, WorkerEstimator):
     """Logistic regression by stochastic gradient descent, on sparse rows divided among workers.
 
     A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
@@ -208,25 +208,6 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
             raise InputError(f"classes={classes!r}: the first call had {self.classes_}")
         return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm)
 
-    def decision_function(self, X: Input) -> NDArray[np.float64]:
-        """Scores of the rows: (n_samples,) of the second of two classes, else (n_samples, n_classes)."""
-        scores = self._scores(X)
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_log_proba(self, X: Input) -> NDArray[np.float64]:
-        """Logarithms of the probabilities of each class, (n_samples, n_classes)."""
-        return program.log_probabilities(self._scores(X))
-
-    def predict_proba(self, X: Input) -> NDArray[np.float64]:
-        """Probabilities of each class, (n_samples, n_classes)."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Input) -> NDArray[Any]:
-        """The most probable class of each row, (n_samples,)."""
-        numbers = self.predict_log_proba(X).argmax(axis=1)
-        classes: NDArray[Any] = self.classes_[numbers]
-        return classes
-
     def score(self, X: Input, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The share of rows whose class is predicted; files have the classes of their rows."""
         if y is None:
@@ -282,13 +263,13 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
             if len(unknown):
                 raise InputError(f"y has {unknown[0]!r}, which is none of the classes {known}")
             self._columns = range(matrix.shape[1])
-            source = InMemoryRows.of(_canonical(matrix), np.searchsorted(known, y))
+            source = InMemoryRows.of(canonical(matrix), np.searchsorted(known, y))
             parts = run(source, self._columns, np.arange(len(known)), start, options)
         self._keep(parts, known, start)
         return self
 
     def _keep(self, parts: Sequence[program.SgdPart], classes: NDArray[Any], start: Any) -> None:
-        shape = (parts[0].feature_count, program.weight_count(len(classes)))
+        shape = (parts[0].feature_count, weight_count(len(classes)))
         start = start or (np.zeros(shape), np.zeros(shape))
         self._weights, self._squares = (array.copy() for array in start)
         for part in parts:
@@ -327,12 +308,3 @@ class SparseSGD(ClassifierMixin, WorkerEstimator):
                 continue
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf or (name == "eta0" and not value):
                 raise InputError(f"{name}={value!r}: expected a number {'>' if name == 'eta0' else '>='} 0")
-
-
-def _canonical(matrix: Any) -> csr_matrix:
-    """A CSR matrix in which no entry stands twice; the given one is left as it is."""
-    rows: csr_matrix = csr_matrix(matrix)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from ripieno.algorithms.classifier import log_probabilities, weight_count
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.algorithms.sgd.rows import SgdRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -155,20 +156,6 @@ def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
         count = 0 if loss <= best - tol else count + 1
         best = min(best, loss)
     return count
-
-
-def weight_count(class_count: int) -> int:
-    """How many weights a feature has: one for two classes, else one for each."""
-    return 1 if class_count == 2 else class_count
-
-
-def log_probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the classes, given the scores of each row: logistic of a single column, else softmax."""
-    if scores.shape[1] == 1:
-        scores = np.hstack([np.zeros_like(scores), scores])
-    scores = scores - scores.max(axis=1, initial=-np.inf, keepdims=True)
-    sums: NDArray[np.float64] = np.exp(scores).sum(axis=1, keepdims=True)
-    return scores - np.log(sums)
 
 
 def _descend(comm: Communicator, rows: SgdRows, batches: Sequence[Batch], state: State, eta0: float) -> float:

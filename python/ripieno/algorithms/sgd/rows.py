@@ -73,12 +73,12 @@ def load(
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-    columns = _columns(comm, share.matrix) if columns is None else columns
+    columns = columns_of(comm, share.matrix) if columns is None else columns
     with agreement(comm):
-        matrix = _of_columns(share.matrix, columns, source.name)
+        matrix = of_columns(share.matrix, columns, source.name)
     if n_features is not None:
         matrix = hashed(matrix, n_features)
-    classes = _checked_classes(comm, share.labels, classes, source.name)
+    classes = checked_classes(comm, share.labels, classes, source.name)
     total, column_count = comm.allreduce(matrix.shape[0]), matrix.shape[1]
 
     features, places = np.unique(matrix.indices.astype(np.int64), return_inverse=True)
@@ -93,7 +93,7 @@ def load(
     return SgdRows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
 
 
-def _of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
+def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
     """These columns, which must have all entries.
 
     Raises
@@ -109,7 +109,7 @@ def _of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
     return csr_matrix(parts, shape=(matrix.shape[0], len(columns)))
 
 
-def _columns(comm: Communicator, matrix: csr_matrix) -> range:
+def columns_of(comm: Communicator, matrix: csr_matrix) -> range:
     """From 0, or 1 if no index is 0, to the largest index of all workers."""
     first = comm.allreduce(int(matrix.indices.min(initial=1)), op="min")
     return range(first, comm.allreduce(int(matrix.indices.max(initial=0)), op="max") + 1)
@@ -128,7 +128,7 @@ def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
     return found
 
 
-def _checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
+def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
     """All classes, ascending: those that were given, or the labels of all rows."""
     found = np.unique(np.concatenate(comm.allgather(np.unique(labels))))
     if not len(found):
@@ -141,3 +141,12 @@ def _checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[
     if len(classes) < 2:
         raise InputError(f"{name} has {len(classes)} class: expected at least 2")
     return classes
+
+
+def canonical(matrix: Any) -> csr_matrix:
+    """A CSR matrix in which no entry stands twice; the given one is left as it is."""
+    rows: csr_matrix = csr_matrix(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows

@@ -1,0 +1,236 @@
+//! Logistic regression on sparse rows: loss, gradient, and products with the matrix of second derivatives.
+//!
+//! One pass over the rows each: the entries of a row are read for its score, and again, from the nearest cache, for
+//! what it
+//! adds to the result. With one column of weights the chance of the second class is the logistic function of the score,
+//! with
+//! more the chances are the softmax of the scores. The last weight of each column belongs to the constant 1.
+//! Cost: `4·k` operations an entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
+//! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,
+//! section 2.
+
+use crate::Threads;
+use std::ops::Range;
+
+/// More parts than any machine has cores; a result does not depend on how many threads take them.
+const MOST_PARTS: usize = 64;
+/// A part has as many entries as its sums have weights, several times.
+const ENTRIES_PER_WEIGHT: usize = 4;
+/// Fewer entries are not worth a part.
+const LEAST_ENTRIES: usize = 1 << 14;
+
+/// Rows of few entries, with a weight each.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseRows<'a> {
+    /// Where the entries of each row begin, and where the last ones end.
+    pub starts: &'a [i64],
+    /// The column of each entry.
+    pub columns: &'a [i32],
+    /// The value of each entry.
+    pub values: &'a [f64],
+    /// How many columns there are.
+    pub column_count: usize,
+    /// The weight of each row.
+    pub weights: &'a [f64],
+}
+
+impl SparseRows<'_> {
+    /// How many rows.
+    pub fn count(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn check(&self) {
+        assert_eq!(self.weights.len(), self.count(), "a weight for every row");
+        assert_eq!(self.columns.len(), self.values.len(), "a value for every entry");
+    }
+
+    /// Columns and values of a row's entries.
+    fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
+        let entries = self.starts[row] as usize..self.starts[row + 1] as usize;
+        let columns = self.columns[entries.clone()].iter().map(|&column| column as usize);
+        columns.zip(self.values[entries].iter().copied())
+    }
+
+    /// Ranges of rows; how many depends on the sizes alone.
+    fn parts(&self, weight_count: usize) -> Vec<Range<usize>> {
+        let least = LEAST_ENTRIES.max(ENTRIES_PER_WEIGHT * weight_count);
+        let count = (self.values.len() / least).clamp(1, MOST_PARTS);
+        let rows = self.count();
+        (0..count).map(|part| rows * part / count..rows * (part + 1) / count).collect()
+    }
+}
+
+/// The sum of the losses of the rows; writes their chances, and replaces the gradient by their sum.
+///
+/// `classes` has the number of each row's class; `weights` and `gradient` are `(columns + 1) × k`, `chances` rows × k.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn logistic_loss(
+    rows: SparseRows,
+    classes: &[i32],
+    weights: &[f64],
+    chances: &mut [f64],
+    gradient: &mut [f64],
+    threads: &Threads,
+) -> f64 {
+    rows.check();
+    let k = weights.len() / (rows.column_count + 1);
+    assert_eq!(classes.len(), rows.count(), "a class for every row");
+    assert_eq!(chances.len(), rows.count() * k, "chances for every row");
+    let ranges = rows.parts(weights.len());
+    let losses = in_parts(rows, ranges, k, Some(chances), gradient, threads, |range, chances, sums| {
+        let first = range.start;
+        let mut loss = 0.0;
+        for row in range {
+            let chances = &mut chances[(row - first) * k..(row - first + 1) * k];
+            scores(&rows, row, weights, chances);
+            loss += rows.weights[row] * to_chances(chances, classes[row] as usize);
+            add_errors(&rows, row, chances, classes[row] as usize, sums);
+        }
+        loss
+    });
+    losses.iter().sum()
+}
+
+/// Replaces `product` by the matrix of second derivatives times `direction`, both `(columns + 1) × k`.
+///
+/// `chances` are those that [`logistic_loss`] found at the weights in question.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn logistic_curvature(
+    rows: SparseRows,
+    chances: &[f64],
+    direction: &[f64],
+    product: &mut [f64],
+    threads: &Threads,
+) {
+    rows.check();
+    let k = direction.len() / (rows.column_count + 1);
+    assert_eq!(chances.len(), rows.count() * k, "chances for every row");
+    let ranges = rows.parts(direction.len());
+    in_parts(rows, ranges, k, None, product, threads, |range, _, sums| {
+        let mut change = vec![0.0; k];
+        for row in range {
+            scores(&rows, row, direction, &mut change);
+            let chances = &chances[row * k..(row + 1) * k];
+            // Of one column the other class has the rest of the chance; of several, the changes move about their mean.
+            let mean: f64 = change.iter().zip(chances).map(|(change, chance)| change * chance).sum();
+            for (change, chance) in change.iter_mut().zip(chances) {
+                *change = rows.weights[row] * chance * (*change - mean);
+            }
+            add(&rows, row, &change, sums);
+        }
+        0.0
+    });
+}
+
+/// Calls `work` for each range of rows, with its chances and sums of its own, which are then added up in order.
+fn in_parts(
+    rows: SparseRows,
+    ranges: Vec<Range<usize>>,
+    k: usize,
+    chances: Option<&mut [f64]>,
+    sums: &mut [f64],
+    threads: &Threads,
+    work: impl Fn(Range<usize>, &mut [f64], &mut [f64]) -> f64 + Sync,
+) -> Vec<f64> {
+    let count = ranges.len();
+    let mut losses = vec![0.0; count];
+    let mut others = vec![0.0; (count - 1) * sums.len()];
+    sums.fill(0.0);
+    let operations = 4 * k * rows.values.len() / count;
+    {
+        let own = others.chunks_mut(sums.len());
+        let own = std::iter::once(&mut *sums).chain(own);
+        let mut rest = chances.unwrap_or_default();
+        let mut parts = Vec::with_capacity(count);
+        for ((range, sums), loss) in ranges.into_iter().zip(own).zip(&mut losses) {
+            let taken = if rest.is_empty() { 0 } else { range.len() * k };
+            let (chances, after) = rest.split_at_mut(taken);
+            rest = after;
+            parts.push((range, chances, sums, loss));
+        }
+        threads.for_each(
+            parts,
+            operations,
+            || (),
+            |(), (range, chances, sums, loss)| *loss = work(range, chances, sums),
+        );
+    }
+    for part in others.chunks(sums.len()) {
+        sums.iter_mut().zip(part).for_each(|(sum, added)| *sum += added);
+    }
+    losses
+}
+
+/// Scores of a row: the products of its entries, and of 1, with the columns of weights.
+#[inline]
+fn scores(rows: &SparseRows, row: usize, weights: &[f64], scores: &mut [f64]) {
+    let k = scores.len();
+    if k == 1 {
+        let score: f64 = rows.row(row).map(|(column, value)| value * weights[column]).sum();
+        scores[0] = score + weights[rows.column_count];
+        return;
+    }
+    scores.copy_from_slice(&weights[rows.column_count * k..]);
+    for (column, value) in rows.row(row) {
+        let weights = &weights[column * k..(column + 1) * k];
+        scores.iter_mut().zip(weights).for_each(|(score, weight)| *score += value * weight);
+    }
+}
+
+/// Turns scores into chances; the loss of the row is minus the logarithm of its class's.
+#[inline]
+fn to_chances(scores: &mut [f64], class: usize) -> f64 {
+    if let [score] = scores {
+        // Of a large score of either sign nothing overflows.
+        let small = (-score.abs()).exp();
+        let positive = *score > 0.0;
+        let excess = if class == 1 { (-*score).max(0.0) } else { score.max(0.0) };
+        *score = if positive { 1.0 } else { small } / (1.0 + small);
+        return excess + small.ln_1p();
+    }
+    let greatest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let own = scores[class] - greatest;
+    scores.iter_mut().for_each(|score| *score = (*score - greatest).exp());
+    let total: f64 = scores.iter().sum();
+    scores.iter_mut().for_each(|score| *score /= total);
+    total.ln() - own
+}
+
+/// Adds what a row adds to the gradient: its weight, times chance less truth, times its entries.
+#[inline]
+fn add_errors(rows: &SparseRows, row: usize, chances: &[f64], class: usize, sums: &mut [f64]) {
+    if let [chance] = chances {
+        return add(rows, row, &[rows.weights[row] * (chance - class as f64)], sums);
+    }
+    let truth = |at: usize| if at == class { 1.0 } else { 0.0 };
+    let k = chances.len();
+    let weight = rows.weights[row];
+    for (column, value) in rows.row(row).chain([(rows.column_count, 1.0)]) {
+        let sums = &mut sums[column * k..(column + 1) * k];
+        for (at, (sum, chance)) in sums.iter_mut().zip(chances).enumerate() {
+            *sum += weight * value * (chance - truth(at));
+        }
+    }
+}
+
+/// Adds a row's entries, and 1, times a factor for each column of sums.
+#[inline]
+fn add(rows: &SparseRows, row: usize, factors: &[f64], sums: &mut [f64]) {
+    if let [factor] = factors {
+        for (column, value) in rows.row(row) {
+            sums[column] += value * factor;
+        }
+        sums[rows.column_count] += factor;
+        return;
+    }
+    let k = factors.len();
+    for (column, value) in rows.row(row).chain([(rows.column_count, 1.0)]) {
+        let sums = &mut sums[column * k..(column + 1) * k];
+        sums.iter_mut().zip(factors).for_each(|(sum, factor)| *sum += value * factor);
+    }
+}

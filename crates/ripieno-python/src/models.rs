@@ -1,0 +1,96 @@
+//! The kernels of logistic regression and of alternating least squares for Python.
+
+use crate::errors;
+use crate::kernels::with_threads;
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use ripieno_kernels::{Aim, Ratings, SparseRows};
+use std::num::NonZeroUsize;
+
+/// Adds the kernels to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(logistic_loss, module)?)?;
+    module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
+    module.add_function(wrap_pyfunction!(solve_factors, module)?)
+}
+
+/// Rows of few entries as arrays, see `ripieno.kernels.SparseRows`.
+#[derive(FromPyObject)]
+struct Rows<'py> {
+    starts: PyReadonlyArray1<'py, i64>,
+    columns: PyReadonlyArray1<'py, i32>,
+    values: PyReadonlyArray1<'py, f64>,
+    column_count: usize,
+    weights: PyReadonlyArray1<'py, f64>,
+}
+
+impl Rows<'_> {
+    fn parts(&self) -> PyResult<SparseRows<'_>> {
+        Ok(SparseRows {
+            starts: self.starts.as_slice()?,
+            columns: self.columns.as_slice()?,
+            values: self.values.as_slice()?,
+            column_count: self.column_count,
+            weights: self.weights.as_slice()?,
+        })
+    }
+}
+
+#[pyfunction]
+fn logistic_loss(
+    py: Python<'_>,
+    rows: Rows<'_>,
+    classes: PyReadonlyArray1<'_, i32>,
+    coef: PyReadonlyArray2<'_, f64>,
+    mut chances: PyReadwriteArray2<'_, f64>,
+    mut gradient: PyReadwriteArray2<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<f64> {
+    let (rows, classes, coef) = (rows.parts()?, classes.as_slice()?, coef.as_slice()?);
+    let (chances, gradient) = (chances.as_slice_mut()?, gradient.as_slice_mut()?);
+    Ok(with_threads(py, threads, |threads| {
+        ripieno_kernels::logistic_loss(rows, classes, coef, chances, gradient, threads)
+    }))
+}
+
+#[pyfunction]
+fn logistic_curvature(
+    py: Python<'_>,
+    rows: Rows<'_>,
+    chances: PyReadonlyArray2<'_, f64>,
+    direction: PyReadonlyArray2<'_, f64>,
+    mut product: PyReadwriteArray2<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let (rows, chances, direction) = (rows.parts()?, chances.as_slice()?, direction.as_slice()?);
+    let product = product.as_slice_mut()?;
+    with_threads(py, threads, |threads| {
+        ripieno_kernels::logistic_curvature(rows, chances, direction, product, threads);
+    });
+    Ok(())
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn solve_factors(
+    py: Python<'_>,
+    starts: PyReadonlyArray1<'_, i64>,
+    columns: PyReadonlyArray1<'_, i32>,
+    values: PyReadonlyArray1<'_, f32>,
+    factors: PyReadonlyArray2<'_, f32>,
+    reg: f32,
+    alpha: Option<f32>,
+    gram: Option<PyReadonlyArray2<'_, f32>>,
+    mut out: PyReadwriteArray2<'_, f32>,
+    threads: NonZeroUsize,
+) -> PyResult<f64> {
+    let rank = factors.shape()[1];
+    let ratings = Ratings { starts: starts.as_slice()?, columns: columns.as_slice()?, values: values.as_slice()? };
+    let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
+    let aim = match (alpha, &gram) {
+        (None, None) => Aim::Explicit { reg },
+        (Some(alpha), Some(gram)) => Aim::Implicit { reg, alpha, gram: gram.as_slice()? },
+        _ => return Err(errors::input("alpha and gram: expected both or neither".to_string())),
+    };
+    Ok(with_threads(py, threads, |threads| ripieno_kernels::solve_factors(ratings, factors, rank, aim, out, threads)))
+}

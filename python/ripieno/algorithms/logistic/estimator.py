@@ -1,0 +1,337 @@
+"""Logistic regression as a scikit-learn estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import accuracy_score
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ripieno._checks import check_count
+from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.classifier import LinearClassifier
+from ripieno.algorithms.inputs import (
+    POINT_DTYPES,
+    Input,
+    check_columns,
+    in_files,
+    open_again,
+    open_rows,
+    target_column,
+)
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.logistic import program
+from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
+from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.algorithms.sgd.rows import canonical
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.errors import InputError
+from ripieno.input.matrix import BinaryFiles, InMemory, open_source
+from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+Reals = NDArray[np.float64]
+
+
+class LogisticRegression(LinearClassifier, WorkerEstimator):
+    """Logistic regression by all rows at once, dense or sparse ones, divided among workers.
+
+    Minimises half the squared weights plus `C` times the losses of all rows: minus the logarithms of the probabilities
+    of their classes, which are the softmax of their scores, or, of two classes, the logistic function of one score.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Factor of the losses: the smaller, the smaller the weights.
+    fit_intercept : bool, default=True
+        Whether scores have a constant, which is free.
+    solver : {"lbfgs", "newton-cg", "gd"}, default="lbfgs"
+        How to descend: by L-BFGS; by Newton steps, found by conjugate gradients, which go nearest to the minimum; or by
+        plain gradients.
+    tol : float, default=1e-4
+        It ends when no entry of the gradient of the mean loss, penalty included, is larger.
+    max_iter : int, default=100
+        Iterations, at most.
+    warm_start : bool, default=False
+        Whether to begin where the last fit has ended.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
+        "objective", "gradient" (its largest entry, divided as for `tol`), and rank 0's "compute_s" and
+        "communication_s".
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, ascending.
+    coef_ : ndarray of shape (1 or n_classes, n_features), float64
+        Weights of the columns; one row for two classes.
+    intercept_ : ndarray of shape (1 or n_classes,), float64
+        Constants of the scores.
+    objective_ : float
+        What was minimised, at the end.
+    n_iter_ : int
+        Iterations.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+    report_ : RunReport
+        Objective, gradient and seconds per iteration and rank.
+
+    References
+    ----------
+    Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3.
+    Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008.
+    Byrd, Lu, Nocedal and Zhu, "A limited memory algorithm for bound constrained optimization", SIAM J. Sci. Comput.
+    16(5), 1995.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import LogisticRegression
+    >>> X = np.array([[0.0], [1], [2], [3]])
+    >>> LogisticRegression().fit(X, ["low", "low", "high", "high"]).predict([[-1], [4]])
+    array(['low', 'high'], dtype='<U4')
+    """
+
+    coef_: Reals
+    intercept_: Reals
+    objective_: float
+    n_iter_: int
+    n_features_in_: int
+    report_: RunReport
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        fit_intercept: bool = True,
+        solver: str = "lbfgs",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        warm_start: bool = False,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_iter = max_iter
+        self.warm_start = warm_start
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
+        self.on_iteration = on_iteration
+
+    def fit(
+        self,
+        X: Input,
+        y: ArrayLike | str | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> LogisticRegression:
+        """Find the weights.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
+            Of files, each worker reads its own share: .npy, .npz, .csv and .parquet with y; without, libsvm text, lines
+            of "label index:value …", of which the first column has the index 1 if no index is 0.
+        y : array-like of shape (n_samples,), str or None
+            The class of each row, two at least; of files with names of columns, the name of the one that holds them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in their order; none may be negative.
+        comm : Communicator, optional
+            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            started for it; all get the result.
+
+        Returns
+        -------
+        LogisticRegression
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+        RankFailed
+            A worker died.
+
+        Warns
+        -----
+        ConvergenceWarning
+            `max_iter` iterations did not reach `tol`.
+        """
+        begin = time.perf_counter()
+        self._check_parameters()
+        options = LogisticOptions(float(self.C), bool(self.fit_intercept), self.solver, float(self.tol), self.max_iter)
+        start = self._start()
+        source, labels, classes, weights = self._open(X, y, sample_weight)
+        emit = None if comm is None else self._on_event
+        told = None if classes is None else np.arange(len(classes))
+        parts = self._run(
+            program.fit, source, labels, told, weights, start, options, emit, comm=comm, on_event=self._on_event
+        )
+        self._keep(parts, classes, time.perf_counter() - begin)
+        return self
+
+    def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
+        """The share of rows whose class is predicted; files have the classes, libsvm ones by themselves."""
+        if y is None or isinstance(y, str):
+            if not in_files(X):
+                raise InputError(f"y={y!r}: expected the class of each row, which only files have")
+            found, labels = self._found(X, y)
+            predicted = self.classes_[_likeliest(found)]
+            return float(accuracy_score(labels, predicted, sample_weight=sample_weight))
+        return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may pass."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _open(
+        self, X: Input, y: ArrayLike | str | None, sample_weight: ArrayLike | None
+    ) -> tuple[Any, NDArray[Any] | int | None, NDArray[Any] | None, Reals | None]:
+        """What workers are sent: the rows, their labels, the classes if they are known, and weights."""
+        self._target_name = y if isinstance(y, str) else None
+        self._is_libsvm = in_files(X) and y is None
+        if not in_files(X):
+            return self._open_array(X, y, sample_weight)
+        if isinstance(y, str):
+            source = open_source(X)
+            target = target_column(source, y)
+            check_columns(self, source, reset=True, target=target)
+            return source, target, None, checked_weights(sample_weight, source)
+        if y is None:
+            rows = _libsvm(X)
+            return rows, None, None, checked_weights(sample_weight, rows)
+        files = open_rows(self, X, reset=True)
+        labels, classes = _numbered(y)
+        return files, labels[:, None], classes, checked_weights(sample_weight, files)
+
+    def _open_array(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> tuple[Any, NDArray[Any] | None, NDArray[Any], Reals | None]:
+        check_unmasked(X, "X")
+        check_unmasked(y, "y")
+        sparse = issparse(X)
+        matrix, y = validate_data(
+            self,
+            X,
+            y,
+            accept_sparse="csr",
+            dtype=np.float64 if sparse else POINT_DTYPES,
+            order=None if sparse else "C",
+            ensure_all_finite=sparse,
+        )
+        labels, classes = _numbered(y)
+        weights = checked_weights(sample_weight, InMemory(matrix))
+        if sparse:
+            return InMemoryRows.of(canonical(matrix), labels), None, classes, weights
+        return InMemory(matrix), labels[:, None], classes, weights
+
+    def _start(self) -> Reals | None:
+        if not self.warm_start or not hasattr(self, "coef_"):
+            return None
+        return np.vstack([self.coef_.T, self.intercept_])
+
+    def _keep(self, parts: Sequence[LogisticPart], classes: NDArray[Any] | None, total_s: float) -> None:
+        first = parts[0]
+        self.classes_ = first.classes if classes is None else classes
+        self.coef_, self.intercept_ = np.ascontiguousarray(first.coef[:-1].T), first.coef[-1].copy()
+        self.objective_, self.n_iter_ = first.objective, max(first.iteration_count, 1)
+        self._columns = first.columns
+        self.n_features_in_ = len(first.columns)
+        self.report_ = RunReport.of(
+            [part.record for part in parts],
+            row_count=first.row_count,
+            column_count=len(first.columns),
+            dtype="float64",
+            total_s=total_s,
+        )
+        if not first.converged:
+            warnings.warn(
+                f"after {first.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still larger "
+                f"than tol={self.tol}: allow more, or scale the columns",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _scores(self, X: Any) -> Reals:
+        check_is_fitted(self, "coef_")
+        if in_files(X):
+            return self._found(X, self._target_name)[0]
+        check_unmasked(X, "X")
+        matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        return np.asarray(matrix @ self.coef_.T) + self.intercept_
+
+    def _found(self, X: Any, target_name: str | None) -> tuple[Reals, NDArray[Any] | None]:
+        """Scores of the rows of files, and the classes that the files have."""
+        check_is_fitted(self, "coef_")
+        source, target = (_libsvm(X), None) if self._is_libsvm else open_again(self, X, target_name)
+        coef = np.vstack([self.coef_.T, self.intercept_])
+        parts = self._run(program.scores, source, coef, self._columns, target, comm=None)
+        labels = None if parts[0][1] is None else np.concatenate([labels for _, labels in parts])
+        return np.concatenate([scores for scores, _ in parts]), labels
+
+    def _check_parameters(self) -> None:
+        self._check_workers()
+        check_count("max_iter", self.max_iter)
+        if self.solver not in SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
+        for name in ("C", "tol"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+                raise InputError(f"{name}={value!r}: expected a number > 0")
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)
+
+
+def _numbered(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """The number of each row's class, and the classes, ascending."""
+    check_classification_targets(y)
+    classes, numbers = np.unique(np.asarray(y), return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"y has {len(classes)} class: expected at least 2")
+    return numbers.astype(np.int64), classes
+
+
+def _libsvm(X: Any) -> LibsvmFiles:
+    if isinstance(X, BinaryFiles):
+        raise InputError("y=None: raw vectors have no classes: expected the class of each row")
+    return LibsvmFiles.open(X)
+
+
+def _likeliest(scores: Reals) -> NDArray[np.intp]:
+    if scores.shape[1] == 1:
+        return (scores[:, 0] > 0).astype(np.intp)
+    numbers: NDArray[np.intp] = scores.argmax(axis=1)
+    return numbers

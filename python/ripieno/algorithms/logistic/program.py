@@ -1,0 +1,272 @@
+"""What every worker runs for logistic regression by all rows at once.
+
+Rank 0 decides: it asks all ranks for the loss and its gradient at some weights, or for a product with the second
+derivatives, by one broadcast, and gets the sums of what their rows add by one reduction. So no rank decides by bits of
+its own.
+
+Source: Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3 (gradient descent);
+Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008 (products only).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from ripieno.algorithms.classifier import weight_count
+from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.kmeans.rows import load
+from ripieno.algorithms.linear.regression_program import load_targets
+from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sparse
+from ripieno.algorithms.logistic.solvers import SOLVERS, Descent
+from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: What rank 0 asks for, in the first entry of what it broadcasts.
+END, LOSS, CURVATURE = 0.0, 1.0, 2.0
+
+
+@dataclass(frozen=True)
+class LogisticOptions:
+    """What the workers are told; `strength` is the factor of the losses, beside half the squared weights."""
+
+    strength: float
+    fit_intercept: bool
+    solver: str
+    tol: float
+    max_iter: int
+
+
+@dataclass(frozen=True)
+class LogisticPart:
+    """One worker's part of the result: what all know of the model, and its own record."""
+
+    coef: Reals
+    objective: float
+    iteration_count: int
+    converged: bool
+    classes: NDArray[Any]
+    columns: range
+    row_count: int
+    record: Record
+
+
+def fit(
+    comm: Communicator,
+    source: InMemoryRows | LibsvmFiles | Dataset | InMemory,
+    labels: NDArray[Any] | int | None,
+    classes: NDArray[Any] | None,
+    weights: Reals | None,
+    start: Reals | None,
+    options: LogisticOptions,
+    emit: Emit | None = None,
+) -> LogisticPart:
+    """Minimise the loss from `start`, (d + 1, k), or zero.
+
+    The `labels` are numbers of classes, or the column that holds them, or None for sparse rows, which have their own.
+    The `classes` are found if not given.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows, or labels that are not two classes or more.
+    """
+    begin = time.perf_counter()
+    if isinstance(source, InMemoryRows | LibsvmFiles):
+        rows, classes, columns, weight, total = _sparse(comm, source, classes, weights)
+    else:
+        assert labels is not None
+        rows, classes, columns, weight, total = _dense(comm, source, labels, classes, weights)
+    journal = Journal(comm, emit)
+    load_s = time.perf_counter() - begin
+    k = weight_count(len(classes))
+    function = _Shared(comm, rows, k, weight, options, journal)
+    if comm.rank == 0:
+        descent = _lead(function, start, options)
+    else:
+        descent = None
+        function.follow()
+    found: Descent = comm.broadcast(descent)
+    return LogisticPart(
+        coef=found.at.reshape(rows.column_count + 1, k),
+        objective=found.value * options.strength * weight,
+        iteration_count=found.iteration_count,
+        converged=found.converged,
+        classes=classes,
+        columns=columns,
+        row_count=total,
+        record=journal.record(load_s),
+    )
+
+
+def scores(
+    comm: Communicator,
+    source: LibsvmFiles | Dataset | InMemory,
+    coef: Reals,
+    columns: range,
+    target: int | None,
+) -> tuple[Reals, NDArray[Any] | None]:
+    """Scores of this worker's rows, (n, k), and the labels that files have of them."""
+    if isinstance(source, LibsvmFiles):
+        with agreement(comm):
+            share = source.read_share(comm.rank, comm.world_size)
+        # What no row had when it was fitted has no weight.
+        return np.asarray(share.matrix[:, columns.start : columns.stop] @ coef[:-1]) + coef[-1], share.labels
+    if target is None:
+        return load(comm, source).points @ coef[:-1] + coef[-1], None
+    rows, labels = load_targets(comm, source, target, None)
+    return rows.points @ coef[:-1] + coef[-1], labels[:, 0]
+
+
+class _Shared:
+    """The mean loss of all ranks' rows and its penalty, which rank 0 asks for and the others help with.
+
+    Divided by the rows' weight, the gradient that `tol` is held against is scikit-learn's.
+    """
+
+    def __init__(
+        self, comm: Communicator, rows: LogisticRows, k: int, weight: float, options: LogisticOptions, journal: Journal
+    ) -> None:
+        self._comm = comm
+        self._rows = rows
+        self._scale = 1 / weight
+        self._penalty = 1 / (options.strength * weight)
+        self._fit_intercept = options.fit_intercept
+        self._journal = journal
+        self._shape = (rows.column_count + 1, k)
+        size = self._shape[0] * k
+        # A question, whether an iteration has ended before it, value and gradient norm of that, and the weights.
+        self._asked = np.zeros(4 + size)
+        self._answer = np.zeros(1 + size)
+        self.size = size
+
+    def value(self, at: Reals) -> tuple[float, Reals]:
+        """Mean loss with penalty, and its gradient."""
+        answer = self._ask(LOSS, at)
+        value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
+        free = self._penalised(at)
+        value += 0.5 * self._penalty * float(free @ free)
+        return value, self._fixed(gradient + self._penalty * free)
+
+    def product(self, direction: Reals) -> Reals:
+        """Second derivatives times a direction."""
+        product = self._ask(CURVATURE, direction)[1:] * self._scale
+        return self._fixed(product + self._penalty * self._penalised(direction))
+
+    def tell(self, value: float, slope: float) -> None:
+        """An iteration is over; the others are told with the next question."""
+        self._asked[1:4] = 1.0, value, slope
+        self._journal.tell(objective=value / self._penalty, gradient=slope)
+
+    def end(self) -> None:
+        """No more questions."""
+        self._asked[0] = END
+        self._comm.broadcast(out=self._asked)
+
+    def follow(self) -> None:
+        """Answer what rank 0 asks for, until it has no more questions."""
+        clock = self._journal.clock
+        while True:
+            with clock.communicating():
+                self._comm.broadcast(out=self._asked)
+            if self._asked[1]:
+                self._journal.tell(objective=float(self._asked[2]) / self._penalty, gradient=float(self._asked[3]))
+            if self._asked[0] == END:
+                return
+            self._compute()
+            with clock.communicating():
+                self._comm.reduce(self._answer)
+
+    def _ask(self, what: float, at: Reals) -> Reals:
+        clock = self._journal.clock
+        self._asked[0] = what
+        self._asked[4:] = at
+        with clock.communicating():
+            self._comm.broadcast(out=self._asked)
+        self._asked[1] = 0.0
+        self._compute()
+        with clock.communicating():
+            answer = self._comm.reduce(self._answer)
+        assert answer is not None, "rank 0 asks, and is the root"
+        return answer
+
+    def _compute(self) -> None:
+        with self._journal.clock.computing():
+            at = self._asked[4:].reshape(self._shape)
+            found = self._answer[1:].reshape(self._shape)
+            if self._asked[0] == LOSS:
+                self._answer[0] = self._rows.loss(at, found)
+            else:
+                self._rows.curvature(at, found)
+
+    def _penalised(self, at: Reals) -> Reals:
+        """Weights but those of the constant."""
+        free = at.copy().reshape(self._shape)
+        free[-1] = 0
+        return free.ravel()
+
+    def _fixed(self, slope: Reals) -> Reals:
+        """Without a constant, no slope along it."""
+        if not self._fit_intercept:
+            slope.reshape(self._shape)[-1] = 0
+        return slope
+
+
+def _lead(function: _Shared, start: Reals | None, options: LogisticOptions) -> Descent:
+    at = np.zeros(function.size) if start is None else start.ravel()
+    descent = SOLVERS[options.solver](function, at, options.tol, options.max_iter, function.tell)
+    if not descent.iteration_count:
+        function.tell(descent.value, 0.0)
+    function.end()
+    return descent
+
+
+def _sparse(
+    comm: Communicator, source: InMemoryRows | LibsvmFiles, classes: NDArray[Any] | None, weights: Reals | None
+) -> tuple[LogisticRows, NDArray[Any], range, float, int]:
+    with agreement(comm):
+        share = source.read_share(comm.rank, comm.world_size)
+    is_file = isinstance(source, LibsvmFiles)
+    columns = columns_of(comm, share.matrix) if is_file else range(share.matrix.shape[1])
+    matrix: csr_matrix = of_columns(share.matrix, columns, source.name) if is_file else share.matrix
+    classes = checked_classes(comm, share.labels, classes, source.name)
+    own, weight, total = _weights(comm, weights, len(share.labels))
+    numbers = np.searchsorted(classes, share.labels)
+    return Sparse(matrix, numbers, own, weight_count(len(classes)), comm.threads), classes, columns, weight, total
+
+
+def _dense(
+    comm: Communicator,
+    source: Dataset | InMemory,
+    labels: NDArray[Any] | int,
+    classes: NDArray[Any] | None,
+    weights: Reals | None,
+) -> tuple[LogisticRows, NDArray[Any], range, float, int]:
+    rows, targets = load_targets(comm, source, labels, weights)
+    classes = checked_classes(comm, targets[:, 0], classes, "y")
+    numbers = np.searchsorted(classes, targets[:, 0])
+    weight = float(comm.allreduce(rows.row_weights.sum()))
+    k = weight_count(len(classes))
+    return Dense(rows.points, numbers, rows.row_weights, k), classes, range(rows.points.shape[1]), weight, rows.total
+
+
+def _weights(comm: Communicator, weights: Reals | None, count: int) -> tuple[Reals, float, int]:
+    """The weights of this worker's rows, and of all; how many these are."""
+    counts = comm.allgather(count)
+    offset, total = sum(counts[: comm.rank]), sum(counts)
+    if weights is None:
+        return np.ones(count), float(total), total
+    if len(weights) != total:
+        raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
+    return weights[offset : offset + count], float(weights.sum()), total

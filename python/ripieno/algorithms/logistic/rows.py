@@ -1,0 +1,112 @@
+"""The rows of one worker, dense or sparse, and what they add to loss, gradient and products with second derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from ripieno import kernels
+
+if TYPE_CHECKING:
+    from ripieno.kernels import SparseRows
+
+#: Values of a block of dense rows: as many as a cache holds, so that they are read once for both products.
+BLOCK_VALUES = 1 << 16
+
+Reals = NDArray[np.float64]
+
+
+class LogisticRows(Protocol):
+    """Rows with a class and a weight each; `chances` are kept from the last loss for the curvature there."""
+
+    column_count: int
+
+    def loss(self, coef: Reals, gradient: Reals) -> float:
+        """The weighted sum of the losses at (d + 1, k) weights; its gradient is written."""
+
+    def curvature(self, direction: Reals, product: Reals) -> None:
+        """Write the matrix of second derivatives, where the loss was last asked for, times a direction."""
+
+
+class Sparse:
+    """Rows of a CSR matrix."""
+
+    def __init__(self, matrix: csr_matrix, classes: NDArray[np.int64], weights: Reals, k: int, threads: int) -> None:
+        self.column_count = int(matrix.shape[1])
+        self._rows: SparseRows = kernels.SparseRows(
+            starts=matrix.indptr.astype(np.int64, copy=False),
+            columns=matrix.indices.astype(np.int32, copy=False),
+            values=matrix.data.astype(np.float64, copy=False),
+            column_count=self.column_count,
+            weights=weights,
+        )
+        self._classes = classes.astype(np.int32)
+        self._chances = np.empty((len(classes), k))
+        self._threads = threads
+
+    def loss(self, coef: Reals, gradient: Reals) -> float:
+        """See `LogisticRows`."""
+        return kernels.logistic_loss(self._rows, self._classes, coef, self._chances, gradient, threads=self._threads)
+
+    def curvature(self, direction: Reals, product: Reals) -> None:
+        """See `LogisticRows`."""
+        kernels.logistic_curvature(self._rows, self._chances, direction, product, threads=self._threads)
+
+
+class Dense:
+    """Rows of an array."""
+
+    def __init__(self, points: NDArray[Any], classes: NDArray[np.int64], weights: Reals, k: int) -> None:
+        self.column_count = int(points.shape[1])
+        self._points = points
+        self._weights = weights
+        # The truth of each row, as its chances should be.
+        self._truth = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
+        self._classes = classes
+        self._chances = np.empty((len(classes), k))
+
+    def loss(self, coef: Reals, gradient: Reals) -> float:
+        """See `LogisticRows`."""
+        total = 0.0
+        gradient[:] = 0
+        for rows, block in self._blocks():
+            scores = block @ coef[:-1] + coef[-1]
+            losses, chances = _losses_and_chances(scores, self._truth[rows], self._classes[rows])
+            total += float(self._weights[rows] @ losses)
+            self._chances[rows] = chances
+            errors = (chances - self._truth[rows]) * self._weights[rows, None]
+            gradient[:-1] += block.T @ errors
+            gradient[-1] += errors.sum(axis=0)
+        return total
+
+    def curvature(self, direction: Reals, product: Reals) -> None:
+        """See `LogisticRows`."""
+        product[:] = 0
+        for rows, block in self._blocks():
+            change, chances = block @ direction[:-1] + direction[-1], self._chances[rows]
+            mean = (change * chances).sum(axis=1, keepdims=True)
+            change = self._weights[rows, None] * chances * (change - mean)
+            product[:-1] += block.T @ change
+            product[-1] += change.sum(axis=0)
+
+    def _blocks(self) -> Iterator[tuple[slice, Reals]]:
+        step = max(1, BLOCK_VALUES // self.column_count)
+        for begin in range(0, len(self._points), step):
+            rows = slice(begin, begin + step)
+            yield rows, self._points[rows].astype(np.float64, copy=False)
+
+
+def _losses_and_chances(scores: Reals, truth: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
+    if scores.shape[1] == 1:
+        # Of a large score of either sign nothing overflows.
+        small = np.exp(-np.abs(scores))
+        losses = np.log1p(small) + np.maximum(np.where(truth > 0, -scores, scores), 0)
+        return losses[:, 0], np.where(scores > 0, 1.0, small) / (1 + small)
+    scores = scores - scores.max(axis=1, keepdims=True)
+    chances = np.exp(scores)
+    totals = chances.sum(axis=1, keepdims=True)
+    return np.log(totals[:, 0]) - scores[np.arange(len(classes)), classes], chances / totals

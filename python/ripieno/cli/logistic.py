@@ -1,0 +1,119 @@
+"""`ripieno logistic`: logistic regression on the rows of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ripieno.algorithms import LogisticRegression
+from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.cli.fits import Told, check_folder, fit_options, say_end, target_of, target_option, write_model
+from ripieno.cli.progress import MeasureProgress
+from ripieno.files.results import ResultPath
+from ripieno.flight.trace import traced
+from ripieno.report import Charted, charts
+
+ARRAYS = ("coef", "intercept", "classes")
+
+
+@click.command("logistic", short_help="Tell classes of the rows of files apart, linearly.")
+@fit_options
+@target_option(" Without, INPUTS are libsvm text, which has it.", required=False)
+@click.option(
+    "--c",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    default=1.0,
+    show_default=True,
+    help="Factor of the losses, beside half the squared weights.",
+)
+@click.option(
+    "--solver",
+    type=click.Choice(list(SOLVERS)),
+    default="lbfgs",
+    show_default=True,
+    metavar="METHOD",
+    help=f"How to descend: {', '.join(SOLVERS)}.",
+)
+@click.option(
+    "--max-iter",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=100,
+    show_default=True,
+    help="Iterations at most.",
+)
+@click.option(
+    "--tol",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    default=1e-4,
+    show_default=True,
+    help="Stop when no entry of the gradient of the mean loss is larger.",
+)
+def logistic_command(
+    inputs: tuple[str, ...],
+    out: ResultPath,
+    workers: int,
+    threads: int | None,
+    target: str | None,
+    c: float,
+    solver: str,
+    max_iter: int,
+    tol: float,
+    trace: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Find the weights by which the rows of INPUTS tell their classes best, and write them, with a report.
+
+    INPUTS are libsvm text, lines of "label index:value …", or, with --target, files, globs, folders or URLs: .npy,
+    .npz, .csv and .parquet. Every worker reads its own share. The folder then holds coef.npy, intercept.npy,
+    classes.npy, model.json and report.html; it appears as a whole or not at all.
+
+    \b
+    Example:
+      ripieno logistic a9a --solver newton-cg --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
+    source = list(inputs)
+    progress = MeasureProgress(console, ("objective", "gradient"), quiet=quiet)
+    model = LogisticRegression(
+        c,
+        solver=solver,
+        max_iter=max_iter,
+        tol=tol,
+        workers=workers,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    y = None if target is None else target_of(target)
+    with progress, traced(trace):
+        model.fit(source, y)
+        share = model.score(source, y)
+    measures = [step.measures for step in model.report_.iterations]
+    told = Told(
+        algorithm="logistic",
+        title="Logistic regression",
+        what="iteration",
+        facts={"objective": model.objective_, "accuracy": share, "iteration_count": model.n_iter_},
+        tiles={"of these rows told right": f"{share:.2%}", "objective": f"{model.objective_:.6g}"},
+        charted=[
+            Charted(
+                "Convergence",
+                "Half the squared weights plus C times the losses of all rows, and the largest entry of its gradient.",
+                charts.line_chart(
+                    "objective",
+                    {name: [float(each[name]) for each in measures] for name in ("objective", "gradient")},
+                    log=True,
+                ),
+            )
+        ],
+    )
+    arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
+    write_model(out, names, model, arrays, source, told)
+    result = f"{share:.2%} told right after {model.n_iter_} iterations, objective {model.objective_:.8g}"
+    say_end(console, out, model.report_, told, result)

@@ -1,0 +1,178 @@
+"""LogisticRegression: scikit-learn's optimum and contract, dense and sparse rows, any number of workers."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms.logistic import estimator as logistic
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.datasets import dump_svmlight_file
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+random = np.random.default_rng(0)
+X = random.normal(size=(300, 6)) * (random.random((300, 6)) < 0.6)
+LABELS = {
+    2: np.array(["no", "yes"])[(X @ random.normal(size=6) + random.normal(size=300) > 0.3).astype(int)],
+    4: (X @ random.normal(size=(6, 4)) + random.normal(size=(300, 4))).argmax(axis=1) * 10,
+}
+WEIGHTS = random.random(300)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks([rp.LogisticRegression()])
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+def objective(model, C, rows, y, weights):
+    """Scikit-learn's: half the squared weights plus C times the losses."""
+    chances = model.predict_proba(rows)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    weights = np.ones(len(y)) if weights is None else weights
+    return 0.5 * (model.coef_**2).sum() - C * (weights * np.log(chances)).sum()
+
+
+@everywhere
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize("classes", LABELS)
+@pytest.mark.parametrize("kind", [np.asarray, csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize(("weights", "fit_intercept"), [(None, True), (WEIGHTS, False)], ids=["plain", "weighted"])
+def test_the_optimum_is_that_of_scikit_learn(world, workers, solver, classes, kind, weights, fit_intercept):
+    rows, y = kind(X), LABELS[classes]
+    parameters = {"C": 0.7, "fit_intercept": fit_intercept, "tol": 1e-9, "max_iter": 1000}
+    model = rp.LogisticRegression(solver=solver, engine=world(workers), **parameters)
+    model.fit(rows, y, sample_weight=weights)
+    expected = LogisticRegression(**parameters).fit(rows, y, sample_weight=weights)
+
+    assert model.classes_.tolist() == expected.classes_.tolist()
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-5)
+    np.testing.assert_allclose(model.intercept_, expected.intercept_ * np.ones(len(model.intercept_)), atol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(rows), expected.predict_proba(rows), atol=1e-5)
+    best = objective(expected, 0.7, rows, y, weights)
+    assert objective(model, 0.7, rows, y, weights) == pytest.approx(best, rel=1e-6)
+    assert model.objective_ == pytest.approx(best, rel=1e-6)
+
+
+@everywhere
+def test_plain_gradients_reach_the_optimum_too(world, workers):
+    model = rp.LogisticRegression(solver="gd", max_iter=2000, engine=world(workers)).fit(X, LABELS[2])
+
+    best = rp.LogisticRegression(tol=1e-9).fit(X, LABELS[2]).objective_
+    assert model.objective_ == pytest.approx(best, rel=1e-4)
+
+
+@everywhere
+def test_files_give_the_model_of_their_rows(world, tmp_path, workers):
+    y = LABELS[4]
+    expected = rp.LogisticRegression(tol=1e-8).fit(X, y)
+    text, table = str(tmp_path / "rows.svm"), str(tmp_path / "rows.csv")
+    dump_svmlight_file(X, y, text, zero_based=False)
+    np.savetxt(table, np.c_[y, X], "%.17g", ",", header="class,a,b,c,d,e,f", comments="")
+    for path, given in ((text, None), (table, "class")):
+        model = rp.LogisticRegression(tol=1e-8, engine=world(workers)).fit(path, given)
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-5)
+        assert model.classes_.tolist() == [0, 10, 20, 30] and model.n_features_in_ == 6
+        assert model.predict(path).tolist() == expected.predict(X).tolist()
+        assert model.score(path, given) == expected.score(X, y)
+    assert model.feature_names_in_.tolist() == list("abcdef")
+
+
+@everywhere
+def test_fewer_rows_than_ranks_are_enough(world, workers):
+    rows, y = X[:2], [0, 1]
+    for kind in (np.asarray, csr_matrix):
+        model = rp.LogisticRegression(tol=1e-8, engine=world(workers)).fit(kind(rows), y)
+        np.testing.assert_allclose(model.coef_, LogisticRegression(tol=1e-8).fit(rows, y).coef_, atol=1e-5)
+
+
+def _fitted_there(comm, rows, y):
+    return rp.LogisticRegression(solver="newton-cg", tol=1e-8).fit(rows, y, comm=comm).coef_
+
+
+@everywhere
+def test_ranks_that_are_there_already_fit(world, workers):
+    coefs = world(workers).run(_fitted_there, X, LABELS[2])
+
+    for coef in coefs:
+        np.testing.assert_array_equal(coef, coefs[0])
+        np.testing.assert_allclose(coef, LogisticRegression(tol=1e-8).fit(X, LABELS[2]).coef_, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])
+def test_rows_of_every_type_are_taken(world, dtype):
+    rows = np.random.default_rng(1).integers(0, 5, (100, 3))
+    y = rows[:, 0] > rows[:, 1]
+    model = rp.LogisticRegression(engine=world(2), tol=1e-8)
+    expected = LogisticRegression(tol=1e-8).fit(rows, y)
+    given = rows.astype(dtype)
+    given.flags.writeable = False
+
+    for kind in (np.asarray, csr_matrix, csr_array):
+        np.testing.assert_allclose(model.fit(kind(given), y).coef_, expected.coef_, atol=1e-4)
+
+
+def test_a_warm_start_goes_on_where_the_last_fit_ended():
+    model = rp.LogisticRegression(max_iter=3, warm_start=True)
+    with warnings.catch_warnings(action="ignore"):
+        first = model.fit(X, LABELS[4]).objective_
+        second = model.fit(X, LABELS[4]).objective_
+    assert second < first
+
+    with pytest.warns(ConvergenceWarning, match="max_iter=1, the gradient is still larger than tol=0.0001"):
+        rp.LogisticRegression(max_iter=1).fit(X, LABELS[2])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"C": 0}, "C=0: expected a number > 0"),
+        ({"tol": -1}, "tol=-1: expected a number > 0"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"solver": "saga"}, "solver='saga': expected one of lbfgs, newton-cg, gd"),
+        ({"workers": 0}, "workers=0"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_value(parameters, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.LogisticRegression(**parameters).fit(X, LABELS[2])
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_cannot_be_told_apart_is_told(world, tmp_path, workers):
+    model = rp.LogisticRegression(engine=world(workers))
+    bad = X.copy()
+    bad[200, 3] = np.nan
+    (tmp_path / "one.svm").write_text("1 1:2\n1 2:1\n")
+
+    with pytest.raises(rp.InputError, match="row 200, column 3: NaN"):
+        model.fit(bad, LABELS[2])
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(csr_matrix(bad), LABELS[2])
+    with pytest.raises(rp.InputError, match="y has 1 class: expected at least 2"):
+        model.fit(X, np.zeros(300))
+    with pytest.raises(rp.InputError, match="has 1 class: expected at least 2"):
+        model.fit(str(tmp_path / "one.svm"))
+
+
+def test_iterations_are_told_and_reported(world):
+    events: list[dict] = []
+    model = rp.LogisticRegression(engine=world(2), on_iteration=events.append).fit(X, LABELS[2])
+
+    assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
+    told = [event["objective"] for event in events]
+    assert told == [step.measures["objective"] for step in model.report_.iterations]
+    assert told[-1] == pytest.approx(model.objective_) and told[0] > told[-1]
+    assert all(len(step.compute_s) == 2 and step.seconds > 0 for step in model.report_.iterations)
+    model.set_params(on_iteration=None, engine="local")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_the_example_in_the_documentation_runs():
+    assert doctest.testmod(logistic).failed == 0
