@@ -401,6 +401,40 @@ def design_estimate(
     packets: PacketCurve,
 ) -> dict[str, Any]: ...
 
+# Simulated clusters; links are (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
+# end, kind of link).
+COLLECTIVES: list[str]
+
+class Cluster:
+    def __init__(
+        self,
+        nodes: list[int],
+        racks: list[int],
+        *,
+        memory: tuple[float, float],
+        cable: tuple[float, float],
+        uplink: tuple[float, float],
+        core_s_per_byte: float = 0.0,
+        gamma_s_per_byte: float = 0.0,
+        segment_bytes: int | None = None,
+        queue_bytes: int | None = None,
+        slow_some: tuple[int, float, int] | None = None,
+        dead: list[tuple[int, float]] = [],
+    ) -> None: ...
+
+def simulate(
+    cluster: Cluster,
+    collective: str,
+    algorithm: str | None,
+    bytes: int,
+    root: int = 0,
+    *,
+    transfers: bool = False,
+) -> dict[str, Any]: ...
+def explain(
+    cluster: Cluster, collective: str, bytes: int, order: str | None = None, root: int = 0
+) -> dict[str, Any]: ...
+
 # Graph kernels; see `ripieno.graph` for what they promise. A malformed line is a ValueError of (offset, reason).
 _Parsed: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
 

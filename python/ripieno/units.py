@@ -2,6 +2,54 @@
 
 from __future__ import annotations
 
+import re
+
+from ripieno.errors import InputError
+
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit")
+_RATE_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns)?")
+_EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9"}
+
+
+def bits_per_s(name: str, rate: object, least: int = 10**5, most: int = 10**12) -> int:
+    """``100mbit`` as a number; `name` is the parameter's, for the error.
+
+    Raises
+    ------
+    InputError
+        If it is no rate, or less or more than may be.
+    """
+    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
+    number = int(float(match[1]) * _RATE_FACTORS[match[2]]) if match else 0
+    if not least <= number <= most:
+        raise InputError(
+            f"{name}={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit, "
+            f"from {_rate_text(least)} to {_rate_text(most)}"
+        )
+    return number
+
+
+def _rate_text(rate_bits_per_s: int) -> str:
+    unit, factor = next(
+        each for each in (("gbit", 10**9), ("mbit", 10**6), ("kbit", 10**3)) if rate_bits_per_s >= each[1]
+    )
+    return f"{rate_bits_per_s / factor:g}{unit}"
+
+
+def seconds_of(name: str, text: str) -> float:
+    """``5us`` or ``0.2 s`` in seconds, a bare number too; `name` is the parameter's, for the error.
+
+    Raises
+    ------
+    InputError
+        If it is no duration.
+    """
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{name}={text!r}: expected a number and s, ms, us or ns, such as 5us")
+    return float(match[1] + _EXPONENTS[match[2] or "s"])
+
 
 def size_text(size_bytes: int) -> str:
     """``65536`` as ``64 KiB``; a number that is round in tens in decimal units."""

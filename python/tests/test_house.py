@@ -29,6 +29,7 @@ ROOMS = (
     "wire",
     "keyed",
     "sparse",
+    "simulation",
     "comm",
     "input",
     "launch",

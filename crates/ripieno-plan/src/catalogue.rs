@@ -5,7 +5,7 @@
 //! theory against each other for every world size and root.
 
 use crate::algorithms::ENTRIES;
-use crate::ordered::in_order;
+use crate::ordered::{Stops, in_order};
 use crate::request::{Collective, Planner, Request};
 use crate::theory::Theory;
 use crate::{Group, Plan};
@@ -175,6 +175,28 @@ impl Entry {
     pub fn plans(&self, requests: &[Request]) -> Result<Vec<Plan>, Unsuitable> {
         let plan = |(rank, request)| self.plan(&Group::new(rank, requests.len()), request);
         requests.iter().enumerate().map(plan).collect()
+    }
+
+    /// The plans of all ranks of `group`, whichever of them it is, one after the other; `request` says what each rank
+    /// asks for. The order of the ranks is worked out once.
+    pub fn plans_of<'a>(
+        &'a self,
+        group: &'a Group,
+        request: impl Fn(usize) -> Request<'a> + 'a,
+    ) -> impl Iterator<Item = Result<Plan, Unsuitable>> + 'a {
+        let stops = match self.places {
+            Places::Ordered => Stops::of(group, request(0).root()),
+            Places::Ignored | Places::TwoLevels => None,
+        };
+        group.ranks().map(move |rank| {
+            let (group, request) = (group.seen_by(rank), request(rank));
+            match &stops {
+                Some(stops) if self.applies(&group, &request) => {
+                    Ok(stops.planned(rank, &request, |group, request| self.plan_by_rank(group, request)))
+                }
+                _ => self.plan(&group, &request),
+            }
+        })
     }
 
     /// This rank's plan for `request`, which asks for this algorithm's collective.

@@ -30,6 +30,12 @@ impl Group {
         Group { order, ..self.clone() }
     }
 
+    /// The same group as `rank` sees it.
+    pub fn seen_by(&self, rank: usize) -> Group {
+        assert!(rank < self.size, "a rank is a member of its group");
+        Group { rank, ..self.clone() }
+    }
+
     /// Where the ranks stand.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology

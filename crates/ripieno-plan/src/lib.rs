@@ -33,7 +33,7 @@ pub use check::{Promise, PromisedSpan, promises};
 pub use choice::choose;
 pub use fault::{Fault, What};
 pub use group::Group;
-pub use order::Order;
+pub use order::{Order, next_random};
 pub use plan::{Constant, Op, Operation, Plan};
 pub use request::{Asked, Collective, Extents, PeerSpan, Planner, Request};
 pub use rows::Rows;

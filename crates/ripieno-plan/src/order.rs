@@ -70,7 +70,7 @@ fn shuffle(ranks: &mut [usize], seed: u64) {
 }
 
 /// The next number of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
-fn next_random(state: &mut u64) -> u64 {
+pub fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

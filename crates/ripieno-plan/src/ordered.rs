@@ -9,23 +9,54 @@ use alloc::vec::Vec;
 
 /// The plan that `plan` makes for `request` when the ranks of `group` stand in its order, the root first.
 pub(crate) fn in_order(group: &Group, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
-    let (order, topology) = (group.order(), group.topology());
-    if order.is_given(topology) {
-        return plan(group, request);
+    match Stops::of(group, request.root()) {
+        Some(stops) => stops.planned(group.rank(), request, plan),
+        None => plan(group, request),
     }
-    let ranks = order.ranks(topology, request.root().unwrap_or(0));
-    let place = ranks.iter().position(|&rank| rank == group.rank()).expect("an order holds every rank");
-    let placed = |chunks: &[Span]| -> Vec<Span> { ranks.iter().map(|&rank| chunks[rank]).collect() };
-    let as_placed = Group::new(place, group.size());
-    let planned = match *request {
-        Request::Broadcast { vector, .. } => plan(&as_placed, &Request::Broadcast { root: 0, vector }),
-        Request::Reduce { vector, op, .. } => plan(&as_placed, &Request::Reduce { root: 0, vector, op }),
-        Request::Allreduce { .. } => plan(&as_placed, request),
-        Request::Allgather { chunks } => plan(&as_placed, &Request::Allgather { chunks: &placed(chunks) }),
+}
+
+/// The ranks by their places in an order, and the places by rank.
+pub(crate) struct Stops {
+    ranks: Vec<usize>,
+    places: Vec<usize>,
+}
+
+impl Stops {
+    /// The stops of the order of `group`, the root first; none where ranks stand by their numbers.
+    pub(crate) fn of(group: &Group, root: Option<usize>) -> Option<Stops> {
+        let (order, topology) = (group.order(), group.topology());
+        if order.is_given(topology) {
+            return None;
+        }
+        let ranks = order.ranks(topology, root.unwrap_or(0));
+        let mut places = alloc::vec![0; ranks.len()];
+        ranks.iter().enumerate().for_each(|(place, &rank)| places[rank] = place);
+        Some(Stops { ranks, places })
+    }
+
+    /// The plan of `rank`.
+    pub(crate) fn planned(&self, rank: usize, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
+        let placed = |chunks: &[Span]| -> Vec<Span> { self.ranks.iter().map(|&rank| chunks[rank]).collect() };
+        let as_placed = Group::new(self.places[rank], self.ranks.len());
+        let planned = placed_plan(&as_placed, request, placed, plan);
+        planned.with_peers(|place| self.ranks[place])
+    }
+}
+
+fn placed_plan(
+    as_placed: &Group,
+    request: &Request,
+    placed: impl Fn(&[Span]) -> Vec<Span>,
+    plan: impl FnOnce(&Group, &Request) -> Plan,
+) -> Plan {
+    match *request {
+        Request::Broadcast { vector, .. } => plan(as_placed, &Request::Broadcast { root: 0, vector }),
+        Request::Reduce { vector, op, .. } => plan(as_placed, &Request::Reduce { root: 0, vector, op }),
+        Request::Allreduce { .. } => plan(as_placed, request),
+        Request::Allgather { chunks } => plan(as_placed, &Request::Allgather { chunks: &placed(chunks) }),
         Request::ReduceScatter { chunks, op } => {
-            plan(&as_placed, &Request::ReduceScatter { chunks: &placed(chunks), op })
+            plan(as_placed, &Request::ReduceScatter { chunks: &placed(chunks), op })
         }
         _ => panic!("no algorithm of {} has an order", request.collective().name()),
-    };
-    planned.with_peers(|place| ranks[place])
+    }
 }

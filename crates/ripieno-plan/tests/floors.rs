@@ -5,18 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates of this workspace that each may depend on.
-const BELOW: [(&str, &[&str]); 6] = [
+const BELOW: [(&str, &[&str]); 7] = [
     ("ripieno-plan", &[]),
     ("ripieno-kernels", &[]),
+    ("ripieno-sim", &["ripieno-plan"]),
     ("ripieno-run", &["ripieno-plan"]),
     ("ripieno-net", &["ripieno-run"]),
-    ("ripieno", &["ripieno-plan", "ripieno-run", "ripieno-net", "ripieno-kernels"]),
+    ("ripieno", &["ripieno-plan", "ripieno-run", "ripieno-sim", "ripieno-net", "ripieno-kernels"]),
     ("ripieno-python", &["ripieno-kernels", "ripieno"]),
 ];
 
 /// What a floor forbids: sockets, the operating system, and a clock other than an argument.
-const FORBIDDEN: [(&str, &[&str]); 2] = [
+const FORBIDDEN: [(&str, &[&str]); 3] = [
     ("ripieno-plan", &["std::net", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
+    ("ripieno-sim", &["std::net", "std::fs", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
     ("ripieno-run", &["std::net", "std::os", "libc", "rustix", "Instant::now", "SystemTime"]),
 ];
 

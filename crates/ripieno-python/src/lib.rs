@@ -13,6 +13,7 @@ mod measuring;
 mod memory;
 mod models;
 mod recorder;
+mod simulation;
 mod sparse;
 mod strings;
 mod supplier;
@@ -32,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     measuring::register(module)?;
     design::register(module)?;
     graph::register(module)?;
+    simulation::register(module)?;
     sparse::register(module)?;
     keyed::register(module)?;
     strings::register(module)?;

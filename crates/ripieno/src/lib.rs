@@ -20,6 +20,7 @@ mod pool;
 mod replicate;
 mod runtime;
 mod schedules;
+pub mod simulation;
 pub mod sparse;
 mod statistics;
 mod task;

@@ -8,10 +8,101 @@ from typing import Any
 
 import click
 
+from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
+from ripieno.cli.options import LocalPath, overwrite_option
 
-@click.group("explain", short_help="Show what would run, and what it is predicted to cost.")
+#: What stands for the name of any collective.
+COLLECTIVE = "COLLECTIVE"
+
+
+class Collectives(click.Group):
+    """Commands, and one for each collective of the catalogue, all alike and shown as one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, and what stands for the collectives."""
+        return [COLLECTIVE, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A command by its name or by that of a collective."""
+        return super().get_command(ctx, cmd_name) or self._of(cmd_name)
+
+    def _of(self, collective: str) -> click.Command | None:
+        from ripieno._native import COLLECTIVES
+
+        if collective.replace("_", "-") not in (COLLECTIVE, *COLLECTIVES):
+            return None
+        return _collective_command(collective)
+
+
+@click.group("explain", cls=Collectives, short_help="Show what would run, and what it is predicted to cost.")
 def explain_command() -> None:
     """Show what would run, and what it is predicted to cost."""
+
+
+def _collective_command(collective: str) -> click.Command:
+    """The command that explains a collective."""
+
+    @click.command(collective, short_help="Price every algorithm of a collective, such as allreduce.")
+    @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks.")
+    @click.option(
+        "--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes. By default one per rank."
+    )
+    @cluster_options
+    @bytes_option
+    @root_option
+    @click.option("--order", metavar="ORDER", help="Of chains and rings: racks (by default), given or random:SEED.")
+    @click.option("--algorithm", metavar="NAME", help="What --draw draws. By default the fastest.")
+    @click.option(
+        "--draw",
+        type=LocalPath(dir_okay=False),
+        metavar="FILE",
+        help="Draw the plan, who sends to whom in each round: .svg or .html.",
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+    @overwrite_option
+    def command(
+        nbytes: int,
+        root: int,
+        order: str | None,
+        algorithm: str | None,
+        draw: Path | None,
+        as_json: bool,
+        overwrite: bool,
+        **words: Any,
+    ) -> None:
+        """Price every algorithm of a collective, and say which is the fastest and why.
+
+        Each is played on the modelled cluster. Beside it stands its formula on equal links: the time of messages
+        (alpha), of bytes (beta) and of combining (gamma).
+
+        \b
+        Examples:
+          ripieno explain allreduce --ranks 64 --bytes 64MiB --racks 4 --uplink 40gbit
+          ripieno explain broadcast --ranks 8 --draw plan.svg --algorithm binomial
+        """
+        from ripieno.files.results import check_results, new_file
+        from ripieno.simulation import explain, pictures
+
+        if collective == COLLECTIVE:
+            raise click.UsageError(f"{COLLECTIVE}: expected the name of one, such as allreduce")
+        cluster = cluster_of(**words)
+        if draw is not None:
+            pictures.check_picture(draw)
+            check_results({"--draw": draw}, overwrite=overwrite)
+        found = explain(collective, cluster, nbytes=nbytes, order=order, root=root)
+        if draw is not None:
+            name = f"{algorithm or found.fastest.algorithm}{'' if order is None else f'@{order}'}"
+            picture = pictures.plan(collective, name, cluster, nbytes, root)
+            with new_file(draw) as part:
+                pictures.write(picture, draw, part)
+        if as_json:
+            click.echo(json.dumps(found.as_json(), indent=2))
+            return
+        click.echo(str(found))
+        if draw is not None:
+            click.echo(draw)
+
+    return command
 
 
 @explain_command.command("sparse")

@@ -33,6 +33,7 @@ from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
 from ripieno.keyed.regroup import regrouping
+from ripieno.simulation import Cluster, Explanation, explain
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import forms, objects, wholes
 from ripieno.wire.arrays import (
@@ -1340,6 +1341,35 @@ class Communicator:
                 raise InputError(f"sizes_bytes={sizes_bytes!r}: expected None or ascending whole numbers")
             sizes = [whole("sizes_bytes", size, 1, 2**40) for size in sizes_bytes]
         return _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
+
+    # Explanations
+
+    def explain(self, collective: str, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
+        """Price every algorithm of a collective for these ranks, where they stand. Any rank may call it alone.
+
+        Links cost what :meth:`measure_packets` has measured, or else what is usual; uplinks of racks are taken to be
+        never in the way.
+
+        Parameters
+        ----------
+        collective : str
+            "allreduce", "broadcast" and so on.
+        nbytes : int
+            Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+        order : str, optional
+            In which order chains and rings run: "racks" by default, "given" or "random:SEED".
+        root : int
+            Of a collective that has one.
+
+        Returns
+        -------
+        Explanation
+            "candidates", the fastest first, with "seconds" on this group and the terms of their formulae; "fastest",
+            "chosen", which runs by default, and "why". It prints as a table.
+        """
+        packets, native = _native.packet_curve(self._native), self._native
+        cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
+        return explain(collective, cluster, nbytes=nbytes, order=order, root=root)
 
     # Groups
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from ripieno import units
 from ripieno.errors import InputError
 
 RACKS_MAX = 250
@@ -29,8 +29,6 @@ PACKET_BYTES_MAX = 64 << 10
 # Up to here, summed over the hosts, two cores carry every host at its rate.
 CARRIED_BITS_PER_S = 6 * 10**9
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit")
-_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9}
 RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S = 10**5, 10**11
 
 
@@ -151,14 +149,8 @@ def wire_share() -> float:
 
 
 def bits_per_s(name: str, rate: str) -> int:
-    """``100mbit`` as a number; `name` is the parameter's, for the error."""
-    match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-    number = int(float(match[1]) * _FACTORS[match[2]]) if match else 0
-    if not RATE_MIN_BITS_PER_S <= number <= RATE_MAX_BITS_PER_S:
-        raise InputError(
-            f"{name}={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit, from 100kbit to 100gbit"
-        )
-    return number
+    """``100mbit`` as a number, if a lab can have it; `name` is the parameter's, for the error."""
+    return units.bits_per_s(name, rate, RATE_MIN_BITS_PER_S, RATE_MAX_BITS_PER_S)
 
 
 def _check(name: str, value: int, largest: int) -> None:

@@ -1,0 +1,136 @@
+//! What is asked of a cluster: a collective, so many bytes, and the plans that an algorithm makes for it.
+//!
+//! Bytes are those of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for
+//! alltoall. Every rank asks for the same.
+
+use crate::Cluster;
+use crate::play::{OPERATIONS_MAX, Played, Unplayable, play};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable};
+use std::fmt;
+
+/// A collective, and how much it moves.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    collective: Collective,
+    root: usize,
+    vector: Span,
+    /// One per rank, of the input and of the output.
+    chunks: Vec<Span>,
+    in_chunks: Vec<Span>,
+    /// Per rank: itself and the ranks beside it, for a neighbour exchange.
+    out_neighbours: Vec<Vec<PeerSpan>>,
+    in_neighbours: Vec<Vec<PeerSpan>>,
+}
+
+/// Why something cannot be simulated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unanswered {
+    /// The algorithm cannot do what is asked for.
+    Unsuitable(Unsuitable),
+    /// Its plans cannot be played.
+    Unplayable(Unplayable),
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unanswered::Unsuitable(unsuitable) => unsuitable.fmt(f),
+            Unanswered::Unplayable(unplayable) => unplayable.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Unanswered {}
+
+impl Asked {
+    /// `collective` of `p` ranks and so many bytes; `root` is the sender of a point-to-point.
+    ///
+    /// # Panics
+    ///
+    /// If no algorithm of the catalogue performs the collective.
+    pub fn new(collective: Collective, p: usize, bytes: usize, root: usize) -> Asked {
+        let whole = |buffer, length_bytes| Span::whole(buffer, length_bytes, 1);
+        let (vector, chunks) = match collective {
+            Collective::Allgather | Collective::Gather | Collective::Scatter => {
+                let all = whole(Buffer::MAIN, bytes * p);
+                (all, all.chunks(p))
+            }
+            Collective::Alltoall => {
+                let all = whole(Buffer::MAIN, bytes.div_ceil(p) * p);
+                (all, all.chunks(p))
+            }
+            Collective::Barrier => (whole(Buffer::MAIN, 1), Vec::new()),
+            Collective::ReduceScatter => (whole(Buffer::MAIN, bytes), whole(Buffer::MAIN, bytes).chunks(p)),
+            Collective::SparseReduce | Collective::Regroup => panic!("no algorithm of the catalogue performs it"),
+            _ => (whole(Buffer::MAIN, bytes), Vec::new()),
+        };
+        let in_chunks = chunks.iter().map(|chunk| chunk.placed(Buffer::OUTPUT, chunk.start_bytes)).collect();
+        let (mut out_neighbours, mut in_neighbours) = (Vec::new(), Vec::new());
+        if collective == Collective::NeighbourExchange {
+            (out_neighbours, in_neighbours) = (0..p).map(|rank| neighbours(rank, p, bytes)).unzip();
+        }
+        Asked { collective, root, vector, chunks, in_chunks, out_neighbours, in_neighbours }
+    }
+
+    /// Which collective.
+    pub fn collective(&self) -> Collective {
+        self.collective
+    }
+
+    /// What `rank` asks for.
+    pub fn request(&self, rank: usize) -> Request<'_> {
+        let (root, vector, chunks, op) = (self.root, self.vector, &self.chunks[..], Op::Sum);
+        match self.collective {
+            Collective::Broadcast => Request::Broadcast { root, vector },
+            Collective::Reduce => Request::Reduce { root, vector, op },
+            Collective::Allreduce => Request::Allreduce { vector, op },
+            Collective::Allgather => Request::Allgather { chunks },
+            Collective::ReduceScatter => Request::ReduceScatter { chunks, op },
+            Collective::Gather => Request::Gather { root, chunks },
+            Collective::Scatter => Request::Scatter { root, chunks },
+            Collective::Alltoall => Request::Alltoall { out_chunks: chunks, in_chunks: &self.in_chunks },
+            Collective::Barrier => Request::Barrier { token: vector },
+            Collective::PointToPoint => Request::PointToPoint { from: root, to: usize::from(root == 0), vector },
+            Collective::Scan => Request::Scan { vector, op },
+            Collective::Exscan => Request::Exscan { vector, op },
+            Collective::Rotate => Request::Rotate { distance: 1, out: vector, into: vector.placed(Buffer::OUTPUT, 0) },
+            Collective::NeighbourExchange => {
+                Request::NeighbourExchange { out: &self.out_neighbours[rank], into: &self.in_neighbours[rank] }
+            }
+            Collective::SparseReduce | Collective::Regroup => unreachable!("refused by new"),
+        }
+    }
+
+    /// Plays an algorithm's plans on a cluster.
+    pub fn play(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<Played, Unanswered> {
+        let group = Group::with_topology(0, cluster.topology.clone()).in_order(order);
+        // Nothing is known to be unsuitable before the plan is made, and every rank finds the same.
+        algorithm.plan(&group, &self.request(0)).map_err(Unanswered::Unsuitable)?;
+        let plans = || {
+            let plans = algorithm.plans_of(&group, |rank| self.request(rank));
+            plans.map(|plan| plan.expect("what suits rank 0 suits all"))
+        };
+        // Plans are quick to make; what each operation waits for takes longer, and more memory.
+        let mut operation_count = 0;
+        for plan in plans() {
+            operation_count += plan.operations().len();
+            if operation_count > OPERATIONS_MAX {
+                return Err(Unanswered::Unplayable(Unplayable::TooLarge { operation_count }));
+            }
+        }
+        play(cluster, plans()).map_err(Unanswered::Unplayable)
+    }
+}
+
+/// What `rank` sends to and gets from the ranks beside it on the ring.
+fn neighbours(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpan>) {
+    let mut peers = vec![(rank + p - 1) % p, (rank + 1) % p];
+    peers.dedup();
+    let spans = |buffer: Buffer| {
+        let span = |(place, &peer): (usize, &usize)| {
+            (peer, Span { buffer, start_bytes: place * bytes, length_bytes: bytes, element_bytes: 1 })
+        };
+        peers.iter().enumerate().map(span).collect()
+    };
+    (spans(Buffer::MAIN), spans(Buffer::OUTPUT))
+}

@@ -1,0 +1,201 @@
+//! Clusters: what a message between two ranks costs, and which wires it shares with others.
+//!
+//! A rank has one port out and one port in. Ranks of one node talk through its memory; those of different nodes by the
+//! nodes' cables, and, where the racks differ, by the racks' uplinks and the core switch. Every wire is full duplex: its
+//! two directions are wires of their own. The core switch stores what a receiver has no time for, up to a limit.
+
+use crate::faults::Faults;
+use ripieno_plan::Topology;
+use ripieno_plan::cost::Model;
+use std::sync::Arc;
+
+/// How two ranks are connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// The memory of a node.
+    Memory,
+    /// Cables of nodes in one rack.
+    Cable,
+    /// Cables, and the uplinks of two racks.
+    Uplink,
+}
+
+/// What a message costs the ports at its ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Link {
+    /// Seconds per message, or per segment of one.
+    pub alpha_s: f64,
+    /// Seconds per byte.
+    pub beta_s_per_byte: f64,
+}
+
+/// A cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Where the ranks stand.
+    pub topology: Arc<Topology>,
+    /// Between ranks of a node.
+    pub memory: Link,
+    /// Between nodes of a rack.
+    pub cable: Link,
+    /// Between racks: a message's start, and the uplink's seconds per byte, each way; its bytes pass the cables, too.
+    pub uplink: Link,
+    /// The core switch's seconds per byte, all racks together; 0 where it is never in the way.
+    pub core_s_per_byte: f64,
+    /// Seconds to combine a byte.
+    pub gamma_s_per_byte: f64,
+    /// Ranks pass on what has come by segments of so many bytes; by messages, if none.
+    pub segment_bytes: Option<usize>,
+    /// How many bytes of a message the network holds while its receiver has no time for them; any number, if none.
+    pub queue_bytes: Option<usize>,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// The number of a wire.
+pub(crate) type Wire = u32;
+
+/// The wires that one end of a message uses, with its seconds per byte on each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Uses {
+    wires: [(Wire, f64); 4],
+    count: u8,
+}
+
+impl Uses {
+    fn with(mut self, wire: usize, s_per_byte: f64) -> Uses {
+        if s_per_byte > 0.0 {
+            self.wires[usize::from(self.count)] = (wire as Wire, s_per_byte);
+            self.count += 1;
+        }
+        self
+    }
+
+    /// The wires.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
+        self.wires[..usize::from(self.count)].iter().map(|&(wire, s_per_byte)| (wire as usize, s_per_byte))
+    }
+}
+
+/// What a wire is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The port out of a rank.
+    Out(usize),
+    /// The port into a rank.
+    In(usize),
+    /// The cable out of a node that several ranks share.
+    CableOut(usize),
+    /// The cable into a node that several ranks share.
+    CableIn(usize),
+    /// The uplink out of a rack.
+    UplinkOut(usize),
+    /// The uplink into a rack.
+    UplinkIn(usize),
+    /// The core switch.
+    Core,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Out(rank) => write!(f, "port out of rank {rank}"),
+            Place::In(rank) => write!(f, "port into rank {rank}"),
+            Place::CableOut(node) => write!(f, "cable out of node {node}"),
+            Place::CableIn(node) => write!(f, "cable into node {node}"),
+            Place::UplinkOut(rack) => write!(f, "uplink out of rack {rack}"),
+            Place::UplinkIn(rack) => write!(f, "uplink into rack {rack}"),
+            Place::Core => write!(f, "core switch"),
+        }
+    }
+}
+
+impl Cluster {
+    /// A network of equal links, as the [cost](ripieno_plan::cost) of plans has it.
+    pub fn uniform(rank_count: usize, model: &Model) -> Cluster {
+        let link = Link { alpha_s: model.alpha_s, beta_s_per_byte: model.beta_s_per_byte };
+        Cluster {
+            topology: Arc::new(Topology::flat(rank_count)),
+            memory: link,
+            cable: link,
+            uplink: Link { beta_s_per_byte: 0.0, ..link },
+            core_s_per_byte: 0.0,
+            gamma_s_per_byte: model.gamma_s_per_byte,
+            segment_bytes: None,
+            queue_bytes: None,
+            faults: Faults::default(),
+        }
+    }
+
+    /// How two ranks are connected.
+    pub fn kind(&self, one: usize, other: usize) -> Kind {
+        let at = &self.topology;
+        match () {
+            () if at.node(one) == at.node(other) => Kind::Memory,
+            () if at.rack(one) == at.rack(other) => Kind::Cable,
+            () => Kind::Uplink,
+        }
+    }
+
+    /// How many segments a message of so many bytes is.
+    pub(crate) fn segment_count(&self, length_bytes: usize) -> usize {
+        self.segment_bytes.map_or(1, |segment_bytes| length_bytes.div_ceil(segment_bytes))
+    }
+
+    /// How many wires there are.
+    pub(crate) fn wire_count(&self) -> usize {
+        2 * (self.topology.size() + self.topology.node_count() + self.topology.rack_count()) + 1
+    }
+
+    /// What a wire is.
+    pub(crate) fn place(&self, wire: usize) -> Place {
+        let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
+        let (ports, cables) = (2 * p, 2 * (p + nodes));
+        let way = wire.is_multiple_of(2);
+        match wire {
+            _ if wire < ports => (if way { Place::Out } else { Place::In })(wire / 2),
+            _ if wire < cables => (if way { Place::CableOut } else { Place::CableIn })((wire - ports) / 2),
+            _ if wire < cables + 2 * racks => {
+                (if way { Place::UplinkOut } else { Place::UplinkIn })((wire - cables) / 2)
+            }
+            _ => Place::Core,
+        }
+    }
+
+    /// What the sender's end of a message uses.
+    pub(crate) fn sending(&self, sender: usize, receiver: usize, length_bytes: usize) -> Uses {
+        let uses = self.passing(0, sender, receiver, length_bytes, 0.0);
+        let is_far = self.kind(sender, receiver) == Kind::Uplink;
+        if is_far { uses.with(self.wire_count() - 1, self.core_s_per_byte) } else { uses }
+    }
+
+    /// What the receiver's end of a message uses.
+    pub(crate) fn receiving(&self, sender: usize, receiver: usize, length_bytes: usize, combines: bool) -> Uses {
+        self.passing(1, receiver, sender, length_bytes, if combines { self.gamma_s_per_byte } else { 0.0 })
+    }
+
+    /// The wires of `rank`'s end towards `other`, `way` 0 out, 1 in.
+    fn passing(&self, way: usize, rank: usize, other: usize, length_bytes: usize, more_s_per_byte: f64) -> Uses {
+        let (at, p) = (&self.topology, self.topology.size());
+        let kind = self.kind(rank, other);
+        let (alpha_s, beta_s_per_byte) = match kind {
+            Kind::Memory => (self.memory.alpha_s, self.memory.beta_s_per_byte),
+            Kind::Cable => (self.cable.alpha_s, self.cable.beta_s_per_byte),
+            Kind::Uplink => (self.uplink.alpha_s, self.cable.beta_s_per_byte),
+        };
+        let starts_s = self.segment_count(length_bytes) as f64 * alpha_s;
+        let slow = self.faults.slowness(at.node(rank));
+        let port = Uses::default()
+            .with(2 * rank + way, slow * (starts_s / length_bytes as f64 + beta_s_per_byte + more_s_per_byte));
+        if kind == Kind::Memory {
+            return port;
+        }
+        let has_shared_cable = at.node_count() < p;
+        let cable = if has_shared_cable { slow * beta_s_per_byte } else { 0.0 };
+        let uses = port.with(2 * (p + at.node(rank)) + way, cable);
+        if kind == Kind::Cable {
+            return uses;
+        }
+        uses.with(2 * (p + at.node_count() + at.rack(rank)) + way, self.uplink.beta_s_per_byte)
+    }
+}

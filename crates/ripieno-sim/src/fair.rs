@@ -1,0 +1,181 @@
+//! Fair shares: the rates of flows that share wires.
+//!
+//! All rates rise together; a wire that is full keeps those of its flows, and so does a flow that may go no faster than
+//! another one (max-min fairness).
+//!
+//! Source: Bertsekas and Gallager, "Data networks", 1992, section 6.5.2.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// A flow that is to get a rate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Demand {
+    /// The wires it uses, with its seconds per byte on each.
+    pub(crate) wires: Vec<(usize, f64)>,
+    /// No faster than this, in bytes per second.
+    pub(crate) limit: f64,
+    /// No faster than these demands.
+    pub(crate) behind: Vec<usize>,
+}
+
+/// Bytes per second of each demand. Nobody else uses their wires.
+pub(crate) fn rates(demands: &[Demand]) -> Vec<f64> {
+    if let [demand] = demands {
+        let least = |limit: f64, &(_, s_per_byte): &(usize, f64)| limit.min(1.0 / s_per_byte);
+        return vec![demand.wires.iter().fold(demand.limit, least)];
+    }
+    let mut filling = Filling::of(demands);
+    while let Some(Reverse(Full { level, what })) = filling.queue.pop() {
+        match what {
+            What::Demand(index) => filling.keep(index, level),
+            What::Wire(wire) => filling.fill(wire, level),
+        }
+    }
+    filling.rates.into_iter().map(|rate| rate.unwrap_or(0.0)).collect()
+}
+
+struct Filling<'a> {
+    demands: &'a [Demand],
+    /// Per demand: those that may go no faster.
+    followers: Vec<Vec<usize>>,
+    wires: Vec<Wire>,
+    /// Per demand: its wires here.
+    uses: Vec<Vec<(usize, f64)>>,
+    rates: Vec<Option<f64>>,
+    queue: BinaryHeap<Reverse<Full>>,
+}
+
+#[derive(Default)]
+struct Wire {
+    /// What those that keep their rates leave, as a share of the wire.
+    left: f64,
+    /// Seconds per byte of those that still rise, in sum, and who uses the wire.
+    rising_s_per_byte: f64,
+    rising_count: usize,
+    users: Vec<usize>,
+}
+
+impl Wire {
+    fn level(&self) -> f64 {
+        self.left.max(0.0) / self.rising_s_per_byte
+    }
+}
+
+/// At `level` something is full.
+#[derive(PartialEq)]
+struct Full {
+    level: f64,
+    what: What,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum What {
+    Demand(usize),
+    Wire(usize),
+}
+
+impl Eq for Full {}
+
+impl Ord for Full {
+    fn cmp(&self, other: &Full) -> Ordering {
+        self.level.total_cmp(&other.level).then_with(|| self.what.cmp(&other.what))
+    }
+}
+
+impl PartialOrd for Full {
+    fn partial_cmp(&self, other: &Full) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<'a> Filling<'a> {
+    fn of(demands: &'a [Demand]) -> Filling<'a> {
+        let mut numbers = BTreeMap::new();
+        let mut wires: Vec<Wire> = Vec::new();
+        let mut followers = vec![Vec::new(); demands.len()];
+        let mut uses = Vec::with_capacity(demands.len());
+        for (index, demand) in demands.iter().enumerate() {
+            demand.behind.iter().for_each(|&ahead| followers[ahead].push(index));
+            let mut own = Vec::with_capacity(demand.wires.len());
+            for &(wire, s_per_byte) in &demand.wires {
+                let number = *numbers.entry(wire).or_insert_with(|| {
+                    wires.push(Wire { left: 1.0, ..Wire::default() });
+                    wires.len() - 1
+                });
+                wires[number].rising_s_per_byte += s_per_byte;
+                wires[number].rising_count += 1;
+                wires[number].users.push(index);
+                own.push((number, s_per_byte));
+            }
+            uses.push(own);
+        }
+        let limits = demands.iter().enumerate().map(|(index, demand)| (demand.limit, What::Demand(index)));
+        let levels = wires.iter().enumerate().map(|(number, wire)| (wire.level(), What::Wire(number)));
+        let queue = limits.chain(levels).map(|(level, what)| Reverse(Full { level, what })).collect();
+        Filling { demands, followers, uses, rates: vec![None; demands.len()], queue, wires }
+    }
+
+    /// A wire is full at `level`, unless flows that have kept lower rates leave it more.
+    fn fill(&mut self, wire: usize, level: f64) {
+        if self.wires[wire].rising_count == 0 {
+            return;
+        }
+        let now = self.wires[wire].level();
+        if now > level * (1.0 + 1e-12) {
+            self.queue.push(Reverse(Full { level: now, what: What::Wire(wire) }));
+            return;
+        }
+        for user in std::mem::take(&mut self.wires[wire].users) {
+            self.keep(user, level);
+        }
+    }
+
+    /// A demand keeps `rate`, and so do those behind it.
+    fn keep(&mut self, index: usize, rate: f64) {
+        let mut kept = vec![index];
+        while let Some(index) = kept.pop() {
+            if self.rates[index].is_some() {
+                continue;
+            }
+            let rate = rate.min(self.demands[index].limit);
+            self.rates[index] = Some(rate);
+            for &(wire, s_per_byte) in &self.uses[index] {
+                let wire = &mut self.wires[wire];
+                wire.left -= rate * s_per_byte;
+                wire.rising_s_per_byte -= s_per_byte;
+                wire.rising_count -= 1;
+            }
+            kept.extend(&self.followers[index]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(wires: &[(usize, f64)], limit: f64, behind: &[usize]) -> Demand {
+        Demand { wires: wires.to_vec(), limit, behind: behind.to_vec() }
+    }
+
+    #[test]
+    fn what_one_cannot_use_the_others_share() {
+        let shared = [demand(&[(7, 0.25)], 0.5, &[]), demand(&[(7, 0.25)], 9.0, &[]), demand(&[(7, 0.25)], 9.0, &[])];
+        assert_eq!(rates(&shared), [0.5, 1.75, 1.75]);
+    }
+
+    #[test]
+    fn a_flow_is_bound_by_the_narrowest_of_its_wires() {
+        let flows = [demand(&[(0, 1.0), (1, 0.5)], 9.0, &[]), demand(&[(1, 0.5)], 9.0, &[])];
+        assert_eq!(rates(&flows), [1.0, 1.0]);
+        let flows = [demand(&[(0, 2.0), (1, 0.5)], 9.0, &[]), demand(&[(1, 0.5)], 9.0, &[])];
+        assert_eq!(rates(&flows), [0.5, 1.5]);
+    }
+
+    #[test]
+    fn who_follows_is_no_faster_than_who_goes_ahead() {
+        let flows = [demand(&[(0, 2.0)], 9.0, &[]), demand(&[(1, 0.5)], 9.0, &[0]), demand(&[(1, 0.5)], 9.0, &[])];
+        assert_eq!(rates(&flows), [0.5, 0.5, 1.5]);
+    }
+}

@@ -1,0 +1,195 @@
+//! Waits: how far an operation may be, given how far the operations before it are.
+//!
+//! Positions are bytes that have passed through an operation. It waits for earlier operations of its rank on the same
+//! bytes, as the executor has it: an operation passes on whole segments. What is being sent is in the network's hands,
+//! so it may be overwritten. A [`Wait`] is a line: past `at` an operation may only be as far as the other one is past
+//! `threshold`, until that one has reached `release`.
+
+use ripieno_plan::{Buffer, Operation, Plan, Span};
+use std::collections::BTreeMap;
+
+/// One operation waits for another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Wait {
+    /// The operation that is waited for.
+    pub(crate) on: u32,
+    /// The one that waits.
+    pub(crate) by: u32,
+    /// Up to here it need not wait.
+    pub(crate) at: f64,
+    /// How far the other must be for it to go on from there.
+    pub(crate) threshold: f64,
+    /// How far the other is when it has no more to do with it.
+    pub(crate) release: f64,
+}
+
+/// What has been done to a piece of a buffer so far.
+#[derive(Clone, Debug)]
+struct Piece {
+    end_bytes: usize,
+    writer: Option<u32>,
+    readers: Vec<u32>,
+}
+
+/// The pieces of a rank's buffers, by where they start.
+type Pieces = BTreeMap<(Buffer, usize), Piece>;
+
+/// The waits among the operations of one rank; `number` gives an operation's number by its place in the plan, none for
+/// those that move nothing.
+pub(crate) fn of_plan(plan: &Plan, segment_bytes: Option<usize>, number: impl Fn(usize) -> Option<u32>) -> Vec<Wait> {
+    let mut pieces = Pieces::new();
+    let mut waits = Vec::new();
+    let operations = plan.operations();
+    let index_of: BTreeMap<u32, usize> =
+        (0..operations.len()).filter_map(|index| number(index).map(|number| (number, index))).collect();
+    for (index, operation) in operations.iter().enumerate() {
+        let Some(by) = number(index) else { continue };
+        let mut conflicts: Vec<(u32, bool, usize, usize)> = Vec::new();
+        for (span, writes) in [(operation.reads(), false), (operation.writes(), true)] {
+            let Some(span) = span.filter(|span| span.length_bytes > 0) else { continue };
+            cut(&mut pieces, span);
+            let range = (span.buffer, span.start_bytes)..(span.buffer, span.end_bytes());
+            for ((_, start), piece) in pieces.range_mut(range) {
+                let readers = piece.readers.iter().filter(|_| writes).copied();
+                for on in piece.writer.into_iter().chain(readers).filter(|&on| on != by) {
+                    match conflicts.iter_mut().find(|each| each.0 == on && each.1 == writes && each.3 == *start) {
+                        Some(before) => before.3 = piece.end_bytes,
+                        None => conflicts.push((on, writes, *start, piece.end_bytes)),
+                    }
+                }
+                if writes {
+                    (piece.writer, piece.readers) = (Some(by), Vec::new());
+                } else {
+                    piece.readers.push(by);
+                }
+            }
+        }
+        for (on, writes, start, end) in conflicts {
+            let ends = Ends { operation: &operations[index_of[&on]], next: operation, writes, segment_bytes };
+            waits.push(ends.wait(on, by, start, end));
+        }
+    }
+    waits
+}
+
+/// Cuts pieces at both ends of `span`, and fills what no operation has touched.
+fn cut(pieces: &mut Pieces, span: Span) {
+    let (buffer, start, end) = (span.buffer, span.start_bytes, span.end_bytes());
+    for at in [start, end] {
+        if let Some((_, piece)) = pieces.range_mut(..(buffer, at)).next_back().filter(|(key, _)| key.0 == buffer)
+            && piece.end_bytes > at
+        {
+            let rest = piece.clone();
+            piece.end_bytes = at;
+            pieces.insert((buffer, at), rest);
+        }
+    }
+    let mut next = start;
+    let touched: Vec<(usize, usize)> =
+        pieces.range((buffer, start)..(buffer, end)).map(|(key, piece)| (key.1, piece.end_bytes)).collect();
+    for (from, to) in touched.into_iter().chain([(end, end)]) {
+        if next < from {
+            pieces.insert((buffer, next), Piece { end_bytes: from, writer: None, readers: Vec::new() });
+        }
+        next = to;
+    }
+}
+
+/// Two operations that meet on some bytes.
+struct Ends<'a> {
+    operation: &'a Operation,
+    next: &'a Operation,
+    /// Whether the second one writes there.
+    writes: bool,
+    segment_bytes: Option<usize>,
+}
+
+impl Ends<'_> {
+    /// The wait of the second for the first on the bytes from `start` to `end` of their buffer.
+    fn wait(&self, on: u32, by: u32, start: usize, end: usize) -> Wait {
+        let whole = self.operation.length_bytes();
+        if self.operation.rows().is_some() || self.next.rows().is_some() {
+            // Rows are packed: where one is in the message says nothing of where it is in the span.
+            return Wait { on, by, at: 0.0, threshold: whole as f64, release: whole as f64 };
+        }
+        let first = self.span_at(self.operation, start, end);
+        let span = if self.writes { self.next.writes() } else { self.next.reads() }.expect("it touches these bytes");
+        let step = |length: usize| self.segment_bytes.unwrap_or(length).min(length).max(1);
+        let (before, after) = (step(whole), step(self.next.length_bytes()));
+        let at = (start - span.start_bytes) / after * after;
+        // A segment passes when its last byte is there; what is being sent counts as gone.
+        let is_sent = matches!(self.operation, Operation::Send { .. });
+        let passed = |end: usize| {
+            let needed = end - first.start_bytes;
+            if is_sent {
+                (needed - 1) / before * before
+            } else {
+                needed.div_ceil(before).saturating_mul(before).min(whole)
+            }
+        };
+        let segment_end = (span.start_bytes + at + after).min(end);
+        Wait { on, by, at: at as f64, threshold: passed(segment_end) as f64, release: passed(end) as f64 }
+    }
+
+    /// The span of an earlier operation that has the bytes from `start` to `end` of the buffer that is looked at.
+    fn span_at(&self, operation: &Operation, start: usize, end: usize) -> Span {
+        let buffer = if self.writes { self.next.writes() } else { self.next.reads() }.expect("it touches them").buffer;
+        let has = |span: &Span| span.buffer == buffer && span.start_bytes <= start && end <= span.end_bytes();
+        let written = operation.writes().filter(has);
+        written.or_else(|| operation.reads().filter(has)).expect("the piece lies in what the operation touched")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(plan: &Plan, segment_bytes: Option<usize>) -> Vec<(u32, u32, f64, f64, f64)> {
+        let all = of_plan(plan, segment_bytes, |index| Some(index as u32));
+        all.into_iter().map(|wait| (wait.on, wait.by, wait.at, wait.threshold, wait.release)).collect()
+    }
+
+    #[test]
+    fn a_relay_waits_for_a_segment_or_for_all() {
+        let vector = Span::whole(Buffer::MAIN, 100, 1);
+        let mut plan = Plan::new();
+        plan.receive(0, vector);
+        plan.send(2, vector);
+
+        assert_eq!(waits(&plan, Some(32)), [(0, 1, 0.0, 32.0, 100.0)]);
+        assert_eq!(waits(&plan, None), [(0, 1, 0.0, 100.0, 100.0)]);
+    }
+
+    #[test]
+    fn who_sends_the_second_half_waits_for_the_segments_that_have_it() {
+        let vector = Span::whole(Buffer::MAIN, 100, 1);
+        let mut plan = Plan::new();
+        plan.receive(0, vector);
+        plan.send(2, vector.chunk(1, 2));
+
+        assert_eq!(waits(&plan, Some(32)), [(0, 1, 0.0, 96.0, 100.0)]);
+    }
+
+    #[test]
+    fn a_sum_of_what_came_from_two_waits_where_the_second_begins() {
+        let vector = Span::whole(Buffer::MAIN, 128, 1);
+        let mut plan = Plan::new();
+        plan.receive(0, vector.chunk(0, 2));
+        plan.receive(1, vector.chunk(1, 2));
+        plan.send(2, vector);
+
+        assert_eq!(waits(&plan, Some(32)), [(0, 2, 0.0, 32.0, 64.0), (1, 2, 64.0, 32.0, 64.0)]);
+        assert_eq!(waits(&plan, None), [(0, 2, 0.0, 64.0, 64.0), (1, 2, 0.0, 64.0, 64.0)]);
+    }
+
+    #[test]
+    fn what_is_being_sent_may_be_overwritten() {
+        let vector = Span::whole(Buffer::MAIN, 100, 1);
+        let mut plan = Plan::new();
+        plan.send(2, vector);
+        plan.receive(0, vector);
+
+        assert_eq!(waits(&plan, None), [(0, 1, 0.0, 0.0, 0.0)]);
+        assert_eq!(waits(&plan, Some(40)), [(0, 1, 0.0, 0.0, 80.0)]);
+    }
+}

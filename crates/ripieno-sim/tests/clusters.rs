@@ -1,0 +1,177 @@
+//! Plays on clusters whose links are not equal, whose hosts are slow, or die.
+
+use ripieno_plan::cost::Model;
+use ripieno_plan::{Algorithm, Collective, Order, Topology};
+use ripieno_sim::{Asked, Cluster, Faults, Kind, Link, Place, Played};
+use std::sync::Arc;
+
+const GIB: usize = 1 << 30;
+const S_PER_BYTE: f64 = 8e-9;
+
+/// Racks of nodes with cables of 1 Gbit/s, and uplinks of so many times that.
+fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
+    let racks = (0..node_count).map(|node| node * rack_count / node_count).collect();
+    let mut cluster =
+        Cluster::uniform(node_count, &Model { alpha_s: 1e-5, beta_s_per_byte: S_PER_BYTE, gamma_s_per_byte: 0.0 });
+    cluster.topology = Arc::new(Topology::new((0..node_count).collect(), racks));
+    cluster.uplink = Link { alpha_s: 1e-5, beta_s_per_byte: S_PER_BYTE / uplink };
+    cluster.segment_bytes = Some(64 << 10);
+    cluster
+}
+
+fn played(collective: Collective, name: &str, order: Order, bytes: usize, cluster: &Cluster) -> Played {
+    let asked = Asked::new(collective, cluster.topology.size(), bytes, 0);
+    asked.play(Algorithm::by_name(collective, name).unwrap(), order, cluster).unwrap()
+}
+
+fn chain(order: Order, cluster: &Cluster) -> Played {
+    played(Collective::Broadcast, "chain", order, GIB / 8, cluster)
+}
+
+/// Seconds of the bytes alone.
+fn line_s(bytes: usize) -> f64 {
+    bytes as f64 * S_PER_BYTE
+}
+
+#[test]
+fn a_chain_in_the_order_of_racks_crosses_each_uplink_once_and_takes_what_one_rack_takes() {
+    let found = chain(Order::Racks, &racks(40, 5, 1.0));
+
+    assert_eq!(found.bytes_by_kind(&racks(40, 5, 1.0))[Kind::Uplink as usize].1, 4 * GIB / 8);
+    let one_rack_s = chain(Order::Racks, &racks(40, 1, 1.0)).time_s().unwrap();
+    assert!((found.time_s().unwrap() / one_rack_s - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_chain_in_random_order_waits_for_the_fullest_uplink() {
+    let cluster = racks(40, 5, 1.0);
+    let found = chain(Order::Random(1), &cluster);
+
+    let mut crossings = [[0; 5]; 2];
+    for transfer in &found.transfers {
+        let [from, to] = [transfer.sender, transfer.receiver].map(|rank| cluster.topology.rack(rank));
+        if from != to {
+            crossings[0][from] += 1;
+            crossings[1][to] += 1;
+        }
+    }
+    let fullest = f64::from(*crossings.iter().flatten().max().unwrap());
+    let slowdown = found.time_s().unwrap() / line_s(GIB / 8);
+    assert!(slowdown >= fullest && slowdown < fullest * 1.05, "{slowdown} for {fullest} flows");
+    assert!(matches!(found.busiest().unwrap().place, Place::UplinkOut(_) | Place::UplinkIn(_)));
+}
+
+#[test]
+fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
+    let cluster = racks(8, 2, 1.0);
+    let found = played(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
+
+    // Each of 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink as fast as a cable.
+    assert!(found.time_s().unwrap() >= line_s(16 << 20));
+    assert!(found.time_s().unwrap() < 1.5 * line_s(16 << 20));
+    let uplinks = found.loads.iter().filter(|load| matches!(load.place, Place::UplinkOut(_)));
+    assert_eq!(uplinks.map(|load| load.bytes).collect::<Vec<_>>(), [16 << 20; 2]);
+}
+
+#[test]
+fn what_all_racks_send_passes_the_core_switch() {
+    let mut cluster = racks(16, 4, 4.0);
+    let free_s = played(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster).time_s().unwrap();
+    cluster.core_s_per_byte = S_PER_BYTE;
+    let found = played(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster);
+
+    // 16 nodes send 12 of their 16 chunks to other racks.
+    let core_s = line_s((16 * 12) << 20);
+    assert!(found.time_s().unwrap() >= core_s && found.time_s().unwrap() < 1.2 * core_s && free_s < core_s / 4.0);
+    assert_eq!(found.busiest().unwrap().place, Place::Core);
+}
+
+#[test]
+fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
+    let mut cluster = racks(8, 1, 1.0);
+    cluster.topology = Arc::new(Topology::new((0..8).map(|rank| rank / 4).collect(), vec![0; 8]));
+    cluster.memory = Link { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
+    let found = played(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
+
+    let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
+    assert_eq!((memory, cable, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
+    assert!(found.time_s().unwrap() >= line_s(16 << 20) && found.time_s().unwrap() < 1.1 * line_s(16 << 20));
+}
+
+#[test]
+fn a_slow_host_slows_the_chain_to_its_own_rate() {
+    let mut cluster = racks(20, 1, 1.0);
+    let even_s = chain(Order::Racks, &cluster).time_s().unwrap();
+    cluster.faults = Faults::default().slow(7, 3.0);
+
+    assert!((chain(Order::Racks, &cluster).time_s().unwrap() / even_s - 3.0).abs() < 0.05);
+}
+
+#[test]
+fn slow_hosts_drawn_by_a_seed_are_the_same_every_time() {
+    let drawn = |seed| Faults::default().slow_some(100, 5, 2.0, seed);
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
+}
+
+#[test]
+fn behind_a_host_that_dies_nobody_ends_and_before_it_everybody_does() {
+    let mut cluster = racks(10, 1, 1.0);
+    cluster.faults = Faults::default().death(4, 0.5);
+    let found = chain(Order::Racks, &cluster);
+
+    let ended: Vec<bool> = found.finish_s.iter().map(Option::is_some).collect();
+    assert_eq!(ended, (0..10).map(|rank| rank < 4).collect::<Vec<_>>());
+    assert_eq!(found.time_s(), None);
+}
+
+#[test]
+fn a_link_that_is_cut_stops_what_passes_it_alone() {
+    let mut cluster = racks(6, 1, 1.0);
+    cluster.faults = Faults::default().cut(2, 3, 0.1);
+    assert_eq!(chain(Order::Racks, &cluster).finish_s.iter().filter(|finish_s| finish_s.is_none()).count(), 4);
+
+    cluster.faults = Faults::default().cut(2, 4, 0.1);
+    assert!(chain(Order::Racks, &cluster).time_s().is_some());
+}
+
+#[test]
+fn a_bounded_queue_holds_back_a_sender_whose_receiver_has_no_time() {
+    let mut cluster = racks(2, 1, 1.0);
+    cluster.faults = Faults::default().slow(1, 4.0);
+    // Rank 0 sends to rank 1.
+    let ended_s = |cluster: &Cluster| {
+        let found = played(Collective::PointToPoint, "direct", Order::Racks, GIB, cluster);
+        [0, 1].map(|rank| found.finish_s[rank].unwrap())
+    };
+    let endless = ended_s(&cluster);
+    cluster.queue_bytes = Some(1 << 20);
+    let bounded = ended_s(&cluster);
+
+    assert!((bounded[1] / endless[1] - 1.0).abs() < 1e-9);
+    assert!((bounded[0] / endless[0] - 4.0).abs() < 0.01);
+}
+
+#[test]
+fn the_same_play_comes_to_the_same_bits() {
+    let mut cluster = racks(24, 3, 2.0);
+    cluster.faults = Faults::default().slow_some(24, 3, 2.0, 5);
+    for (collective, name) in [(Collective::Allreduce, "double-tree"), (Collective::Allgather, "bruck")] {
+        let [one, other] = [0, 1].map(|_| played(collective, name, Order::Random(3), 1 << 20, &cluster));
+        assert_eq!(one.transfers, other.transfers);
+        assert_eq!(one.finish_s, other.finish_s);
+    }
+}
+
+/// Equation 3 on 100 000 nodes, which is beyond what any play by segments does: 1.6 thousand million of them.
+#[test]
+fn a_chain_of_100_000_nodes_is_played_in_the_time_of_a_test() {
+    let (p, bytes, segment_bytes) = (100_000, GIB, 64 << 10);
+    let cluster = racks(p, 2400, 4.0);
+    let found = played(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster);
+
+    let segment_s = 1e-5 + segment_bytes as f64 * S_PER_BYTE;
+    let expected_s = (p - 2 + bytes / segment_bytes) as f64 * segment_s;
+    assert!((found.time_s().unwrap() / expected_s - 1.0).abs() < 1e-6);
+    assert_eq!(found.transfers.len(), p - 1);
+}

@@ -1,0 +1,117 @@
+"""Options of commands that work on a modelled cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ripieno.cli.options import Size
+from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.simulation import Cluster
+
+_OPTIONS = (
+    click.option(
+        "--racks",
+        default="1",
+        show_default=True,
+        metavar="COUNT|FILE",
+        help="Number of racks, which the nodes fill as evenly as may be, or a file of racks (racks.toml).",
+    ),
+    click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Rate of a node's cable."),
+    click.option("--uplink", metavar="RATE", help="Rate of a rack's uplink. Without it uplinks are never in the way."),
+    click.option("--core", metavar="RATE", help="Rate of the core switch, for all racks together."),
+    click.option(
+        "--alpha", default="5us", show_default=True, metavar="TIME", help="Time per message or segment between nodes."
+    ),
+    click.option("--gamma", default="0.125ns", show_default=True, metavar="TIME", help="Time to combine a byte."),
+    click.option(
+        "--segment",
+        default="64KiB",
+        show_default=True,
+        metavar="SIZE|none",
+        help="What ranks pass on at once. With none they pass on whole messages.",
+    ),
+)
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the links and racks of a cluster."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+bytes_option = click.option(
+    "--bytes",
+    "nbytes",
+    type=Size(),
+    default="1MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Size of the vector. For allgather, gather and scatter of a rank's block; for alltoall of all that a rank "
+    "sends.",
+)
+root_option = click.option(
+    "--root", type=click.IntRange(min=0), default=0, show_default=True, metavar="RANK", help="Root, where there is one."
+)
+
+
+def cluster_of(
+    nodes: int | None,
+    ranks: int | None,
+    racks: str,
+    rate: str,
+    uplink: str | None,
+    core: str | None,
+    alpha: str,
+    gamma: str,
+    segment: str,
+    **more: Any,
+) -> Cluster:
+    """The cluster that options describe; nodes, ranks, or both say how large it is, or the file of racks does.
+
+    Raises
+    ------
+    InputError
+        If they describe none.
+    """
+    from ripieno.simulation import Cluster
+    from ripieno.units import bits_per_s, seconds_of
+
+    in_file = None if racks.isdecimal() else _racks_of(Path(racks))
+    if nodes is None:
+        nodes = len(in_file) if in_file is not None else ranks
+    if nodes is None:
+        raise InputError("expected --nodes or --ranks, or a file of racks")
+    ranks = nodes if ranks is None else ranks
+    if ranks % nodes:
+        raise InputError(f"ranks={ranks}: expected as many on each of {nodes} nodes")
+    return Cluster(
+        nodes=nodes,
+        racks=int(racks) if in_file is None else in_file,
+        ranks_per_node=ranks // nodes,
+        rate_bits_per_s=bits_per_s("--rate", rate),
+        uplink_bits_per_s=None if uplink is None else bits_per_s("--uplink", uplink),
+        core_bits_per_s=None if core is None else bits_per_s("--core", core, most=10**15),
+        alpha_s=seconds_of("--alpha", alpha),
+        gamma_s_per_byte=seconds_of("--gamma", gamma),
+        segment_bytes=None if segment == "none" else Size().convert(segment, None, None),
+        **more,
+    )
+
+
+def _racks_of(path: Path) -> list[int]:
+    """The rack of every host that a file of racks names."""
+    from ripieno.launch.racks import read
+
+    numbers = []
+    for number, (name, hosts) in enumerate(read(path).items()):
+        if isinstance(hosts, str) or any(character in host for host in hosts for character in "*?["):
+            raise InputError(f"{path}: rack {name}={hosts!r}: expected a list of host names, without patterns")
+        numbers += [number] * len(hosts)
+    return numbers

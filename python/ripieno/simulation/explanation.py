@@ -1,0 +1,206 @@
+"""Every algorithm of a collective beside the others: its price term by term, and what it takes on a cluster."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ripieno import _native
+from ripieno._checks import whole
+from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.simulate import BYTES_MAX
+from ripieno.units import bytes_text, duration_text, size_text
+
+TERMS = ("alpha", "beta", "gamma")
+_WIDTH = 160
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One algorithm.
+
+    Attributes
+    ----------
+    algorithm
+        Its name.
+    formula
+        Its cost on equal links, as its file says.
+    terms_s
+        What the formula comes to in messages (alpha), bytes (beta) and combining (gamma), in seconds; None if it has
+        none.
+    seconds
+        What its plans take on the cluster; None if they cannot, or never end.
+    most_sent_bytes, uplink_bytes
+        The most that a rank sends, and what crosses between racks.
+    impossible
+        Why it cannot do what is asked for, if so.
+    """
+
+    algorithm: str
+    formula: str
+    terms_s: tuple[float, float, float] | None
+    seconds: float | None
+    most_sent_bytes: int | None
+    uplink_bytes: int | None
+    impossible: str | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All candidates for a call, the fastest first.
+
+    Attributes
+    ----------
+    collective, nbytes, cluster
+        What is asked for, and where.
+    chosen
+        The algorithm that runs if nobody names one.
+    segment_count
+        In how many segments a vector goes: k of the formulae.
+    candidates
+        Every algorithm.
+    """
+
+    collective: str
+    nbytes: int
+    cluster: Cluster
+    chosen: str
+    segment_count: int
+    candidates: list[Candidate]
+
+    @property
+    def fastest(self) -> Candidate:
+        """The winner."""
+        return self.candidates[0]
+
+    @property
+    def why(self) -> str:
+        """What the winner has before the next, and what runs by default."""
+        best, *others = [each for each in self.candidates if each.seconds is not None]
+        text = f"{best.algorithm} is the only one" if not others else _advantage(best, others[0])
+        if self.chosen == best.algorithm:
+            return f"{text}. {best.algorithm} runs by default."
+        default = next((each for each in others if each.algorithm == self.chosen), None)
+        if default is None or not best.seconds:
+            return f"{text}. By default {self.chosen} runs."
+        return (
+            f"{text}. By default {self.chosen} runs, which takes {_times(default.seconds, best.seconds)} as long here."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the cluster as JSON has it."""
+        return {
+            "collective": self.collective,
+            "nbytes": self.nbytes,
+            "ranks": self.cluster.ranks,
+            "segment_count": self.segment_count,
+            "chosen": self.chosen,
+            "fastest": self.fastest.algorithm,
+            "why": self.why,
+            "candidates": [asdict(each) for each in self.candidates],
+        }
+
+    def __str__(self) -> str:
+        target = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
+        target.print(
+            f"{self.collective} of {size_text(self.nbytes)} among {self.cluster.ranks:,} ranks: {self.cluster}, "
+            f"k = {self.segment_count:,} segments"
+        )
+        table = Table(box=None, pad_edge=False, header_style="")
+        headings = ("algorithm", "takes here", *TERMS, "a rank sends", "by uplinks", "formula on equal links")
+        for heading in headings:
+            is_text = heading in (headings[0], headings[-1])
+            table.add_column(heading, justify="left" if is_text else "right", overflow="fold")
+        for each in self.candidates:
+            table.add_row(*_cells(each))
+        target.print(table)
+        target.print(f"{self.why}")
+        file = target.file
+        assert isinstance(file, io.StringIO)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def explain(collective: str, cluster: Cluster, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
+    """Price and play every algorithm of a collective on a modelled cluster.
+
+    Parameters
+    ----------
+    collective
+        "allreduce", "broadcast" and so on.
+    cluster
+        Where.
+    nbytes
+        Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+    order
+        In which order chains and rings run: "racks" by default, "given" or "random:SEED".
+    root
+        Of a collective that has one.
+
+    Raises
+    ------
+    InputError
+        If there is no such collective, order or root.
+    """
+    whole("nbytes", nbytes, 0, BYTES_MAX)
+    whole("root", root, 0, cluster.ranks - 1)
+    found = _native.explain(cluster.native(), collective, nbytes, None if order is None else f"@{order}", root)
+    return Explanation(
+        collective=collective.replace("_", "-"),
+        nbytes=nbytes,
+        cluster=cluster,
+        chosen=found["chosen"],
+        segment_count=found["segment_count"],
+        candidates=[_candidate(each) for each in found["candidates"]],
+    )
+
+
+def _candidate(found: dict[str, Any]) -> Candidate:
+    terms_s = found.pop("terms_s")
+    return Candidate(terms_s=None if terms_s is None else tuple(terms_s), **found)
+
+
+def _cells(each: Candidate) -> list[str]:
+    if each.impossible is not None:
+        return [each.algorithm, "-", "", "", "", "", "", each.impossible]
+    terms = ["", "", ""] if each.terms_s is None else [_duration(term) for term in each.terms_s]
+    return [
+        each.algorithm,
+        "never ends" if each.seconds is None else _duration(each.seconds),
+        *terms,
+        bytes_text(each.most_sent_bytes or 0),
+        bytes_text(each.uplink_bytes or 0) if each.uplink_bytes else "",
+        each.formula,
+    ]
+
+
+def _duration(seconds: float) -> str:
+    return duration_text(seconds) if seconds else "0"
+
+
+def _times(longer: float | None, shorter: float) -> str:
+    return f"{(longer or 0.0) / shorter:.2f} times"
+
+
+def _advantage(best: Candidate, second: Candidate) -> str:
+    """The winner before the next, and the term in which it wins most."""
+    assert best.seconds is not None and second.seconds is not None
+    if second.seconds <= best.seconds * (1 + 1e-9):
+        return f"{best.algorithm} and {second.algorithm} are equally fast"
+    text = (
+        f"{best.algorithm} is the fastest; {second.algorithm}, the next, takes {_times(second.seconds, best.seconds)}"
+    )
+    text += " as long" if best.seconds else ""
+    if best.terms_s is None or second.terms_s is None:
+        return text
+    differences = [theirs - ours for ours, theirs in zip(best.terms_s, second.terms_s, strict=True)]
+    most = max(range(len(TERMS)), key=lambda index: differences[index])
+    if differences[most] <= 0:
+        return f"{text}, though not by its formula: what counts here is which wires messages share"
+    return (
+        f"{text}, most of it in {TERMS[most]} ({_duration(best.terms_s[most])} against "
+        f"{_duration(second.terms_s[most])})"
+    )

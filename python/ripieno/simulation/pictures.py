@@ -1,0 +1,192 @@
+"""Pictures of plans and of simulated time, as SVG that fetches nothing, or a page around it.
+
+A plan: ranks from top to bottom, rounds from left to right, an arrow for each message. A timeline: a bar for each
+message from when its sender began to when its receiver had it, in the row of the receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+
+from ripieno import _native
+from ripieno.errors import InputError
+from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.simulate import Simulation, Transfer
+from ripieno.units import bytes_text, duration_text, size_text, unit_of
+
+KINDS = {"memory": "in a node", "cable": "in a rack", "uplink": "between racks"}
+SUFFIXES = (".svg", ".html")
+#: More arrows or rows show nothing more.
+RANKS_DRAWN, MESSAGES_DRAWN = 64, 20_000
+ROWS_DRAWN = 64
+
+_LEFT, _TOP, _RIGHT, _BOTTOM = 64, 64, 16, 48
+_ROW, _ROUND, _WIDTH = 18, 96, 960
+_STYLE = """
+  svg { --paper: #fcfcfb; --ink: #1a1c1e; --muted: #6b7075; --grid: #dcdfe2;
+        --memory: #8a6fb8; --cable: #00796b; --uplink: #d9622b; background: var(--paper); }
+  @media (prefers-color-scheme: dark) {
+    svg { --paper: #17191b; --ink: #e8eaec; --muted: #9aa0a6; --grid: #34383c;
+          --memory: #b49be0; --cable: #4db6a4; --uplink: #f09060; }
+  }
+  text { font: 11px system-ui, sans-serif; fill: var(--muted); }
+  .title { font-size: 14px; fill: var(--ink); }
+  .grid { stroke: var(--grid); stroke-width: 1; }
+  .memory { --of: var(--memory); } .cable { --of: var(--cable); } .uplink { --of: var(--uplink); }
+  line.memory, line.cable, line.uplink { stroke: var(--of); stroke-width: 1.4; }
+  circle, rect.memory, rect.cable, rect.uplink, path { fill: var(--of); }
+"""
+
+
+def check_picture(path: Path) -> None:
+    """Raise InputError unless a picture can have this name."""
+    if path.suffix not in SUFFIXES:
+        raise InputError(f"{path}: unknown kind of picture, expected one of {', '.join(SUFFIXES)}")
+
+
+def write(picture: str, path: Path, part: Path) -> None:
+    """Write an SVG picture to `part`, as the kind of file that the name `path` says."""
+    if path.suffix == ".svg":
+        part.write_text(picture, "utf-8")
+        return
+    page = "<!doctype html>\n<html lang='en'><meta charset='utf-8'><title>Ripieno</title>"
+    style = "<style>html { color-scheme: light dark; } body { margin: 1rem; }</style>"
+    part.write_text(f"{page}{style}\n{picture}</html>\n", "utf-8")
+
+
+def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, root: int = 0) -> str:
+    """The plan of a collective: who sends to whom in each round, in which a rank sends one message and gets one.
+
+    Raises
+    ------
+    InputError
+        If there are more ranks than can be told apart.
+    """
+    if cluster.ranks > RANKS_DRAWN:
+        raise InputError(f"ranks={cluster.ranks}: expected at most {RANKS_DRAWN} in a picture of a plan")
+    found = _native.simulate(cluster.rounds(), collective, algorithm, nbytes, root, transfers=True)
+    transfers = [Transfer(*each) for each in found["transfers"]]
+    round_count = max((round(each.end_s) for each in transfers), default=0)
+    width, height = _LEFT + round_count * _ROUND + _RIGHT, _TOP + cluster.ranks * _ROW + _BOTTOM
+    title = f"{collective.replace('_', '-')} of {size_text(nbytes)} by {found['algorithm']}, {cluster.ranks} ranks"
+    body = [_rank_rows(range(cluster.ranks), cluster.ranks, width)]
+    for number in range(round_count):
+        middle = _LEFT + (number + 0.5) * _ROUND
+        body.append(_text(middle, height - _BOTTOM + 16, f"round {number + 1}", "middle"))
+    body += [_arrow(each) for each in transfers]
+    return _svg(max(width, _title_width(title)), height, title, body, {each.kind for each in transfers})
+
+
+def timeline(found: Simulation) -> str:
+    """The messages of a simulation whose transfers were kept, by time."""
+    assert found.transfers is not None, "a timeline is drawn of messages"
+    shown = _evenly(found.cluster.ranks, ROWS_DRAWN)
+    rows = {rank: row for row, rank in enumerate(shown)}
+    transfers = [each for each in found.transfers if each.receiver in rows]
+    end_s = max((each.end_s for each in found.transfers), default=0.0) or 1.0
+    height = _TOP + len(shown) * _ROW + _BOTTOM
+    scale = (_WIDTH - _LEFT - _RIGHT) / end_s
+    body = [_rank_rows(shown, found.cluster.ranks, _WIDTH), _seconds(end_s, scale, height)]
+    for each in _evenly_of(transfers, MESSAGES_DRAWN):
+        x, length = _LEFT + each.start_s * scale, max((each.end_s - each.start_s) * scale, 0.5)
+        told = (
+            f"{each.sender} to {each.receiver}: {bytes_text(each.size_bytes)}, "
+            f"{_duration(each.start_s)} to {_duration(each.end_s)}, {KINDS[each.kind]}"
+        )
+        y = _TOP + rows[each.receiver] * _ROW + 4
+        body.append(
+            f"<rect class='{each.kind}' x='{x:.2f}' y='{y}' width='{length:.2f}' height='{_ROW - 8}' rx='1'"
+            f" fill-opacity='0.75'><title>{escape(told)}</title></rect>"
+        )
+    took = "it never ends" if found.seconds is None else duration_text(found.seconds) if found.seconds else "0 s"
+    title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}: {took}"
+    if len(shown) < found.cluster.ranks:
+        title += f" ({len(shown)} ranks shown)"
+    return _svg(max(_WIDTH, _title_width(title)), height, title, body, {each.kind for each in transfers})
+
+
+def _duration(seconds: float) -> str:
+    return duration_text(seconds) if seconds else "0 s"
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """Numbers below `count`, as far apart as may be, the first and the last among them."""
+    if count <= most:
+        return list(range(count))
+    return [index * (count - 1) // (most - 1) for index in range(most)]
+
+
+def _evenly_of(transfers: Sequence[Transfer], most: int) -> list[Transfer]:
+    return [transfers[index] for index in _evenly(len(transfers), most)]
+
+
+def _rank_rows(ranks: Sequence[int], count: int, width: float) -> str:
+    lines = []
+    for row, rank in enumerate(ranks):
+        y = _TOP + (row + 0.5) * _ROW
+        lines.append(f"<line class='grid' x1='{_LEFT}' x2='{width - _RIGHT}' y1='{y}' y2='{y}'/>")
+        name = f"rank {rank}" if count <= RANKS_DRAWN else f"{rank:,}"
+        lines.append(_text(_LEFT - 8, y + 4, name, "end"))
+    return "\n".join(lines)
+
+
+def _seconds(end_s: float, scale: float, height: float) -> str:
+    unit, factor = unit_of(end_s)
+    step = _round_step(end_s / factor / 8)
+    marks = []
+    number = 0
+    while number * step * factor <= end_s * 1.0001:
+        x = _LEFT + number * step * factor * scale
+        marks.append(f"<line class='grid' x1='{x:.1f}' x2='{x:.1f}' y1='{_TOP}' y2='{height - _BOTTOM}'/>")
+        marks.append(_text(x, height - _BOTTOM + 16, f"{number * step:g} {unit}", "middle"))
+        number += 1
+    return "\n".join(marks)
+
+
+def _round_step(least: float) -> float:
+    """The next of 1, 2, 5, 10 … that is no less."""
+    power = 10.0
+    while power > least:
+        power /= 10
+    while power * 10 <= least:
+        power *= 10
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least)
+
+
+def _arrow(each: Transfer) -> str:
+    x1, x2 = _LEFT + each.start_s * _ROUND + 6, _LEFT + each.end_s * _ROUND - 6
+    y1, y2 = (_TOP + (rank + 0.5) * _ROW for rank in (each.sender, each.receiver))
+    length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5
+    along, across = ((x2 - x1) / length, (y2 - y1) / length), (-(y2 - y1) / length, (x2 - x1) / length)
+    back = (x2 - 7 * along[0], y2 - 7 * along[1])
+    corners = [(back[0] + side * 3 * across[0], back[1] + side * 3 * across[1]) for side in (1, -1)]
+    head = f"M{x2:.1f},{y2:.1f} L{corners[0][0]:.1f},{corners[0][1]:.1f} L{corners[1][0]:.1f},{corners[1][1]:.1f} Z"
+    told = escape(f"{each.sender} to {each.receiver}: {bytes_text(each.size_bytes)}")
+    return (
+        f"<g class='{each.kind}'><title>{told}</title>"
+        f"<line class='{each.kind}' x1='{x1:.1f}' y1='{y1:.1f}' x2='{back[0]:.1f}' y2='{back[1]:.1f}'/>"
+        f"<circle cx='{x1:.1f}' cy='{y1:.1f}' r='2'/><path d='{head}'/></g>"
+    )
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'{kind}>{escape(text)}</text>"
+
+
+def _title_width(title: str) -> float:
+    return _LEFT + 7.2 * len(title)
+
+
+def _svg(width: float, height: float, title: str, body: Sequence[str], kinds: set[str]) -> str:
+    legend = []
+    x = float(_LEFT)
+    for kind in [kind for kind in KINDS if kind in kinds]:
+        legend.append(f"<rect class='{kind}' x='{x}' y='38' width='10' height='10'/>")
+        legend.append(_text(x + 15, 47, KINDS[kind]))
+        x += 110
+    head = _text(_LEFT, 24, title, kind=" class='title'")
+    size = f"viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' height='{height:.0f}'"
+    parts = [f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", f"<style>{_STYLE}</style>", head, *legend, *body]
+    return "\n".join([*parts, "</svg>", ""])

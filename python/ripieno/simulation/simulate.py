@@ -1,0 +1,155 @@
+"""A collective on a modelled cluster: when it ends, what each kind of link carries, every message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ripieno import _native
+from ripieno._checks import whole
+from ripieno.simulation.cluster import Cluster
+from ripieno.units import bytes_text, duration_text, size_text
+
+BYTES_MAX = 1 << 50
+
+
+class Transfer(NamedTuple):
+    """A message that arrived, and how its ends are connected: "memory", "cable" or "uplink"."""
+
+    sender: int
+    receiver: int
+    size_bytes: int
+    start_s: float
+    end_s: float
+    kind: str
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What came of a collective on a modelled cluster.
+
+    Attributes
+    ----------
+    collective, algorithm
+        What ran.
+    nbytes
+        Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+    cluster
+        Where.
+    seconds
+        When the last rank was done; None if one never was.
+    finish_s
+        The same of every rank.
+    bytes
+        What messages carried in all, by the kind of link: "memory", "cable" or "uplink".
+    busiest
+        The wire that was busy longest, its bytes, and its seconds.
+    message_count
+        How many messages arrived.
+    transfers
+        These, in the order in which they arrived, if they were asked for.
+    """
+
+    collective: str
+    algorithm: str
+    nbytes: int
+    cluster: Cluster
+    seconds: float | None
+    finish_s: list[float | None]
+    bytes: dict[str, int]
+    busiest: tuple[str, int, float] | None
+    message_count: int
+    transfers: list[Transfer] | None
+
+    @property
+    def unfinished(self) -> list[int]:
+        """Ranks that are never done."""
+        return [rank for rank, finish_s in enumerate(self.finish_s) if finish_s is None]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the cluster as JSON has it."""
+        busiest = None
+        if self.busiest is not None:
+            busiest = dict(zip(("wire", "bytes", "seconds"), self.busiest, strict=True))
+        found: dict[str, Any] = {
+            "collective": self.collective,
+            "algorithm": self.algorithm,
+            "nbytes": self.nbytes,
+            "ranks": self.cluster.ranks,
+            "seconds": self.seconds,
+            "unfinished": self.unfinished,
+            "bytes": self.bytes,
+            "busiest": busiest,
+            "message_count": self.message_count,
+        }
+        if self.transfers is not None:
+            found["transfers"] = [transfer._asdict() for transfer in self.transfers]
+        return found
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}",
+            f"time        {self._time_text()}",
+        ]
+        names = (("memory", "in memory"), ("cable", "in racks"), ("uplink", "by uplinks"))
+        lines += [f"{name:11} {bytes_text(self.bytes[kind])}" for kind, name in names if self.bytes[kind]]
+        if self.busiest is not None:
+            wire, carried, busy_s = self.busiest
+            share = "" if not self.seconds else f", {busy_s / self.seconds:.0%} of the time"
+            lines.append(f"busiest     {wire}: {bytes_text(carried)}{share}")
+        lines.append(f"messages    {self.message_count:,}")
+        return "\n".join(lines)
+
+    def _time_text(self) -> str:
+        if self.seconds is not None:
+            return duration_text(self.seconds) if self.seconds else "0 s"
+        stuck = self.unfinished
+        return f"it never ends: {len(stuck):,} of {self.cluster.ranks:,} ranks wait for ever, the first is {stuck[0]}"
+
+
+def simulate(
+    collective: str,
+    cluster: Cluster,
+    *,
+    nbytes: int,
+    algorithm: str | None = None,
+    root: int = 0,
+    transfers: bool = False,
+) -> Simulation:
+    """Play a collective's plans on a modelled cluster.
+
+    Parameters
+    ----------
+    collective
+        "broadcast", "allreduce" and so on.
+    cluster
+        Where.
+    nbytes
+        Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+    algorithm
+        As calls name it, such as "chain" or "chain\\@random:7"; by default the one that would run.
+    root
+        Of a collective that has one.
+    transfers
+        Whether every message is kept.
+
+    Raises
+    ------
+    InputError
+        If there is no such collective, algorithm or root, or more operations than memory has room for.
+    """
+    whole("nbytes", nbytes, 0, BYTES_MAX)
+    whole("root", root, 0, cluster.ranks - 1)
+    found = _native.simulate(cluster.native(), collective, algorithm, nbytes, root, transfers=transfers)
+    return Simulation(
+        collective=collective.replace("_", "-"),
+        algorithm=found["algorithm"],
+        nbytes=nbytes,
+        cluster=cluster,
+        seconds=found["seconds"],
+        finish_s=found["finish_s"],
+        bytes=found["bytes"],
+        busiest=found["busiest"],
+        message_count=found["message_count"],
+        transfers=[Transfer(*each) for each in found["transfers"]] if transfers else None,
+    )

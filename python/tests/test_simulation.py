@@ -1,0 +1,242 @@
+"""Collectives on modelled clusters, by the commands and from programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import ripieno as rp
+from ripieno import _native
+from ripieno.cli import main
+from ripieno.simulation import Cluster, explain, papers, pictures, simulate
+from ripieno.units import bits_per_s, seconds_of
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/simulator.md"
+GIB = 1 << 30
+
+
+def printed(capsys, *words):
+    code = main([*words, "--json"])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_chain_takes_equation_3_by_the_command(capsys):
+    found = printed(
+        capsys,
+        *("simulate", "broadcast", "--nodes", "1000", "--racks", "24", "--rate", "10gbit", "--uplink", "40gbit"),
+        *("--bytes", "1GiB", "--algorithm", "chain", "--alpha", "5us"),
+    )
+
+    segment_s = 5e-6 + (64 << 10) * 8 / 10e9
+    assert found["seconds"] == pytest.approx((1000 - 2 + GIB / (64 << 10)) * segment_s, rel=1e-9)
+    assert found["bytes"] == {"memory": 0, "cable": (999 - 23) * GIB, "uplink": 23 * GIB}
+    assert found["message_count"] == 999 and found["unfinished"] == []
+
+
+def test_a_cluster_of_100_000_nodes_is_played(capsys):
+    words = ("simulate", "broadcast", "--nodes", "100000", "--racks", "2400", "--uplink", "40gbit")
+
+    found = printed(capsys, *words, "--bytes", "1GiB", "--algorithm", "chain")
+
+    assert found["message_count"] == 99_999 and found["bytes"]["uplink"] == 2399 * GIB
+
+
+def test_what_a_simulation_found_is_told_in_words(capsys):
+    assert main(["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--bytes", "1MB"]) == 0
+
+    out = capsys.readouterr().out
+    assert re.search(r"^broadcast of 1 MB by \S+, 4 nodes in 2 racks, cables 10 Gbit/s, uplinks never full$", out, re.M)
+    assert re.search(r"^time +\d", out, re.M) and re.search(r"^by uplinks +1 MB$", out, re.M)
+
+
+def test_behind_a_node_that_dies_ranks_wait_for_ever(capsys):
+    found = printed(
+        capsys,
+        *("simulate", "broadcast", "--nodes", "9", "--rate", "1gbit", "--bytes", "1GB", "--algorithm", "chain"),
+        *("--dead", "4@0.5s"),
+    )
+
+    assert found["seconds"] is None and found["unfinished"] == [4, 5, 6, 7, 8]
+
+
+def test_slow_nodes_drawn_by_a_seed_slow_everybody(capsys):
+    words = ("simulate", "broadcast", "--nodes", "40", "--rate", "1gbit", "--bytes", "1GB", "--algorithm", "chain")
+    even, slow, again = (
+        printed(capsys, *words, *more)["seconds"] for more in ((), ("--slow", "2:3"), ("--slow", "2:3"))
+    )
+    assert slow == again == pytest.approx(3 * even, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["simulate", "sing", "--nodes", "4"], 'collective="sing": expected one of broadcast'),
+        (["simulate", "broadcast"], "expected --nodes or --ranks"),
+        (["simulate", "broadcast", "--nodes", "4", "--algorithm", "ring"], "algorithm=ring: expected one of flat"),
+        (["simulate", "broadcast", "--nodes", "4", "--rate", "fast"], "--rate='fast': expected a number and kbit"),
+        (["simulate", "broadcast", "--nodes", "4", "--alpha", "soon"], "--alpha='soon': expected a number and s, ms"),
+        (["simulate", "broadcast", "--nodes", "4", "--root", "4"], "root=4: expected a whole number, 0 … 3"),
+        (["simulate", "broadcast", "--nodes", "4", "--racks", "5"], "racks=5: expected 1 to 4"),
+        (["simulate", "broadcast", "--nodes", "4", "--ranks", "6"], "ranks=6: expected as many on each of 4 nodes"),
+        (["simulate", "broadcast", "--nodes", "4", "--slow", "x"], "--slow='x': expected COUNT:FACTOR"),
+        (["simulate", "broadcast", "--nodes", "4", "--dead", "9@1s"], "dead=9: expected a node, 0 to 3"),
+        (["simulate", "broadcast", "--nodes", "4", "--bytes", "many"], "expected a size, such as 500MB"),
+        (["simulate", "broadcast", "--nodes", "4", "--racks", "none.toml"], "none.toml"),
+        (["simulate", "broadcast", "--nodes", "4", "--timeline", "x.pdf"], "x.pdf: unknown kind of picture"),
+        (["simulate", "alltoall", "--nodes", "90000"], "expected fewer, for direct: "),
+        (["simulate", "allgather", "--nodes", "5", "--algorithm", "neighbour-exchange"], "an even number of ranks"),
+        (["explain", "COLLECTIVE", "--ranks", "4"], "expected the name of one, such as allreduce"),
+        (["explain", "allreduce", "--ranks", "65", "--draw", "p.svg"], "ranks=65: expected at most 64"),
+        (["reproduce", "twister-table-9"], "expected one of harp-table-1"),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else None,
+)
+def test_wrong_input_is_told_and_leaves_nothing(words, told, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
+    assert names(tmp_path) == []
+
+
+def test_every_algorithm_is_priced_term_by_term_and_the_fastest_is_named(capsys):
+    found = printed(capsys, "explain", "allreduce", "--ranks", "64", "--bytes", "64MiB")
+
+    by_name = {each["algorithm"]: each for each in found["candidates"]}
+    assert sorted(by_name) == sorted(_native.algorithms("allreduce"))
+    times = [each["seconds"] for each in found["candidates"]]
+    assert times == sorted(times) and found["fastest"] == found["candidates"][0]["algorithm"]
+    ring, beta = by_name["ring"], 8 / 10e9
+    assert ring["terms_s"][1] == pytest.approx(2 * 63 / 64 * (64 << 20) * beta)
+    assert found["chosen"] in found["why"] and found["fastest"] in found["why"]
+
+
+def test_racks_of_a_file_count(tmp_path, capsys):
+    file = tmp_path / "racks.toml"
+    file.write_text('[racks]\nnorth = ["n1", "n2", "n3"]\nsouth = ["s1", "s2", "s3"]\n')
+    assert set(tomllib.loads(file.read_text())["racks"]) == {"north", "south"}
+
+    found = printed(
+        capsys, "explain", "broadcast", "--ranks", "12", "--racks", str(file), "--uplink", "1gbit", "--bytes", "8MB"
+    )
+
+    by_name = {each["algorithm"]: each for each in found["candidates"]}
+    assert by_name["chain"]["uplink_bytes"] == 8_000_000
+    assert by_name["flat"]["uplink_bytes"] == 6 * 8_000_000
+    file.write_text('[racks]\nnorth = ["n*"]\n')
+    assert main(["explain", "broadcast", "--ranks", "4", "--racks", str(file)]) == 2
+    assert "expected a list of host names, without patterns" in capsys.readouterr().err
+
+
+def test_a_plan_is_drawn_with_an_arrow_for_each_message(tmp_path):
+    picture = tmp_path / "plan.svg"
+
+    assert main(["explain", "broadcast", "--ranks", "8", "--draw", str(picture), "--algorithm", "binomial"]) == 0
+
+    root = ElementTree.parse(picture).getroot()
+    groups = list(root.iter("{http://www.w3.org/2000/svg}g"))
+    assert len(groups) == 7
+    words = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "round 3" in words and "round 4" not in words and "rank 7" in words
+    assert names(tmp_path) == ["plan.svg"]
+
+
+def test_a_timeline_has_a_bar_for_each_message_and_pages_fetch_nothing(tmp_path, capsys):
+    words = ["simulate", "allreduce", "--nodes", "8", "--racks", "2", "--bytes", "1MB", "--algorithm", "ring"]
+    svg, page = tmp_path / "time.svg", tmp_path / "time.html"
+
+    assert main([*words, "--timeline", str(svg)]) == main([*words, "--timeline", str(page)]) == 0
+
+    root = ElementTree.parse(svg).getroot()
+    bars = [each for each in root.iter("{http://www.w3.org/2000/svg}rect") if len(each)]
+    assert len(bars) == 8 * 14
+    assert "http://www.w3.org/2000/svg" in page.read_text()
+    assert re.findall(r"(?:src|href)=", page.read_text()) == []
+    capsys.readouterr()
+    assert main([*words, "--timeline", str(svg)]) == 2
+    assert "time.svg" in capsys.readouterr().err
+
+
+def test_a_timeline_of_many_ranks_shows_some_and_says_so():
+    found = simulate("broadcast", Cluster(nodes=500), nbytes=1 << 20, algorithm="chain", transfers=True)
+
+    assert "64 ranks shown" in pictures.timeline(found)
+
+
+def test_clusters_that_cannot_be_are_told():
+    for wrong, told in (
+        ({"nodes": 0}, "nodes=0"),
+        ({"nodes": 4, "racks": [0, 1]}, "racks: 2 numbers for 4 nodes"),
+        ({"nodes": 4, "rate_bits_per_s": 0.0}, "rate_bits_per_s=0.0"),
+        ({"nodes": 4, "alpha_s": -1.0}, "alpha_s=-1.0"),
+        ({"nodes": 4, "segment_bytes": 0}, "segment_bytes=0"),
+        ({"nodes": 4, "slow": (1, 0.5, 0)}, "slow=0.5"),
+    ):
+        with pytest.raises(rp.InputError, match=re.escape(told)):
+            Cluster(**wrong)
+
+
+def test_rates_and_durations_are_read_in_their_units():
+    assert bits_per_s("rate", "40gbit") == 40 * 10**9
+    assert [seconds_of("t", text) for text in ("5us", "0.2 s", "3", "1.5ms")] == [5e-6, 0.2, 3.0, 1.5e-3]
+
+
+def test_a_communicator_explains_a_call_for_its_own_ranks(world):
+    def body(comm):
+        return str(comm.explain("allreduce", nbytes=1 << 20)), comm.explain("allreduce", nbytes=8).chosen
+
+    (text, chosen), *others = world(3).run(body)
+
+    assert text.startswith("allreduce of 1 MiB among 3 ranks: 1 node with 3 ranks")
+    assert chosen in _native.algorithms("allreduce") and all(each == (text, chosen) for each in others)
+
+
+def test_a_rack_that_only_one_rank_knows_is_a_rack():
+    cluster = Cluster.of_ranks([0, 1, 0, 2], ["a", "b", "a", "b"], 1e-5, 1e-9)
+
+    assert (cluster.ranks, cluster.rack_numbers, cluster.rate_bits_per_s) == (4, [0, 1, 1], 8e9)
+    assert explain("broadcast", cluster, nbytes=1000).fastest.seconds is not None
+
+
+@pytest.mark.parametrize("name", [name for name in papers.REPRODUCTIONS if name != "twister-figure-6"])
+def test_what_papers_print_is_what_is_simulated(name):
+    found = papers.reproduce(name)
+
+    limit = {"harp-table-1": 0.02, "twister-table-5": 0.09, "twister-table-8": 0.1}[name]
+    off = {row.of: row.deviation for row in found.rows if row.deviation is None or abs(row.deviation) > limit}
+    assert off == {}
+    assert str(found).startswith(found.title)
+
+
+def test_the_order_of_switches_counts_as_in_figure_6():
+    found = papers.reproduce("twister-figure-6")
+
+    one_switch = [row.simulated for row in found.rows if ", 1 switches" in row.of]
+    assert one_switch == pytest.approx([1, 1], rel=0.01)
+    core = [row.deviation for row in found.rows if row.printed and "core" in row.of]
+    assert len(core) == 3 and all(abs(deviation) < 0.35 for deviation in core)
+
+
+def test_reproductions_are_listed(capsys):
+    assert main(["reproduce", "list"]) == 0
+
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(papers.REPRODUCTIONS)
+
+
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"^    (ripieno .*)$", PAGE.read_text(), re.M)
+    assert len(commands) >= 6
+    for command in commands:
+        words = command.split()[1:]
+        assert main(words) == 0, (command, capsys.readouterr().err)
