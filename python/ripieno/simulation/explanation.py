@@ -118,7 +118,7 @@ class Explanation:
         for each in self.candidates:
             table.add_row(*_cells(each))
         target.print(table)
-        target.print(f"{self.why}")
+        target.print(self.why, soft_wrap=True)
         file = target.file
         assert isinstance(file, io.StringIO)
         return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
@@ -199,7 +199,7 @@ def _advantage(best: Candidate, second: Candidate) -> str:
     differences = [theirs - ours for ours, theirs in zip(best.terms_s, second.terms_s, strict=True)]
     most = max(range(len(TERMS)), key=lambda index: differences[index])
     if differences[most] <= 0:
-        return f"{text}, though not by its formula: what counts here is which wires messages share"
+        return f"{text}, which no term of the formulae says: this is what the plans take when they are played"
     return (
         f"{text}, most of it in {TERMS[most]} ({_duration(best.terms_s[most])} against "
         f"{_duration(second.terms_s[most])})"
