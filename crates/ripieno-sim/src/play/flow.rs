@@ -1,0 +1,98 @@
+//! Flows: the operations of plans while they are played.
+
+use crate::cluster::{Cluster, Uses};
+use ripieno_plan::Operation;
+
+/// How fast a flow is that costs nothing, in bytes per second.
+const AT_ONCE: f64 = 1e30;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Waiting,
+    Active,
+    Done,
+    Dead,
+}
+
+pub(super) struct Flow {
+    pub(super) rank: u32,
+    pub(super) operation: u32,
+    /// How many messages come before it on its link.
+    pub(super) turn: u32,
+    pub(super) port: Option<u32>,
+    pub(super) is_one_segment: bool,
+    pub(super) uses: Uses,
+    pub(super) limit: f64,
+    pub(super) length: f64,
+    pub(super) state: State,
+    /// How far it was at `since_s`, and its rate since then.
+    pub(super) position: f64,
+    pub(super) since_s: f64,
+    pub(super) rate: f64,
+    /// The waits that keep it from beginning.
+    pub(super) pending: u32,
+    /// Where it will be at its next event, or whom it will have caught up with; events of older versions are void.
+    pub(super) target: f64,
+    pub(super) chased: Option<u32>,
+    pub(super) version: u32,
+}
+
+pub(super) struct Message {
+    pub(super) sender: u32,
+    pub(super) receiver: u32,
+    pub(super) is_receive: bool,
+    pub(super) flow: u32,
+}
+
+/// Who comes first of those that can begin: links take turns; then as the plans have it.
+pub(super) type Turn = (u32, u32, u32, u32);
+
+/// When a flow comes.
+pub(super) fn turn(flows: &[Flow], flow: u32) -> Turn {
+    let it = &flows[flow as usize];
+    (it.turn, it.operation, it.rank, flow)
+}
+
+/// An operation before it begins.
+pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Operation) -> Flow {
+    let is_combined = matches!(operation, Operation::Combine { .. }) && cluster.gamma_s_per_byte > 0.0;
+    let length_bytes = operation.length_bytes();
+    let port = match operation {
+        Operation::Send { .. } => Some(2 * rank as u32),
+        Operation::Receive { .. } | Operation::Reduce { .. } => Some(2 * rank as u32 + 1),
+        Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => None,
+    };
+    Flow {
+        rank: rank as u32,
+        operation: index as u32,
+        turn: 0,
+        port,
+        is_one_segment: cluster.segment_count(length_bytes) == 1,
+        uses: match *operation {
+            Operation::Send { to, .. } => cluster.sending(rank, to, length_bytes),
+            Operation::Receive { from, .. } => cluster.receiving(from, rank, length_bytes, false),
+            Operation::Reduce { from, .. } => cluster.receiving(from, rank, length_bytes, true),
+            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Uses::default(),
+        },
+        limit: if is_combined { 1.0 / cluster.gamma_s_per_byte } else { AT_ONCE },
+        length: length_bytes as f64,
+        state: State::Waiting,
+        position: 0.0,
+        since_s: 0.0,
+        rate: 0.0,
+        pending: 0,
+        target: 0.0,
+        chased: None,
+        version: 0,
+    }
+}
+
+/// The end of a message that an operation is, if it is one.
+pub(super) fn end_of(rank: usize, operation: &Operation, flow: u32) -> Option<Message> {
+    let (sender, receiver, is_receive) = match *operation {
+        Operation::Send { to, .. } => (rank, to, false),
+        Operation::Receive { from, .. } | Operation::Reduce { from, .. } => (from, rank, true),
+        Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => return None,
+    };
+    Some(Message { sender: sender as u32, receiver: receiver as u32, is_receive, flow })
+}

@@ -1,0 +1,81 @@
+//! The score: all flows of a play, which of them are the ends of one message, and what each waits for.
+
+use super::flow::{Flow, Message, end_of, flow};
+use super::{OPERATIONS_MAX, Unplayable};
+use crate::cluster::Cluster;
+use crate::waits::{Wait, of_plan};
+use ripieno_plan::Plan;
+
+/// All ranks' plans, wired up.
+pub(super) struct Score {
+    pub(super) rank_count: usize,
+    pub(super) flows: Vec<Flow>,
+    /// Per message: the flows at its ends.
+    pub(super) pairs: Vec<[u32; 2]>,
+    pub(super) waits: Vec<Wait>,
+}
+
+impl Score {
+    /// The score of one plan per rank.
+    pub(super) fn of(cluster: &Cluster, plans: impl Iterator<Item = Plan>) -> Result<Score, Unplayable> {
+        let (mut flows, mut waits, mut messages) = (Vec::new(), Vec::new(), Vec::new());
+        let mut rank_count = 0;
+        for (rank, plan) in plans.enumerate() {
+            rank_count += 1;
+            let mut numbers = vec![None; plan.operations().len()];
+            for (index, operation) in plan.operations().iter().enumerate() {
+                if operation.length_bytes() == 0 {
+                    continue;
+                }
+                numbers[index] = Some(flows.len() as u32);
+                if let Some(message) = end_of(rank, operation, flows.len() as u32) {
+                    messages.push(message);
+                }
+                flows.push(flow(cluster, rank, index, operation));
+            }
+            if flows.len() > OPERATIONS_MAX {
+                return Err(Unplayable::TooLarge { operation_count: flows.len() });
+            }
+            waits.extend(of_plan(&plan, cluster.segment_bytes, |index| numbers[index]));
+        }
+        let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
+        Ok(Score { rank_count, flows, pairs, waits })
+    }
+}
+
+/// Pairs each send with the receive that it meets; messages of a link follow each other, and receives their sends.
+fn matched(
+    cluster: &Cluster,
+    mut messages: Vec<Message>,
+    flows: &mut [Flow],
+    waits: &mut Vec<Wait>,
+) -> Result<Vec<[u32; 2]>, Unplayable> {
+    messages.sort_by_key(|message| (message.sender, message.receiver, message.is_receive, message.flow));
+    let mut pairs = Vec::with_capacity(messages.len() / 2);
+    for link in messages.chunk_by(|one, next| (one.sender, one.receiver) == (next.sender, next.receiver)) {
+        let (sends, receives) = link.split_at(link.partition_point(|message| !message.is_receive));
+        let ends = || sends.iter().zip(receives).map(|(send, receive)| [send.flow, receive.flow]);
+        let is_as_long = |[send, receive]: [u32; 2]| flows[send as usize].length == flows[receive as usize].length;
+        if sends.len() != receives.len() || !ends().all(is_as_long) {
+            let (sender, receiver) = (link[0].sender as usize, link[0].receiver as usize);
+            return Err(Unplayable::Unmatched { sender, receiver });
+        }
+        let mut before: Option<[u32; 2]> = None;
+        for (number, pair) in ends().enumerate() {
+            let [send, receive] = pair;
+            let length = flows[send as usize].length;
+            pair.iter().for_each(|&end| flows[end as usize].turn = number as u32);
+            waits.push(Wait { on: send, by: receive, at: 0.0, threshold: 0.0, release: length });
+            if let Some(queue) = cluster.queue_bytes.map(|bytes| bytes as f64).filter(|&queue| queue < length) {
+                waits.push(Wait { on: receive, by: send, at: queue, threshold: 0.0, release: length });
+            }
+            for (earlier, end) in before.into_iter().flatten().zip(pair) {
+                let length = flows[earlier as usize].length;
+                waits.push(Wait { on: earlier, by: end, at: 0.0, threshold: length, release: length });
+            }
+            before = Some(pair);
+            pairs.push(pair);
+        }
+    }
+    Ok(pairs)
+}

@@ -1,0 +1,352 @@
+//! The stage: what happens on a cluster while plans are played, one event after the other.
+
+use super::flow::{Flow, State, Turn, turn};
+use super::score::Score;
+use super::{Load, Played};
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::waits::Wait;
+use ripieno_plan::cost::Transfer;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// Times and positions that differ by less than this part are the same.
+pub(super) const EQUAL: f64 = 1e-11;
+
+#[derive(Clone, Copy, Default)]
+pub(super) struct Met {
+    pub(super) threshold: bool,
+    pub(super) release: bool,
+}
+
+pub(super) enum Event {
+    Flow { flow: u32, version: u32 },
+    Death { node: usize },
+    Cut { ends: [usize; 2] },
+}
+
+pub(super) struct Stage<'a> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) rank_count: usize,
+    pub(super) flows: Vec<Flow>,
+    /// Per message: the flows at its ends.
+    pub(super) pairs: Vec<[u32; 2]>,
+    /// Per flow: its message, if it is an end of one.
+    pub(super) pair_of: Vec<Option<u32>>,
+    pub(super) starts_s: Vec<f64>,
+    pub(super) waits: Vec<Wait>,
+    pub(super) met: Vec<Met>,
+    /// Per flow: its waits, and those for it.
+    pub(super) waits_of: Lists,
+    pub(super) waits_for: Lists,
+    /// Per wire: the active flows, what it carried, and how long that takes.
+    pub(super) users: Vec<Vec<u32>>,
+    pub(super) carried: Vec<(f64, f64)>,
+    /// Per port: whether a message of one segment has it, and which want it.
+    pub(super) is_taken: Vec<bool>,
+    pub(super) queued: Vec<BinaryHeap<Reverse<Turn>>>,
+    pub(super) candidates: BinaryHeap<Reverse<Turn>>,
+    pub(super) clock: Clock<Event>,
+    /// Flows whose rates may be wrong, and those whose next event may be.
+    pub(super) unbalanced: BTreeSet<u32>,
+    pub(super) unscheduled: BTreeSet<u32>,
+    pub(super) transfers: Vec<Transfer>,
+    pub(super) finish_s: Vec<f64>,
+}
+
+/// Lists of numbers by number.
+pub(super) struct Lists {
+    pub(super) starts: Vec<u32>,
+    pub(super) entries: Vec<u32>,
+}
+
+impl Lists {
+    pub(super) fn of(count: usize, keys: impl Iterator<Item = u32> + Clone) -> Lists {
+        let mut starts = vec![0u32; count + 1];
+        keys.clone().for_each(|key| starts[key as usize + 1] += 1);
+        (0..count).for_each(|key| starts[key + 1] += starts[key]);
+        let mut next = starts.clone();
+        let mut entries = vec![0; starts[count] as usize];
+        for (entry, key) in keys.enumerate() {
+            entries[next[key as usize] as usize] = entry as u32;
+            next[key as usize] += 1;
+        }
+        Lists { starts, entries }
+    }
+
+    pub(super) fn range(&self, key: usize) -> std::ops::Range<usize> {
+        self.starts[key] as usize..self.starts[key + 1] as usize
+    }
+
+    pub(super) fn at(&self, key: usize) -> &[u32] {
+        &self.entries[self.range(key)]
+    }
+}
+
+impl<'a> Stage<'a> {
+    /// All ranks before their first operation.
+    pub(super) fn ready(cluster: &'a Cluster, score: Score) -> Stage<'a> {
+        let Score { rank_count, mut flows, pairs, waits } = score;
+        let count = flows.len();
+        waits.iter().filter(|wait| wait.at == 0.0).for_each(|wait| flows[wait.by as usize].pending += 1);
+        let mut pair_of = vec![None; count];
+        for (number, ends) in pairs.iter().enumerate() {
+            ends.iter().for_each(|&end| pair_of[end as usize] = Some(number as u32));
+        }
+        let mut clock = Clock::default();
+        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, Event::Death { node }));
+        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, Event::Cut { ends }));
+        Stage {
+            cluster,
+            rank_count,
+            starts_s: vec![0.0; pairs.len()],
+            pair_of,
+            pairs,
+            met: vec![Met::default(); waits.len()],
+            waits_of: Lists::of(count, waits.iter().map(|wait| wait.by)),
+            waits_for: Lists::of(count, waits.iter().map(|wait| wait.on)),
+            waits,
+            users: vec![Vec::new(); cluster.wire_count()],
+            carried: vec![(0.0, 0.0); cluster.wire_count()],
+            is_taken: vec![false; 2 * rank_count],
+            queued: (0..2 * rank_count).map(|_| BinaryHeap::new()).collect(),
+            candidates: (0..count as u32)
+                .filter(|&flow| flows[flow as usize].pending == 0)
+                .map(|flow| Reverse(turn(&flows, flow)))
+                .collect(),
+            clock,
+            unbalanced: BTreeSet::new(),
+            unscheduled: BTreeSet::new(),
+            transfers: Vec::new(),
+            finish_s: vec![0.0; rank_count],
+            flows,
+        }
+    }
+
+    pub(super) fn run(&mut self) {
+        self.settle();
+        while let Some(event) = self.clock.advance() {
+            self.happen(event);
+            while let Some(event) = self.clock.also_now(EQUAL * self.clock.now_s()) {
+                self.happen(event);
+            }
+            self.settle();
+        }
+    }
+
+    /// Begins what can begin, and gives everything its rate.
+    fn settle(&mut self) {
+        while let Some(Reverse(turn)) = self.candidates.pop() {
+            self.begin(turn);
+        }
+        self.balance();
+        for flow in std::mem::take(&mut self.unscheduled) {
+            self.schedule(flow);
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Flow { flow, version } => {
+                let it = &self.flows[flow as usize];
+                if it.version == version && it.state == State::Active {
+                    self.come(flow);
+                }
+            }
+            Event::Death { node } => {
+                let at = self.cluster.topology.clone();
+                let dying = (0..self.flows.len()).filter(|&flow| at.node(self.flows[flow].rank as usize) == node);
+                dying.collect::<Vec<_>>().into_iter().for_each(|flow| self.die(flow as u32));
+            }
+            Event::Cut { ends: [one, other] } => {
+                let is_between = |pair: &[u32; 2]| {
+                    let ranks = pair.map(|end| self.flows[end as usize].rank as usize);
+                    ranks == [one, other] || ranks == [other, one]
+                };
+                let cut: Vec<u32> = self.pairs.iter().filter(|pair| is_between(pair)).flatten().copied().collect();
+                cut.into_iter().for_each(|flow| self.die(flow));
+            }
+        }
+    }
+
+    /// A flow has come to where it was to be.
+    fn come(&mut self, flow: u32) {
+        let it = &self.flows[flow as usize];
+        let position = match it.chased {
+            Some(wait) => self.bound(wait as usize).0,
+            None => it.target,
+        };
+        let is_chasing = it.chased.is_some();
+        self.put(flow, position);
+        if is_chasing {
+            self.unbalanced.insert(flow);
+        }
+        self.unscheduled.insert(flow);
+        self.tell(flow);
+        let it = &self.flows[flow as usize];
+        if it.position >= it.length * (1.0 - EQUAL) {
+            self.end(flow);
+        }
+    }
+
+    /// Tells those that wait for a flow how far it is.
+    fn tell(&mut self, flow: u32) {
+        let (position, slack) = {
+            let it = &self.flows[flow as usize];
+            (it.position, it.length * EQUAL)
+        };
+        for index in self.waits_for.range(flow as usize) {
+            let number = self.waits_for.entries[index] as usize;
+            let (wait, met) = (self.waits[number], self.met[number]);
+            let threshold = position + slack >= wait.threshold;
+            let release = position + slack >= wait.release;
+            if (threshold, release) == (met.threshold, met.release) {
+                continue;
+            }
+            self.met[number] = Met { threshold, release };
+            let waiting = &mut self.flows[wait.by as usize];
+            match waiting.state {
+                State::Active => {
+                    self.unbalanced.insert(wait.by);
+                }
+                State::Waiting if threshold && !met.threshold && wait.at == 0.0 => {
+                    waiting.pending -= 1;
+                    if waiting.pending == 0 {
+                        self.candidates.push(Reverse(turn(&self.flows, wait.by)));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn begin(&mut self, turn: Turn) {
+        let flow = turn.3;
+        let it = &self.flows[flow as usize];
+        if it.state != State::Waiting {
+            return;
+        }
+        if let Some(port) = it.port.filter(|_| it.is_one_segment) {
+            if self.is_taken[port as usize] {
+                self.queued[port as usize].push(Reverse(turn));
+                return;
+            }
+            self.is_taken[port as usize] = true;
+        }
+        let now_s = self.clock.now_s();
+        let it = &mut self.flows[flow as usize];
+        (it.state, it.since_s) = (State::Active, now_s);
+        let uses = it.uses;
+        uses.iter().for_each(|(wire, _)| self.users[wire].push(flow));
+        if let Some(pair) = self.pair_of[flow as usize]
+            && self.pairs[pair as usize][0] == flow
+        {
+            self.starts_s[pair as usize] = now_s;
+        }
+        self.unbalanced.insert(flow);
+        self.unscheduled.insert(flow);
+        self.tell(flow);
+    }
+
+    fn end(&mut self, flow: u32) {
+        let now_s = self.clock.now_s();
+        self.leave(flow, State::Done);
+        let it = &self.flows[flow as usize];
+        self.finish_s[it.rank as usize] = now_s;
+        let Some(pair) = self.pair_of[flow as usize] else { return };
+        let [send, receive] = self.pairs[pair as usize].map(|end| &self.flows[end as usize]);
+        if self.pairs[pair as usize][1] == flow {
+            self.transfers.push(Transfer {
+                sender: send.rank as usize,
+                send: send.operation as usize,
+                receiver: receive.rank as usize,
+                receive: receive.operation as usize,
+                length_bytes: receive.length as usize,
+                start_s: self.starts_s[pair as usize],
+                end_s: now_s,
+            });
+        }
+    }
+
+    fn die(&mut self, flow: u32) {
+        match self.flows[flow as usize].state {
+            State::Waiting => self.flows[flow as usize].state = State::Dead,
+            State::Active => {
+                let position = self.position(flow);
+                self.put(flow, position);
+                self.leave(flow, State::Dead);
+                for &wait in self.waits_for.at(flow as usize) {
+                    let by = self.waits[wait as usize].by;
+                    if self.flows[by as usize].state == State::Active {
+                        self.unbalanced.insert(by);
+                    }
+                }
+            }
+            State::Done | State::Dead => {}
+        }
+    }
+
+    /// A flow gives back its wires and its port.
+    fn leave(&mut self, flow: u32, state: State) {
+        let it = &mut self.flows[flow as usize];
+        (it.state, it.rate) = (state, 0.0);
+        let (uses, position, port) = (it.uses, it.position, it.port.filter(|_| it.is_one_segment));
+        for (wire, s_per_byte) in uses.iter() {
+            let users = &mut self.users[wire];
+            users.retain(|&user| user != flow);
+            self.unbalanced.extend(users.iter());
+            self.carried[wire].0 += position;
+            self.carried[wire].1 += position * s_per_byte;
+        }
+        if let Some(port) = port {
+            self.is_taken[port as usize] = false;
+            self.candidates.extend(self.queued[port as usize].pop());
+        }
+    }
+
+    /// Where a flow is now.
+    pub(super) fn position(&self, flow: u32) -> f64 {
+        let it = &self.flows[flow as usize];
+        let passed_s = self.clock.now_s() - it.since_s;
+        if passed_s > 0.0 { (it.position + it.rate * passed_s).min(it.length) } else { it.position }
+    }
+
+    pub(super) fn put(&mut self, flow: u32, position: f64) {
+        let now_s = self.clock.now_s();
+        let it = &mut self.flows[flow as usize];
+        (it.position, it.since_s) = (position, now_s);
+    }
+
+    /// How far a wait lets its flow be, and how fast that grows.
+    pub(super) fn bound(&self, wait: usize) -> (f64, f64) {
+        let Wait { on, at, threshold, .. } = self.waits[wait];
+        if !self.met[wait].threshold {
+            return (at, 0.0);
+        }
+        (at + (self.position(on) - threshold).max(0.0), self.flows[on as usize].rate)
+    }
+
+    pub(super) fn played(self) -> Played {
+        let mut is_done = vec![true; self.rank_count];
+        let mut sent_bytes = vec![0.0; self.rank_count];
+        for flow in &self.flows {
+            is_done[flow.rank as usize] &= flow.state == State::Done;
+        }
+        for [send, _] in &self.pairs {
+            let send = &self.flows[*send as usize];
+            sent_bytes[send.rank as usize] += send.position;
+        }
+        let finish_s = self.finish_s.iter().zip(is_done).map(|(&finish_s, is_done)| is_done.then_some(finish_s));
+        let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| Load {
+            place: self.cluster.place(wire),
+            bytes: bytes.round() as usize,
+            busy_s,
+        };
+        Played {
+            finish_s: finish_s.collect(),
+            sent_bytes: sent_bytes.into_iter().map(|bytes: f64| bytes.round() as usize).collect(),
+            loads: self.carried.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),
+            transfers: self.transfers,
+        }
+    }
+}
