@@ -201,10 +201,11 @@ def test_a_communicator_explains_a_call_for_its_own_ranks(world):
     assert chosen in _native.algorithms("allreduce") and all(each == (text, chosen) for each in others)
 
 
-def test_a_rack_that_only_one_rank_knows_is_a_rack():
+def test_ranks_of_nodes_that_take_turns_stand_in_the_racks_of_their_nodes():
     cluster = Cluster.of_ranks([0, 1, 0, 2], ["a", "b", "a", "b"], 1e-5, 1e-9)
 
-    assert (cluster.ranks, cluster.rack_numbers, cluster.rate_bits_per_s) == (4, [0, 1, 1], 8e9)
+    assert (cluster.ranks, cluster.rack_numbers) == (4, [0, 1, 1])
+    assert cluster.rate_bits_per_s == pytest.approx(8e9)
     assert explain("broadcast", cluster, nbytes=1000).fastest.seconds is not None
 
 
