@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ripieno import _native
 from ripieno._checks import check_count, whole
@@ -90,10 +90,10 @@ class Cluster:
         """
         names = list(dict.fromkeys(racks))
         rack_of = {node: names.index(rack) for node, rack in zip(nodes, racks, strict=True)}
-        places = {"nodes": len(rack_of), "racks": [rack_of[node] for node in sorted(rack_of)], "node_of_rank": nodes}
-        if len(rack_of) == 1:
-            return cls(**places, memory_alpha_s=alpha_s, memory_s_per_byte=beta_s_per_byte)
-        return cls(**places, alpha_s=alpha_s, rate_bits_per_s=8 / beta_s_per_byte)
+        place = cls(nodes=len(rack_of), racks=[rack_of[node] for node in sorted(rack_of)], node_of_rank=nodes)
+        if place.nodes == 1:
+            return replace(place, memory_alpha_s=alpha_s, memory_s_per_byte=beta_s_per_byte)
+        return replace(place, alpha_s=alpha_s, rate_bits_per_s=8 / beta_s_per_byte)
 
     def __post_init__(self) -> None:
         whole("nodes", self.nodes, 1, NODES_MAX)

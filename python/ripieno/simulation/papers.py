@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any
 
@@ -144,7 +144,7 @@ def twister_table_5() -> Reproduction:
     rows = []
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
-        whole = Cluster(**{**cluster.__dict__, "segment_bytes": None})
+        whole = replace(cluster, segment_bytes=None)
         rows.append(Row(f"{nodes} nodes", seconds, _seconds("scatter-allgather", whole, GB)))
     return Reproduction(
         "twister-table-5",
