@@ -6,7 +6,7 @@
 
 use crate::faults::Faults;
 use ripieno_plan::Topology;
-use ripieno_plan::cost::Model;
+use ripieno_plan::simulate::Model;
 use std::sync::Arc;
 
 /// How two ranks are connected.
@@ -111,7 +111,7 @@ impl std::fmt::Display for Place {
 }
 
 impl Cluster {
-    /// A network of equal links, as the [cost](ripieno_plan::cost) of plans has it.
+    /// A network of equal links, as the [cost](ripieno_plan::simulate) of plans has it.
     pub fn uniform(rank_count: usize, model: &Model) -> Cluster {
         let link = Link { alpha_s: model.alpha_s, beta_s_per_byte: model.beta_s_per_byte };
         Cluster {

@@ -5,8 +5,8 @@
 
 use crate::asked::{Asked, Unanswered};
 use crate::cluster::{Cluster, Kind};
-use ripieno_plan::cost::Model;
 use ripieno_plan::formula::{self, Terms};
+use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Case, Group, Order, Request, choose};
 
 /// All candidates for what is asked.

@@ -1,6 +1,6 @@
 //! Plays on clusters whose links are not equal, whose hosts are slow, or die.
 
-use ripieno_plan::cost::Model;
+use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Collective, Order, Topology};
 use ripieno_sim::{Asked, Cluster, Faults, Kind, Link, Place, Played};
 use std::sync::Arc;

@@ -5,7 +5,7 @@ mod common;
 
 use common::{ELEMENT_BYTES, Layout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
-use ripieno_plan::cost::{Model, cost_s};
+use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{Algorithm, Case, Collective, Op, Plan};
 use ripieno_sim::{Cluster, Played, play};
 

@@ -2,7 +2,7 @@
 
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
-pub use ripieno_plan::cost::Transfer;
+pub use ripieno_plan::simulate::Transfer;
 use ripieno_plan::{Collective, Group};
 use ripieno_sim::{Asked, Unanswered};
 pub use ripieno_sim::{Candidate, Cluster, Explanation, Faults, Kind, Link, Outcome, Played};
@@ -63,7 +63,7 @@ fn asked(cluster: &Cluster, collective: Collective, bytes: usize, root: usize) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ripieno_plan::cost::Model;
+    use ripieno_plan::simulate::Model;
 
     fn told(algorithm: &str, root: usize) -> String {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };

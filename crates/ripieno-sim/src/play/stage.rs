@@ -6,7 +6,7 @@ use super::{Load, Played};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::waits::Wait;
-use ripieno_plan::cost::Transfer;
+use ripieno_plan::simulate::Transfer;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
