@@ -1,8 +1,8 @@
 //! Clusters: what a message between two ranks costs, and which wires it shares with others.
 //!
 //! A rank has one port out and one port in. Ranks of one node talk through its memory; those of different nodes by the
-//! nodes' cables, and, where the racks differ, by the racks' uplinks and the core switch. Every wire is full duplex: its
-//! two directions are wires of their own. The core switch stores what a receiver has no time for, up to a limit.
+//! nodes' cables, and, where the racks differ, by the racks' uplinks and the core switch. Every wire is full duplex:
+//! its two directions are wires of their own. The core switch stores what a receiver has no time for, up to a limit.
 
 use crate::faults::Faults;
 use ripieno_plan::Topology;
