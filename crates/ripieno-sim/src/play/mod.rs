@@ -3,9 +3,9 @@
 //! Every operation is a flow: bytes that pass at a rate until the rate changes. Rates are shared fairly on every wire
 //! ([`fair`](crate::fair)); a flow that has come as far as its [waits](crate::waits) let it goes on as fast as what it
 //! waits for. Messages of one segment take turns at a port, as in the [cost](ripieno_plan::simulate) of plans;
-//! longer ones
-//! share it. A receive is a flow of its own, which follows its send, so the network holds what a receiver has no time
-//! for. What a step costs depends on the flows that it concerns, not on all: a chain of 100 000 ranks takes seconds.
+//! longer ones share it. A receive is a flow of its own, which follows its send, so the network holds what a receiver
+//! has no time for. What a step costs depends on the flows that it concerns, not on all: a chain of 100 000 ranks
+//! takes seconds.
 
 mod balance;
 mod flow;
