@@ -110,7 +110,7 @@ fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory(
 fn a_rank_with_another_token_is_told_to_all() {
     let part = Role::new(2, "pipe");
     let mut ranks = vec![part.start(0), Role { token: "other".to_string(), ..part }.start(1)];
-    common::process::pass_cards(&mut ranks);
+    common::process::pass_addresses(&mut ranks);
     for rank in &mut ranks {
         let error = rank.expect("error", PATIENCE);
         assert!(error.contains("tokens differ"), "{error}");

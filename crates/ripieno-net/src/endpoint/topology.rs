@@ -51,7 +51,7 @@ mod tests {
     use crate::config::Token;
     use crate::listeners::Listeners;
 
-    /// Cards of ranks on hosts and in racks of these names.
+    /// Addresses of ranks on hosts and in racks of these names.
     fn addresses(places: &[(&str, Option<&str>)]) -> (Config, Vec<PeerAddress>) {
         let address = |(rank, (host, rack)): (usize, &(&str, Option<&str>))| {
             let rack = rack.map(str::to_string);

@@ -86,7 +86,7 @@ impl Role {
     pub fn start_all(&self) -> Vec<Rank> {
         let mut ranks: Vec<Rank> = (0..self.world_size).map(|rank| self.start(rank)).collect();
         if self.supplier == "pipe" {
-            pass_cards(&mut ranks);
+            pass_addresses(&mut ranks);
         }
         ranks
     }
@@ -100,8 +100,8 @@ impl Role {
 }
 
 /// Plays the launcher: collects every rank's string and hands out all.
-pub fn pass_cards(ranks: &mut [Rank]) {
-    let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("peer address", PATIENCE)).collect();
+pub fn pass_addresses(ranks: &mut [Rank]) {
+    let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("address", PATIENCE)).collect();
     let all = serde_json::to_string(&addresses).unwrap();
     ranks.iter_mut().for_each(|rank| rank.tell(&all));
 }
