@@ -15,8 +15,6 @@ unexport PYTHONPATH PYTHONHOME
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 # A macro makes modules of these files, and cargo fmt finds no modules that a macro makes.
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
-# Tests measure nothing, so several processes run them at once.
-PYTEST := $(PYTHON) -m pytest -n auto --maxprocesses 4
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
 ENGINES_LOG := target/pytest-engines.log
@@ -41,7 +39,7 @@ demo: setup ## Cluster the patches of real photographs with 2 workers and write 
 test: setup ## Run every test that needs no engine, Rust and Python
 	@mkdir -p target; status=0; \
 	cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(CARGO_LOG) || status=1; \
-	$(PYTEST) --dist loadfile 2>&1 | tee $(PYTEST_LOG) || status=1; \
+	$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile 2>&1 | tee $(PYTEST_LOG) || status=1; \
 	echo; \
 	awk '/^test result:/ { passed += $$4; failed += $$6; suites += 1 } \
 	    END { printf "cargo test: %d passed, %d failed in %d suites\n", passed, failed, suites }' $(CARGO_LOG); \
@@ -68,7 +66,7 @@ mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until C
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
 	@mkdir -p target
-	$(PYTEST) --dist loadgroup python/tests/engines 2>&1 | tee $(ENGINES_LOG)
+	$(PYTHON) -m pytest python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
 check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
 	cargo fmt --all --check

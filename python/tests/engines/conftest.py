@@ -14,25 +14,9 @@ import slurm_cluster
 import spark_sessions
 from spark_sessions import Sessions
 
-#: Fixtures whose tests one process runs, so that what they start is started once. Tests of others stay by their files.
-ENGINES = (
-    "spark_yarn", "mini_hadoop", "spark_standalone", "spark_cluster", "spark_local", "ray_nodes", "dask_client",
-    "dask_threads", "slurm",
-)  # fmt: skip
 
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark_sessions.by_master(items)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_engine(item)))
-
-
-def _engine(item: pytest.Item) -> str:
-    """The engine that a test needs, by the fixture that starts it; else the file of the test."""
-    names = spark_sessions.fixtures_of(item)
-    engine = next((name for name in ENGINES if name in names), None)
-    return {"spark_yarn": "hadoop", "mini_hadoop": "hadoop"}.get(str(engine), engine) or item.path.stem
 
 
 @pytest.fixture(scope="session")

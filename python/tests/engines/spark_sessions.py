@@ -106,14 +106,11 @@ def by_master(items: list[pytest.Item]) -> None:
     items.sort(key=_sessions)
 
 
-def fixtures_of(item: pytest.Item) -> set[str]:
-    """The fixtures that a test names, or has as a parameter."""
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    return {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
-
-
 def _sessions(item: pytest.Item) -> list[str]:
-    return sorted(name for name in fixtures_of(item) - {"spark_sessions_of"} if name.startswith("spark_"))
+    """The fixtures of sessions that a test names, or has as a parameter."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    names = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
+    return sorted(name for name in names - {"spark_sessions_of"} if name.startswith("spark_"))
 
 
 def _start(master: str, configuration: dict[str, str]) -> SparkSession:
