@@ -236,8 +236,11 @@ def test_ranks_that_are_lost_while_data_are_waited_for_end_the_wait(dask_client)
 
 
 SCRIPT = """
-import os, sys, threading
+import os, signal, sys, threading
 import ripieno as rp
+
+# A shell's background job ignores Ctrl-C, and what it starts does likewise.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def program(comm):
     comm.emit({"pid": os.getpid()})
