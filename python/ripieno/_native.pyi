@@ -405,9 +405,10 @@ def design_estimate(
 # end, kind of link).
 COLLECTIVES: list[str]
 
+@final
 class Cluster:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         nodes: list[int],
         racks: list[int],
         *,
@@ -419,8 +420,8 @@ class Cluster:
         segment_bytes: int | None = None,
         queue_bytes: int | None = None,
         slow_some: tuple[int, float, int] | None = None,
-        dead: list[tuple[int, float]] = [],
-    ) -> None: ...
+        dead: list[tuple[int, float]] = ...,
+    ) -> Self: ...
 
 def simulate(
     cluster: Cluster,
