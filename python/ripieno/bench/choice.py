@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld, times
 from ripieno.launch.script.environment import init

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.bench import figures, table
 from ripieno.bench.choice import TOLERANCE, Cell
 from ripieno.bench.figures import Measurements

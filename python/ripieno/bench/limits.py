@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.bench.cases import Case, memory_work, wire_bytes
 from ripieno.bench.programs.timing import APART_BYTES, ROOTED
 from ripieno.host import usable_cores

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.bench.programs import timing
 from ripieno.bench.programs.timing import REFUSED, Vectors, World
 from ripieno.comm.communicator import Communicator

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.bench import cases as questions
 from ripieno.bench import choice, contestants
 from ripieno.bench.cases import Case

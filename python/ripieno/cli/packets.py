@@ -57,7 +57,7 @@ def packets_command(
       ripieno lab run -- ripieno packets --json packets.json
       ripieno explain sparse --ranks 8 --features 1e6 --density 0.1 --alpha 1.1 --packets packets.json
     """
-    from ripieno import _native
+    import ripieno._native as _native
     from ripieno.bench import figures, table
     from ripieno.bench import packets as measuring
     from ripieno.bench.cases import sizes_of

@@ -84,7 +84,7 @@ def run_command(
     With --replicas a rank may die, for instance by a signal, as long as a copy of it lives. The exit code is then 0,
     and a line on stderr names the rank that died.
     """
-    from ripieno import flight
+    import ripieno.flight as flight
     from ripieno.files.results import check_results
     from ripieno.flight.trace import traced
     from ripieno.host import usable_cores

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar,
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native, flight
+import ripieno._native as _native
+import ripieno.flight as flight
 from ripieno._checks import number, whole
 from ripieno._types import Array, CombineOne, Foreign
 from ripieno.comm.sparse_reduce import SparseReduce

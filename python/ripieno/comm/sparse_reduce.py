@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import check_count
 from ripieno._types import Array
 from ripieno.sparse.reduction import reduced, rows_of

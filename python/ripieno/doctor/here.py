@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno import host
+import ripieno.host as host
 from ripieno.comm.communicator import Communicator
 from ripieno.launch.engine.survey import package_version
 from ripieno.launch.racks import rack_of_this_host
@@ -84,7 +84,7 @@ def show(findings: list[Finding]) -> None:
 
 
 def _versions() -> Iterator[Finding]:
-    from ripieno import _native
+    import ripieno._native as _native
     from ripieno._version import UNKNOWN_VERSION, __version__
 
     yield Finding("Python", f"{platform.python_version()} ({platform.python_implementation()})")
@@ -99,7 +99,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    from ripieno import _native
+    import ripieno._native as _native
 
     quota = host.cpu_quota()
     limit = "no CPU quota" if quota is None else f"a CPU quota of {quota:g}"
@@ -114,7 +114,7 @@ def _machine() -> Iterator[Finding]:
 
 def _network() -> Iterator[Finding]:
     """What the native module tries out before anything is started."""
-    from ripieno import _native
+    import ripieno._native as _native
 
     report = _native.doctor(1)
     for check in report["checks"]:

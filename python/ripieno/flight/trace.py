@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ripieno import flight
+import ripieno.flight as flight
 from ripieno.errors import InputError
 from ripieno.files.results import check_new_file, explain, new_file
 from ripieno.flight.clocks import Dump, offsets

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.graph.edge_files import Columns, EmptyFile, choose_columns
 from ripieno.graph.edges import Edges

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.wire.arrays import as_array, check_unmasked, is_native
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.keyed import agreement, columns, partitioners

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-from ripieno import units
+import ripieno.units as units
 from ripieno.errors import InputError
 
 RACKS_MAX = 250

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import check_count, whole
 from ripieno.errors import InputError
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import whole
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import BYTES_MAX

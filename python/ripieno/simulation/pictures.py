@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import Simulation, Transfer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import whole
 from ripieno.simulation.cluster import Cluster
 from ripieno.units import bytes_text, duration_text, size_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import kernels
+import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart, matched
 from ripieno.comm.agreement import agreement

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno.errors import InputError
 from ripieno.wire.arrays import (

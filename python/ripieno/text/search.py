@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._threads import mapped
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._threads import mapped
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._checks import text, whole
 from ripieno.errors import InputError
 from ripieno.wire.wholes import check_int64, is_whole

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ripieno import flight
+import ripieno.flight as flight
 from ripieno.errors import CollectiveMismatch, RankFailed
 
 R = TypeVar("R")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import kernels
+import ripieno.kernels as kernels
 from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, values_at
 

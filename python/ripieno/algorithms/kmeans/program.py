@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import kernels
+import ripieno.kernels as kernels
 from ripieno.algorithms.clock import Clock, by_rank
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import kernels
+import ripieno.kernels as kernels
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, OwnRows, Share

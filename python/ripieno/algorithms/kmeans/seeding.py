@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import kernels
+import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, race, take
 from ripieno.algorithms.kmeans.seeding_cells import by_cells
 from ripieno.input.shares import even_range

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ripieno import kernels
+import ripieno.kernels as kernels
 
 if TYPE_CHECKING:
     from ripieno.kernels import SparseRows

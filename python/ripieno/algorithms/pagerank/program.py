@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement

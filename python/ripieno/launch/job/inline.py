@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
-from ripieno import flight
+import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
@@ -75,7 +75,7 @@ def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
 
 def single_rank(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:
     """A communicator of one rank."""
-    from ripieno import _native
+    import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
     options = flight.prepared(options)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ripieno import flight
+import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
 from ripieno.launch.job.stand_ins import forget
@@ -57,7 +57,7 @@ def meet(
     **options: Any,
 ) -> Communicator:
     """The communicator of this rank, once it has met the others; `options` are those of the native module."""
-    from ripieno import _native
+    import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
     native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import cloudpickle
 
-from ripieno import flight
+import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import RankFailed
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ripieno import flight
+import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator, describe
 from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
@@ -80,7 +80,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
         raise RendezvousError(f"{', '.join(present)} set, but not {missing}: a launcher sets all or none")
     if place is None or place.is_alone:
         return single_rank(threads=threads, **options)
-    from ripieno import _native
+    import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._native import DensityCurve, PacketCurve
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno import _native
+import ripieno._native as _native
 from ripieno._native import DensityCurve, PacketCurve
 from ripieno.sparse.design.explain import Data, Explanation, explain, levels
 
