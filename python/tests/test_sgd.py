@@ -262,6 +262,17 @@ def test_epochs_are_told_as_they_end_and_models_are_pickled():
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
+def test_epochs_are_told_on_rank_0_of_ranks_that_are_there_already(world):
+    X, y = sparse_rows()
+
+    def told(comm):
+        events: list[dict] = []
+        rp.SparseSGD(random_state=SEED, max_iter=3, tol=None, on_iteration=events.append).fit(X, y, comm=comm)
+        return [event["epoch"] for event in events]
+
+    assert world(2).run(told) == [[1, 2, 3], []]
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

@@ -70,14 +70,26 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
     _check_feature_names(estimator, _header(source, target), reset=reset)
 
 
+def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bool) -> tuple[Dataset, int]:
+    """Rows of files, and the number of the column among them, of that name, which holds the target.
+
+    Raises
+    ------
+    InputError
+        There is no such column, or the others are not those that the estimator was fitted on.
+    """
+    source = open_source(X)
+    target = target_column(source, name)
+    check_columns(estimator, source, reset=reset, target=target)
+    return source, target
+
+
 def open_again(estimator: BaseEstimator, X: Input, target_name: str | None) -> tuple[Dataset | InMemory, int | None]:
     """Rows to predict for, and the column of files among them, if it is there, that holds the target."""
     if in_files(X) and target_name is not None:
         source = open_source(X)
         if target_name in (source.column_names or ()):
-            target = target_column(source, target_name)
-            check_columns(estimator, source, reset=False, target=target)
-            return source, target
+            return open_with_target(estimator, source, target_name, reset=False)
     return open_rows(estimator, X, reset=False), None
 
 

@@ -11,16 +11,26 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
 
 SEED_LIMIT = 2**31 - 1
 
 
 class WorkerEstimator(BaseEstimator):
-    """An estimator with parameters `workers`, `threads` and `engine`."""
+    """An estimator whose programs run on workers, or on ranks that are there already.
+
+    Its parameters are those that each estimator has besides its own.
+    """
+
+    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local") -> None:
+        self.workers = workers
+        self.threads = threads
+        self.engine = engine
 
     def _run(
         self,
@@ -51,6 +61,10 @@ class WorkerEstimator(BaseEstimator):
         with launch(self.workers, self.engine, self.threads, on_event) as job:
             return job.run(program, *arguments)
 
+    def _apply(self, program: Callable[..., Any], source: Dataset | InMemory, *arguments: Any) -> list[Any]:
+        """What `program(comm, source, *arguments)` returns: files are read by all workers, an array stays here."""
+        return self._run(program, source, *arguments, comm=None, alone=isinstance(source, InMemory))
+
     def _check_workers(self) -> None:
         check_count("workers", self.workers)
         if self.threads is not None:
@@ -80,3 +94,28 @@ class WorkerEstimator(BaseEstimator):
                 f"random_state={self.random_state!r}: each of the {comm.replicas} copies of a rank would draw its own "
                 "seed: expected a whole number"
             )
+
+
+class ObservedEstimator(WorkerEstimator):
+    """An estimator whose fit hands events to the callable `on_iteration` while it runs."""
+
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine)
+        self.on_iteration = on_iteration
+
+    def _run_fit(self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None) -> list[Any]:
+        """What `program(comm, *arguments, emit)` returns on each rank; its events are handed on."""
+        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
+        emit = None if comm is None else self._on_event
+        return self._run(program, *arguments, emit, comm=comm, on_event=self._on_event)
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        if self.on_iteration is not None:
+            self.on_iteration(event)

@@ -21,7 +21,7 @@ from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
-from ripieno.algorithms.worker_estimator import SEED_LIMIT, WorkerEstimator
+from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
 from ripieno.wire.arrays import check_unmasked
@@ -35,7 +35,7 @@ INITS = ("k-means||", "k-means++", "random")
 RANDOM_RUN_COUNT = 10
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, WorkerEstimator):
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, ObservedEstimator):
     """K-means clustering by Lloyd's iteration, on rows divided among workers.
 
     Parameters
@@ -134,17 +134,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.n_clusters = n_clusters
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
         self.verbose = verbose
-        self.on_iteration = on_iteration
 
     def fit(
         self,
@@ -193,9 +190,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
             tol=self.tol,
         )
         weights = checked_weights(sample_weight, source)
-        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
-        emit = None if comm is None else self._on_event
-        parts = self._run(program.fit, source, weights, options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run_fit(program.fit, source, weights, options, comm=comm)
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -218,7 +213,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
 
     def transform(self, X: Input) -> NDArray[Any]:
         """Distance of each row to each centroid: (n_samples, n_clusters)."""
-        return np.concatenate(self._apply(program.transform, X))
+        return np.concatenate(self._apply_centers(program.transform, X))
 
     def fit_transform(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
         """Cluster the rows of X and return their distances to the centroids."""
@@ -236,19 +231,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Wo
         return len(self.cluster_centers_)
 
     def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        labels, squared_distances = zip(*self._apply(program.predict, X), strict=True)
+        labels, squared_distances = zip(*self._apply_centers(program.predict, X), strict=True)
         return np.concatenate(labels), np.concatenate(squared_distances)
 
-    def _apply(self, run: Callable[..., Any], X: Input) -> list[Any]:
-        """Run a program over the rows of X and the centroids: files by all workers, an array in this process."""
+    def _apply_centers(self, run: Callable[..., Any], X: Input) -> list[Any]:
+        """What a program returns of the rows of X and the centroids."""
         check_is_fitted(self)
-        source = open_rows(self, X, reset=False)
-        alone = isinstance(source, InMemory)
-        return self._run(run, source, self.cluster_centers_, comm=None, alone=alone)
+        return self._apply(run, open_rows(self, X, reset=False), self.cluster_centers_)
 
     def _on_event(self, event: dict[str, Any]) -> None:
-        if self.on_iteration is not None:
-            self.on_iteration(event)
+        super()._on_event(event)
         if self.verbose and event["event"] == "iteration":
             print("run {run}, iteration {iteration}: inertia {inertia:.6g}".format(**event))
 

@@ -17,16 +17,16 @@ from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
-    check_columns,
     in_files,
     open_again,
     open_rows,
+    open_with_target,
     target_column,
 )
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
 from ripieno.wire.arrays import check_unmasked
@@ -39,15 +39,11 @@ if TYPE_CHECKING:
 SOLVERS = ("auto", "normal", "tsqr")
 
 
-class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
+class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     """What linear regressions share: they differ in the penalty."""
 
     fit_intercept: bool
     solver: str
-    workers: int
-    threads: int | None
-    engine: str | Engine | Job
-    on_iteration: Callable[[dict[str, Any]], None] | None
 
     coef_: NDArray[np.float64]
     intercept_: float | NDArray[np.float64]
@@ -93,11 +89,10 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
         if y is None:
             raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
         source, targets = self._open(X, y)
-        emit = None if comm is None else self._on_event
         weights = checked_weights(sample_weight, source)
         flat = isinstance(targets, int) or targets.ndim == 1
         told = targets if isinstance(targets, int) else targets.reshape(len(targets), -1)
-        parts = self._run(program.fit, source, told, weights, options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run_fit(program.fit, source, told, weights, options, comm=comm)
         solution = parts[0].solution
         self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
         self.intercept_ = (float(solution.intercept[0]) if flat else solution.intercept) if self.fit_intercept else 0.0
@@ -117,10 +112,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
         coef = self.coef_.reshape(-1, self.n_features_in_).T
         intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
         source, target = open_again(self, X, self._target_name)
-        parts = self._run(
-            program.predict, source, coef, intercept, target, comm=None, alone=isinstance(source, InMemory)
-        )
-        found = np.concatenate(parts)
+        found = np.concatenate(self._apply(program.predict, source, coef, intercept, target))
         return found if self.coef_.ndim == 2 else found[:, 0]
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
@@ -147,10 +139,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
     def _open(self, X: Input, y: ArrayLike | str) -> tuple[Dataset | InMemory, NDArray[np.float64] | int]:
         self._target_name = y if isinstance(y, str) else None
         if isinstance(y, str) and in_files(X):
-            source = open_source(X)
-            target = target_column(source, y)
-            check_columns(self, source, reset=True, target=target)
-            return source, target
+            return open_with_target(self, X, y, reset=True)
         check_unmasked(y, "y")
         if in_files(X):
             return open_rows(self, X, reset=True), checked_targets(y)
@@ -159,10 +148,6 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, WorkerEstimator):
             self, X, y, dtype=POINT_DTYPES, order="C", multi_output=True, y_numeric=True, ensure_all_finite=False
         )
         return InMemory(array), checked_targets(targets)
-
-    def _on_event(self, event: dict[str, Any]) -> None:
-        if self.on_iteration is not None:
-            self.on_iteration(event)
 
 
 class LinearRegression(LeastSquares):
@@ -232,12 +217,9 @@ class LinearRegression(LeastSquares):
         engine: str | Engine | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.fit_intercept = fit_intercept
         self.solver = solver
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
-        self.on_iteration = on_iteration
 
     def _keep(self, solution: program.Solution) -> None:
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
@@ -305,13 +287,10 @@ class Ridge(LeastSquares):
         engine: str | Engine | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.solver = solver
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
-        self.on_iteration = on_iteration
 
     def _keep(self, solution: program.Solution) -> None:
         self.solver_ = solution.solver

@@ -22,20 +22,19 @@ from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
-    check_columns,
     in_files,
     open_again,
     open_rows,
-    target_column,
+    open_with_target,
 )
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.algorithms.sgd.rows import canonical
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import BinaryFiles, InMemory, open_source
+from ripieno.input.matrix import BinaryFiles, InMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
 Reals = NDArray[np.float64]
 
 
-class LogisticRegression(LinearClassifier, WorkerEstimator):
+class LogisticRegression(LinearClassifier, ObservedEstimator):
     """Logistic regression by all rows at once, dense or sparse ones, divided among workers.
 
     Minimises half the squared weights plus `C` times the losses of all rows: minus the logarithms of the probabilities
@@ -71,9 +70,9 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
-        Threads of each worker; None divides the cores of the machine evenly, or is what the engine says.
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
-        Where workers run, as for :func:`ripieno.launch`; or a running job, whose workers then do the work, all of them.
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "objective", "gradient" (its largest entry, divided as for `tol`), and rank 0's "compute_s" and
@@ -135,16 +134,13 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
         engine: str | Engine | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.C = C
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
-        self.on_iteration = on_iteration
 
     def fit(
         self,
@@ -166,7 +162,7 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
         comm : Communicator, optional
-            Ranks that all make this call with the same rows, of which each takes its share, instead of workers that are
+            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
             started for it; all get the result.
 
         Returns
@@ -177,7 +173,7 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
         Raises
         ------
         InputError
-            Bad input or a bad parameter; a ValueError that names what is wrong in a sentence.
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         RankFailed
             A worker died.
 
@@ -191,11 +187,8 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
         options = LogisticOptions(float(self.C), bool(self.fit_intercept), self.solver, float(self.tol), self.max_iter)
         start = self._start()
         source, labels, classes, weights = self._open(X, y, sample_weight)
-        emit = None if comm is None else self._on_event
         told = None if classes is None else np.arange(len(classes))
-        parts = self._run(
-            program.fit, source, labels, told, weights, start, options, emit, comm=comm, on_event=self._on_event
-        )
+        parts = self._run_fit(program.fit, source, labels, told, weights, start, options, comm=comm)
         self._keep(parts, classes, time.perf_counter() - begin)
         return self
 
@@ -224,9 +217,7 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
         if not in_files(X):
             return self._open_array(X, y, sample_weight)
         if isinstance(y, str):
-            source = open_source(X)
-            target = target_column(source, y)
-            check_columns(self, source, reset=True, target=target)
+            source, target = open_with_target(self, X, y, reset=True)
             return source, target, None, checked_weights(sample_weight, source)
         if y is None:
             rows = _libsvm(X)
@@ -309,10 +300,6 @@ class LogisticRegression(LinearClassifier, WorkerEstimator):
             value = getattr(self, name)
             if not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise InputError(f"{name}={value!r}: expected a number > 0")
-
-    def _on_event(self, event: dict[str, Any]) -> None:
-        if self.on_iteration is not None:
-            self.on_iteration(event)
 
 
 def _numbered(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:

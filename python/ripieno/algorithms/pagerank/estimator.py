@@ -18,7 +18,7 @@ from ripieno.algorithms.clock import Lap, by_rank
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
 from ripieno.algorithms.vertices.order import Vertices
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph, open_graph
 from ripieno.wire.arrays import check_unmasked
@@ -85,7 +85,7 @@ class PageRankReport:
         return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
 
 
-class PageRank(WorkerEstimator):
+class PageRank(ObservedEstimator):
     """The stationary distribution of a walk along edges that jumps now and then, by power iteration.
 
     Parameters
@@ -164,16 +164,13 @@ class PageRank(WorkerEstimator):
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.damping = damping
         self.tol = tol
         self.max_iter = max_iter
         self.personalization = personalization
         self.dangling = dangling
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
         self.verbose = verbose
-        self.on_iteration = on_iteration
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> PageRank:
         """Compute the ranks of all vertices.
@@ -212,9 +209,7 @@ class PageRank(WorkerEstimator):
             personalization=_given("personalization", self.personalization, graph),
             dangling=_given("dangling", self.dangling, graph),
         )
-        # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
-        emit = None if comm is None else self._on_event
-        parts = self._run(program.fit, graph, options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)
         return self
 
@@ -224,8 +219,7 @@ class PageRank(WorkerEstimator):
         return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
 
     def _on_event(self, event: dict[str, Any]) -> None:
-        if self.on_iteration is not None:
-            self.on_iteration(event)
+        super()._on_event(event)
         if self.verbose:
             print("iteration {iteration}: error {error:.3g}, goal {goal:.3g}".format(**event))
 

@@ -18,9 +18,8 @@ from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import InMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -31,7 +30,7 @@ SOLVERS = ("auto", "covariance", "tsqr", "randomized")
 FLOATS = [np.float64, np.float32]
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
     """The axes along which rows vary most, of rows divided among workers.
 
     Parameters
@@ -121,16 +120,13 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
         engine: str | Engine | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.n_components = n_components
         self.whiten = whiten
         self.svd_solver = svd_solver
         self.n_oversamples = n_oversamples
         self.iterated_power = iterated_power
         self.random_state = random_state
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
-        self.on_iteration = on_iteration
 
     def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None) -> PCA:
         """Find the axes.
@@ -167,8 +163,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
         )
-        emit = None if comm is None else self._on_event
-        parts = self._run(program.fit, source, options, emit, comm=comm, on_event=self._on_event)
+        parts = self._run_fit(program.fit, source, options, comm=comm)
         self._keep(parts, time.perf_counter() - begin)
         return self
 
@@ -176,9 +171,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
         """The rows along the axes: (n_samples, n_components_)."""
         check_is_fitted(self)
         source = open_rows(self, X, reset=False)
-        alone = isinstance(source, InMemory)
-        parts = self._run(program.transform, source, self.mean_, self._scaled(), comm=None, alone=alone)
-        return np.concatenate(parts)
+        return np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled()))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """The rows, (n_samples, n_features), that X, (n_samples, n_components_), is of, but for what is left out."""
@@ -254,7 +247,3 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, WorkerEstimator):
             dtype=first.dtype,
             total_s=total_s,
         )
-
-    def _on_event(self, event: dict[str, Any]) -> None:
-        if self.on_iteration is not None:
-            self.on_iteration(event)

@@ -19,7 +19,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.classifier import LinearClassifier, weight_count
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input.matrix import is_path_like
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
 
 
-class SparseSGD(LinearClassifier, WorkerEstimator):
+class SparseSGD(LinearClassifier, ObservedEstimator):
     """Logistic regression by stochastic gradient descent, on sparse rows divided among workers.
 
     A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
@@ -130,6 +130,7 @@ class SparseSGD(LinearClassifier, WorkerEstimator):
         engine: str | Engine | Job = "local",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.n_features = n_features
         self.alpha = alpha
         self.fit_intercept = fit_intercept
@@ -139,10 +140,6 @@ class SparseSGD(LinearClassifier, WorkerEstimator):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
-        self.on_iteration = on_iteration
 
     def fit(self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None) -> SparseSGD:
         """Descend from zero.
@@ -244,7 +241,7 @@ class SparseSGD(LinearClassifier, WorkerEstimator):
             patience=self.n_iter_no_change,
             seed=self._seed(comm),
         )
-        run = partial(self._run, program.fit, comm=comm, on_event=self.on_iteration)
+        run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
         if is_path_like(X):
             if y is not None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.classifier import log_probabilities, weight_count
+from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.algorithms.sgd.rows import SgdRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -117,10 +118,11 @@ def fit(
     classes: NDArray[Any] | None,
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     options: SgdOptions,
+    emit: Emit | None = None,
 ) -> SgdPart:
     """Descend for some epochs from `start`, the weights and squares of all features, or from zero.
 
-    The `columns` and `classes` are found if not given.
+    The `columns` and `classes` are found if not given; `emit`, by default the communicator's, gets rank 0's events.
 
     Raises
     ------
@@ -143,7 +145,7 @@ def fit(
         batches = _cut(rows, order, -(-rows.total // options.batch_size))
         losses.append(_descend(comm, rows, batches, state, options.eta0))
         if comm.rank == 0:
-            comm.emit({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
+            (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
         if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
             break
     return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses)

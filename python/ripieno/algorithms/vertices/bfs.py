@@ -64,10 +64,8 @@ class BFS(WorkerEstimator):
     def __init__(
         self, source: Any, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local"
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine)
         self.source = source
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> BFS:
         """Search from the source.

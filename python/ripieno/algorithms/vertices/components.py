@@ -64,9 +64,7 @@ class ConnectedComponents(WorkerEstimator):
     n_iter_: int
 
     def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local") -> None:
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
+        super().__init__(workers=workers, threads=threads, engine=engine)
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> ConnectedComponents:
         """Find the components.

@@ -81,13 +81,11 @@ class EffectiveDiameter(WorkerEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine)
         self.share = share
         self.n_strings = n_strings
         self.max_iter = max_iter
         self.random_state = random_state
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> EffectiveDiameter:
         """Estimate the effective diameter.

@@ -96,14 +96,12 @@ class SpectralEmbedding(WorkerEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
     ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine)
         self.n_components = n_components
         self.drop_first = drop_first
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> SpectralEmbedding:
         """Find the eigenvectors.

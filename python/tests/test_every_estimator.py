@@ -1,0 +1,35 @@
+"""What holds for every estimator: parameters that all have are stored, and documented in the same words."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+from ripieno import algorithms
+
+ESTIMATORS = [getattr(algorithms, name) for name in algorithms.__all__]
+SHARED = ("workers", "threads", "engine")
+
+every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.__name__)
+
+
+def documented(estimator: type) -> dict[str, str]:
+    """What the docstring tells of each parameter."""
+    section = re.search(r"^Parameters\n-+\n(.*?)^\w+\n-+\n", inspect.getdoc(estimator), re.MULTILINE | re.DOTALL)[1]
+    return dict(re.findall(r"^(\w+) : (.*?)\n+(?=^\w|\Z)", section, re.MULTILINE | re.DOTALL))
+
+
+@every_estimator
+def test_every_parameter_is_documented_and_stored(estimator):
+    parameters = inspect.signature(estimator).parameters
+
+    assert list(documented(estimator)) == list(parameters)
+    given = {name: each.default if each.default is not each.empty else 3 for name, each in parameters.items()}
+    assert estimator(**given).get_params(deep=False) == given
+
+
+@every_estimator
+@pytest.mark.parametrize("name", SHARED)
+def test_parameters_that_all_have_are_told_in_the_same_words(estimator, name):
+    assert documented(estimator)[name] == documented(ESTIMATORS[0])[name]
