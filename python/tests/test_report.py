@@ -71,7 +71,7 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(page):
 
 
 def test_figures_of_the_fit_are_on_the_page(page, model):
-    for text in (_figure(model.inertia_), "520 rows of 512 values", "8 clusters", "2 workers", "rank 0", "rank 1"):
+    for text in (_figure(model.inertia_), "520 rows × 512 columns", "8 clusters", "2 workers", "rank 0", "rank 1"):
         assert text in page
     assert page.count('role="img"') == 3
     assert page.count("<tr><td>") == 2 + model.n_iter_

@@ -40,8 +40,28 @@ class Step(Lap):
     measures: Measures
 
 
-@dataclass(frozen=True)
-class RunReport:
+@dataclass(frozen=True, kw_only=True)
+class FitReport:
+    """What every report of a fit to rows has; the parameters are those of `RunReport`."""
+
+    iterations: tuple[Lap, ...]
+    row_count: int
+    column_count: int
+    dtype: str
+    hosts: tuple[str, ...]
+    threads: tuple[int, ...]
+    load_s: float
+    total_s: float
+    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+
+    @property
+    def iterate_s(self) -> float:
+        """Seconds of all iterations."""
+        return sum(each.seconds for each in self.iterations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunReport(FitReport):
     """What happened in a fit.
 
     Parameters
@@ -61,14 +81,6 @@ class RunReport:
     """
 
     iterations: tuple[Step, ...]
-    row_count: int
-    column_count: int
-    dtype: str
-    hosts: tuple[str, ...]
-    threads: tuple[int, ...]
-    load_s: float
-    total_s: float
-    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
     @classmethod
     def of(
@@ -91,11 +103,6 @@ class RunReport:
             total_s=total_s,
             traffic=tuple(record.traffic for record in records),
         )
-
-    @property
-    def iterate_s(self) -> float:
-        """Seconds of all iterations."""
-        return sum(each.seconds for each in self.iterations)
 
 
 class Journal:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ripieno.cli.options import overwrite_option
+from ripieno.cli.options import overwrite_option, trace_option
 
 DEMO_STRIDE = 16
 
@@ -35,19 +35,16 @@ DEMO_STRIDE = 16
     show_default=True,
     help="Worker processes on this machine.",
 )
-@click.option(
-    "--trace",
-    type=click.Path(path_type=Path),
-    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
-)
+@trace_option
 @overwrite_option
 def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, overwrite: bool) -> None:
     """Cluster the patches of the photographs that come inside scikit-learn and scikit-image."""
     from ripieno.cli import cli
-    from ripieno.cli.kmeans import RESULT_FILES
+    from ripieno.cli.fits import replaceable
+    from ripieno.cli.kmeans import ARRAYS
     from ripieno.files.results import check_new_folder, check_results
 
-    check_new_folder(out, RESULT_FILES if overwrite else ())
+    check_new_folder(out, replaceable(ARRAYS) if overwrite else ())
     check_results({"--trace": trace}, overwrite=overwrite)
 
     with tempfile.TemporaryDirectory() as folder:

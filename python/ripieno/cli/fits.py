@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from ripieno._version import __version__
 from ripieno.algorithms.journal import RunReport
-from ripieno.cli.options import PathOrUrl, overwrite_option, read_numbers, threads_option, trace_option
+from ripieno.cli.options import PathOrUrl, overwrite_option, quiet_option, read_numbers, threads_option, trace_option
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
@@ -34,8 +34,40 @@ _workers_option = click.option(
 _out_option = click.option(
     "-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write."
 )
-_quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 _inputs_argument = click.argument("inputs", nargs=-1, required=True)
+
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    metavar="NUMBER",
+    default=0,
+    show_default=True,
+    help="Seed of the random numbers; the same seed gives the same result.",
+)
+
+
+def method_option(name: str, methods: Collection[str], what: str) -> Callable[..., Any]:
+    """How a thing is done; by default the first way of all."""
+    return click.option(
+        name,
+        type=click.Choice(list(methods)),
+        default=next(iter(methods)),
+        show_default=True,
+        metavar="METHOD",
+        help=f"{what}: {', '.join(methods)}.",
+    )
+
+
+def max_iter_option(default: int) -> Callable[..., Any]:
+    """How often to iterate."""
+    return click.option(
+        "--max-iter",
+        type=click.IntRange(min=1),
+        metavar="COUNT",
+        default=default,
+        show_default=True,
+        help="Iterations at most.",
+    )
 
 
 def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any]:
@@ -50,7 +82,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Inputs, the folder to write, workers, threads, trace, overwrite and quiet."""
-    given = [_quiet_option, overwrite_option, trace_option, threads_option, _workers_option, _out_option]
+    given = [quiet_option, overwrite_option, trace_option, threads_option, _workers_option, _out_option]
     for option in [*given, _inputs_argument]:
         command = option(command)
     return command

@@ -13,60 +13,30 @@ from rich.console import Console
 from ripieno._version import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans.estimator import INITS
-from ripieno.cli.options import LocalPath, PathOrUrl, read_numbers
+from ripieno.cli.fits import check_folder, fit_options, max_iter_option, method_option, seed_option
+from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
 from ripieno.features.index import Patches, find_patches
-from ripieno.files.results import ResultPath, check_new_folder, check_results, new_folder, save_array
+from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import BinaryFiles, open_source
 from ripieno.report import write_report
 
-RESULT_FILES = ("centroids.npy", "labels.npy", "model.json", "report.html")
+ARRAYS = ("centroids", "labels")
 LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_state", "workers", "threads", "engine")
 
 
 @click.command("kmeans", short_help="Cluster the vectors of files.")
-@click.argument("inputs", nargs=-1, required=True)
 @click.option("-k", "--clusters", type=click.IntRange(min=1), metavar="COUNT", required=True, help="How many clusters.")
-@click.option("-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write.")
-@click.option(
-    "-w",
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=1,
-    show_default=True,
-    help="Worker processes on this machine.",
-)
-@click.option(
-    "--threads",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Threads of each worker; by default all cores are used.",
-)
-@click.option(
-    "--init",
-    type=click.Choice(INITS),
-    default=INITS[0],
-    show_default=True,
-    metavar="METHOD",
-    help=f"How the first centroids are chosen: {', '.join(INITS)}.",
-)
+@method_option("--init", INITS, "How the first centroids are chosen")
 @click.option(
     "--n-init",
     type=click.IntRange(min=1),
     metavar="COUNT",
     help="How many runs from different starts; the best is kept. By default 10 for random, else 1.",
 )
-@click.option(
-    "--max-iter",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=300,
-    show_default=True,
-    help="Iterations at most.",
-)
+@max_iter_option(300)
 @click.option(
     "--tol",
     type=click.FloatRange(min=0),
@@ -75,14 +45,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     show_default=True,
     help="Stop when the squared shift of the centroids is at most this times the mean variance of a column.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="NUMBER",
-    default=0,
-    show_default=True,
-    help="Seed of the random numbers; the same seed gives the same result.",
-)
+@seed_option
 @click.option(
     "--record-bytes",
     type=click.IntRange(min=1),
@@ -98,13 +61,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")
-@click.option(
-    "--trace",
-    type=LocalPath(),
-    help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace the folder if it holds a result, and the file of --trace.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
     clusters: int,
@@ -138,9 +95,7 @@ def kmeans_command(
       ripieno kmeans vectors.npy --clusters 1000 --workers 4 --out result/
     """
     console = Console(stderr=True)
-    replaceable = RESULT_FILES if overwrite else ()
-    check_new_folder(out, replaceable)
-    check_results({"--trace": trace}, inputs, overwrite=overwrite)
+    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
         raise InputError(f"dtype={dtype} is of raw vectors: expected --record-bytes, too")
     dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
@@ -159,7 +114,7 @@ def kmeans_command(
     )
     with progress, traced(trace):
         model.fit(dataset, sample_weight=None if weights is None else read_numbers(weights, "weights"))
-    with new_folder(out, replaceable) as folder:
+    with new_folder(out, names) as folder:
         _write(folder, model, dataset.names, found)
     report = model.report_
     console.print(

@@ -9,7 +9,17 @@ from rich.console import Console
 
 from ripieno.algorithms import LogisticRegression
 from ripieno.algorithms.logistic.solvers import SOLVERS
-from ripieno.cli.fits import Told, check_folder, fit_options, say_end, target_of, target_option, write_model
+from ripieno.cli.fits import (
+    Told,
+    check_folder,
+    fit_options,
+    max_iter_option,
+    method_option,
+    say_end,
+    target_of,
+    target_option,
+    write_model,
+)
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -19,7 +29,6 @@ ARRAYS = ("coef", "intercept", "classes")
 
 
 @click.command("logistic", short_help="Tell classes of the rows of files apart, linearly.")
-@fit_options
 @target_option(" Without, INPUTS are libsvm text, which has it.", required=False)
 @click.option(
     "--c",
@@ -29,22 +38,8 @@ ARRAYS = ("coef", "intercept", "classes")
     show_default=True,
     help="Factor of the losses, beside half the squared weights.",
 )
-@click.option(
-    "--solver",
-    type=click.Choice(list(SOLVERS)),
-    default="lbfgs",
-    show_default=True,
-    metavar="METHOD",
-    help=f"How to descend: {', '.join(SOLVERS)}.",
-)
-@click.option(
-    "--max-iter",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=100,
-    show_default=True,
-    help="Iterations at most.",
-)
+@method_option("--solver", SOLVERS, "How to descend")
+@max_iter_option(100)
 @click.option(
     "--tol",
     type=click.FloatRange(min=0, min_open=True),
@@ -53,6 +48,7 @@ ARRAYS = ("coef", "intercept", "classes")
     show_default=True,
     help="Stop when no entry of the gradient of the mean loss is larger.",
 )
+@fit_options
 def logistic_command(
     inputs: tuple[str, ...],
     out: ResultPath,

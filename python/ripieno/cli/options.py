@@ -112,6 +112,9 @@ overwrite_option = click.option(
 )
 
 
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+
+
 class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
     """Bytes, such as 500MB or 2GiB."""
 

@@ -16,6 +16,7 @@ from ripieno.cli.options import (
     LocalPath,
     check_files,
     communicator,
+    quiet_option,
     top_option,
     write_columns,
 )
@@ -59,7 +60,7 @@ from ripieno.graph import Graph
 )
 @top_option("vertices of the highest ranks")
 @click.option("--report", type=LocalPath(), help="JSON file to write: error and seconds per iteration and rank.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 def pagerank_command(
     inputs: tuple[str, ...],
     out: ResultPath,

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
-from ripieno.cli.fits import Told, check_folder, fit_options, say_end, write_model
+from ripieno.cli.fits import Told, check_folder, fit_options, method_option, say_end, seed_option, write_model
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -22,7 +22,6 @@ PROJECTED = "projected"
 
 
 @click.command("pca", short_help="Find the axes along which the vectors of files vary most.")
-@fit_options
 @click.option(
     "-n",
     "--components",
@@ -30,23 +29,10 @@ PROJECTED = "projected"
     metavar="COUNT",
     help="How many axes; by default all.",
 )
-@click.option(
-    "--solver",
-    type=click.Choice(SOLVERS),
-    default=SOLVERS[0],
-    show_default=True,
-    metavar="METHOD",
-    help=f"How they are found: {', '.join(SOLVERS)}.",
-)
-@click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="NUMBER",
-    default=0,
-    show_default=True,
-    help="Makes randomized runs repeatable.",
-)
+@method_option("--solver", SOLVERS, "How they are found")
+@seed_option
 @click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
+@fit_options
 def pca_command(
     inputs: tuple[str, ...],
     out: ResultPath,

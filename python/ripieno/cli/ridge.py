@@ -10,7 +10,16 @@ from rich.console import Console
 
 from ripieno.algorithms import Ridge
 from ripieno.algorithms.linear.regression import SOLVERS
-from ripieno.cli.fits import Told, check_folder, fit_options, say_end, target_of, target_option, write_model
+from ripieno.cli.fits import (
+    Told,
+    check_folder,
+    fit_options,
+    method_option,
+    say_end,
+    target_of,
+    target_option,
+    write_model,
+)
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -20,7 +29,6 @@ ARRAYS = ("coef", "intercept")
 
 
 @click.command("ridge", short_help="Predict a column of files by the others, linearly.")
-@fit_options
 @target_option()
 @click.option(
     "--alpha",
@@ -30,14 +38,8 @@ ARRAYS = ("coef", "intercept")
     show_default=True,
     help="Factor of the squared weights, which are added to the squared errors; 0 is plain least squares.",
 )
-@click.option(
-    "--solver",
-    type=click.Choice(SOLVERS),
-    default=SOLVERS[0],
-    show_default=True,
-    metavar="METHOD",
-    help=f"How the weights are found: {', '.join(SOLVERS)}.",
-)
+@method_option("--solver", SOLVERS, "How the weights are found")
+@fit_options
 def ridge_command(
     inputs: tuple[str, ...],
     out: ResultPath,

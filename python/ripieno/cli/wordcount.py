@@ -15,6 +15,7 @@ from ripieno.cli.options import (
     check_files,
     communicator,
     overwrite_option,
+    quiet_option,
     threads_option,
     top_option,
     trace_option,
@@ -44,7 +45,7 @@ from ripieno.text import count_words
     "to temporary files.",
 )
 @trace_option
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@quiet_option
 def wordcount_command(
     inputs: tuple[str, ...],
     out: ResultPath | None,

@@ -15,7 +15,7 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ripieno.algorithms.clock import Lap
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.journal import FitReport, RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
@@ -50,28 +50,32 @@ def write_report(
     patches
         Where the rows come from, if they are patches of pictures; then the page shows those nearest to the centroids.
     """
-    html = (
-        _pages()
-        .get_template("page.html")
-        .render(
-            fit=fit,
-            inertia=inertia,
-            now=datetime.datetime.now().astimezone(),
-            iterate_s=sum(each.seconds for each in fit.iterations),
-            compute_s=_per_rank(fit.iterations, "compute_s"),
-            communication_s=_per_rank(fit.iterations, "communication_s"),
-            inertia_chart=charts.inertia_chart(fit.iterations),
-            time_chart=charts.time_chart(fit.iterations),
-            size_chart=charts.size_chart(fit.cluster_sizes),
-            panel_limit=charts.PANEL_LIMIT,
-            clusters=[] if patches is None else _clusters(fit, patches),
-            median_size=int(np.median(fit.cluster_sizes)),
-            parameters={name: _brief(value) for name, value in parameters.items()},
-            inputs=inputs,
-            surroundings=_surroundings(fit.hosts, fit.threads),
-        )
+    _write(
+        path,
+        "kmeans.html",
+        fit,
+        title="K-means",
+        what="iteration",
+        tiles={
+            "inertia at the end": _figure(inertia),
+            "iterations": str(len(fit.iterations)),
+            "rows per second": _count(fit.rows_per_s),
+        },
+        charted=[
+            Charted(
+                "Convergence",
+                "The inertia, the sum of the squared distances of all rows to their centroids, before each move; and "
+                "how far the centroids then moved.",
+                charts.inertia_chart(fit.iterations),
+            )
+        ],
+        measures=[{"inertia": each.inertia, "squared shift": each.squared_shift} for each in fit.iterations],
+        parameters=parameters,
+        inputs=inputs,
+        size_chart=charts.size_chart(fit.cluster_sizes),
+        median_size=int(np.median(fit.cluster_sizes)),
+        clusters=[] if patches is None else _clusters(fit, patches),
     )
-    path.write_text(html, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -126,27 +130,47 @@ def write_fit_report(
     words
         What rows and columns of the data are called.
     """
-    html = (
-        _pages()
-        .get_template("fit.html")
-        .render(
-            fit=fit,
-            title=title,
-            what=what,
-            tiles=tiles,
-            charts=charted,
-            names=list(fit.iterations[0].measures),
-            now=datetime.datetime.now().astimezone(),
-            compute_s=_per_rank(fit.iterations, "compute_s"),
-            communication_s=_per_rank(fit.iterations, "communication_s"),
-            time_chart=charts.time_chart(fit.iterations),
-            panel_limit=charts.PANEL_LIMIT,
-            parameters={name: _brief(value) for name, value in parameters.items()},
-            inputs=list(inputs),
-            row_word=words[0],
-            column_word=words[1],
-            surroundings=_surroundings(fit.hosts, fit.threads),
-        )
+    _write(
+        path,
+        "fit.html",
+        fit,
+        title=title,
+        what=what,
+        tiles=tiles,
+        charted=charted,
+        measures=[each.measures for each in fit.iterations],
+        parameters=parameters,
+        inputs=inputs,
+        words=words,
+    )
+
+
+def _write(
+    path: Path,
+    template: str,
+    fit: FitReport,
+    *,
+    charted: Sequence[Charted],
+    parameters: Mapping[str, Any],
+    inputs: Sequence[str],
+    words: tuple[str, str] = ("rows", "columns"),
+    **more: Any,
+) -> None:
+    page = _pages().get_template(template)
+    html = page.render(
+        fit=fit,
+        charts=charted,
+        now=datetime.datetime.now().astimezone(),
+        compute_s=_per_rank(fit.iterations, "compute_s"),
+        communication_s=_per_rank(fit.iterations, "communication_s"),
+        time_chart=charts.time_chart(fit.iterations),
+        panel_limit=charts.PANEL_LIMIT,
+        parameters={name: _brief(value) for name, value in parameters.items()},
+        inputs=list(inputs),
+        row_word=words[0],
+        column_word=words[1],
+        surroundings=_surroundings(fit.hosts, fit.threads),
+        **more,
     )
     path.write_text(html, encoding="utf-8")
 
@@ -155,7 +179,7 @@ def _pages() -> Environment:
     pages = Environment(
         loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    pages.filters.update(count=_count, figure=_figure, seconds=_seconds, measure=_measure)
+    pages.filters.update(count=_count, seconds=_seconds, measure=_measure, zip=zip)
     return pages
 
 

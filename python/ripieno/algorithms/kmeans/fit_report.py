@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.journal import FitReport
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class KMeansIteration(Lap):
     squared_shift: float
 
 
-@dataclass(frozen=True)
-class KMeansReport:
+@dataclass(frozen=True, kw_only=True)
+class KMeansReport(FitReport):
     """What happened in a fit, for the report and for whoever asks where the time went.
 
     Parameters
@@ -54,20 +54,12 @@ class KMeansReport:
     """
 
     iterations: tuple[KMeansIteration, ...]
-    row_count: int
-    column_count: int
-    dtype: str
-    hosts: tuple[str, ...]
-    threads: tuple[int, ...]
-    load_s: float
     seed_s: float
-    total_s: float
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
-    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
     @property
     def rows_per_s(self) -> float:
         """Rows assigned and added up per second of iterating."""
-        return self.row_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
+        return self.row_count * len(self.iterations) / max(self.iterate_s, 1e-9)
