@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -68,6 +70,7 @@ INNER_ROOMS = {
         "inputs",
         "journal",
         "worker_estimator",
+        "class_scores",
         "classifier",
         "kmeans",
         "linear",
@@ -82,6 +85,9 @@ INNER_ROOMS = {
 EXCEPTIONS = {
     ("launch", "__init__"): "an actor of Ray asks which ripieno is installed where it runs",
 }
+
+# What takes longer to import than all else that a worker starts with.
+SLOW_PACKAGES = ("fsspec", "matplotlib", "pandas", "rich", "skimage", "sklearn")
 
 
 class Import(NamedTuple):
@@ -122,6 +128,17 @@ def test_arrows_inside_a_room_point_down(room: str):
 
     assert found
     assert [f"{each.file}:{each.line}: {each.room} imports {each.imported}" for each in upward] == []
+
+
+def test_workers_start_without_slow_packages():
+    programs = sorted(PACKAGE.glob("algorithms/*/*program.py"))
+    names = [".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in programs]
+    source = f"import sys, {', '.join(names)}; print([name for name in {SLOW_PACKAGES} if name in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, timeout=60)
+
+    assert "ripieno.algorithms.logistic.program" in names
+    assert done.stdout == "[]\n"
 
 
 def _rooms_in(folder: Path) -> set[str]:

@@ -16,13 +16,13 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, Any, TypeGuard
-
-import fsspec
-from fsspec.compression import compr
-from fsspec.utils import compressions
+from typing import IO, TYPE_CHECKING, Any, TypeGuard
 
 from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    # Functions import it: it takes a fifth of a worker's start, and few workers need it.
+    import fsspec
 
 #: Suffixes of compressed files, and what they need where fsspec cannot read them as it stands.
 NEEDS = {".zst": "zstandard", ".lz4": "lz4", ".snappy": "cramjam"}
@@ -49,6 +49,8 @@ class File:
     @property
     def compression(self) -> str | None:
         """What fsspec calls the kind of compression that the name's end says; None if there is none."""
+        from fsspec.utils import compressions
+
         kind: str | None = compressions.get(suffix(self.path).removeprefix("."))
         return kind
 
@@ -111,6 +113,8 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
             else:
                 file = stack.enter_context(open(path, "rb"))
             if compression is not None:
+                from fsspec.compression import compr
+
                 file = stack.enter_context(compr[compression](file, mode="rb"))
         yield file
 
@@ -123,6 +127,8 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
     InputError
         There is no such kind of URL, or no library for it.
     """
+    import fsspec
+
     try:
         system, name = fsspec.url_to_fs(url)
     except ValueError as error:
@@ -144,6 +150,8 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 def _chain(system: Any) -> Iterator[fsspec.AbstractFileSystem]:
     """A file system and those behind it, as in ``simplecache::webhdfs://…``."""
+    import fsspec
+
     while isinstance(system, fsspec.AbstractFileSystem):
         yield system
         system = getattr(system, "fs", None)

@@ -12,12 +12,13 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
-
-import fsspec
+from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import InputError
 from ripieno.files.sources import file_system
+
+if TYPE_CHECKING:
+    import fsspec
 
 #: Bytes that are sent in one request, where the file system sends files in parts.
 REQUEST_BYTES = 32 << 20

@@ -6,9 +6,6 @@ import io
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 import ripieno._native as _native
 from ripieno._checks import whole
 from ripieno.simulation.cluster import Cluster
@@ -105,6 +102,9 @@ class Explanation:
         }
 
     def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table
+
         target = Console(file=io.StringIO(), width=_WIDTH, highlight=False)
         target.print(
             f"{self.collective} of {size_text(self.nbytes)} among {self.cluster.ranks:,} ranks: {self.cluster}, "

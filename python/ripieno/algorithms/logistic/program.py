@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ripieno.algorithms.classifier import weight_count
+from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets

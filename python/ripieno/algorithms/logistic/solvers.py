@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 Reals = NDArray[np.float64]
 
@@ -51,6 +50,9 @@ OnIteration = Callable[[float, float], None]
 
 def lbfgs(function: Function, start: Reals, tol: float, max_iter: int, on_iteration: OnIteration) -> Descent:
     """By SciPy's L-BFGS-B (Byrd, Lu, Nocedal and Zhu, SIAM J. Sci. Comput. 16(5), 1995), as scikit-learn does."""
+    # Only rank 0 descends; the others start sooner without it.
+    from scipy.optimize import minimize
+
     last: tuple[float, Reals] = (np.inf, start)
 
     def value(at: Reals) -> tuple[float, Reals]:

@@ -16,7 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count
-from ripieno.algorithms.classifier import LinearClassifier, weight_count
+from ripieno.algorithms.class_scores import weight_count
+from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
 from ripieno.algorithms.worker_estimator import ObservedEstimator

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ripieno.algorithms.classifier import log_probabilities, weight_count
+from ripieno.algorithms.class_scores import log_probabilities, weight_count
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.algorithms.sgd.rows import SgdRows
