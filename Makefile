@@ -11,6 +11,8 @@ PYTHON := $(VENV)/bin/python
 # One interpreter for every cargo command: another one would make pyo3, and all that stands on it, compile again.
 export PYO3_PYTHON := $(CURDIR)/$(PYTHON)
 unexport PYTHONPATH PYTHONHOME
+# Tests start thousands of processes; without its bytecode each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
 # A macro makes modules of these files, and cargo fmt finds no modules that a macro makes.
