@@ -12,8 +12,6 @@ from numpy.testing import assert_array_equal
 from ripieno.wire.calls import CallQueue, Handle
 from watching import comes_true
 
-everywhere = pytest.mark.parametrize("workers", [1, 2, 3, 5])
-
 
 def run(program, workers):
     with rp.launch(workers=workers) as job:
@@ -167,14 +165,18 @@ def closed_in_flight(comm):
     comm.barrier()
 
 
-@everywhere
 @pytest.mark.parametrize(
     "program",
-    [scans, rotations, neighbours, groups, asynchronous, unattended, done_without_wait, closed_in_flight],
+    [scans, rotations, neighbours, groups, asynchronous, done_without_wait, closed_in_flight],
     ids=lambda each: each.__name__,
 )
-def test_values_equal_numpy(program, workers):
-    run(program, workers)
+def test_values_equal_numpy(everywhere, program):
+    everywhere(program)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_the_first_call_of_a_communicator_may_go_on_by_itself(workers):
+    run(unattended, workers)
 
 
 def test_an_error_is_raised_by_wait_and_by_the_next_call():
