@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +17,7 @@ from ripieno.cli import COMMANDS, cli
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+BUILT = ROOT / "target/site"
 ELSEWHERE: dict[str, str] = SITE["extra"]["from_repository"]
 MARKDOWN = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benches/README.md"])
 
@@ -155,18 +154,12 @@ def test_a_hidden_command_has_no_section():
     assert [name for name, _ in _pages_tool().helps(group, "all")] == ["all", "all shown"]
 
 
-@pytest.mark.timeout(300)
-def test_the_site_is_built_without_warnings_and_fetches_nothing(tmp_path: Path):
-    pytest.importorskip("mkdocs", reason="needs the tools of the site: make docs")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+def test_the_site_has_every_page_and_fetches_nothing():
+    # `make check` builds it just before, and fails on warnings.
+    if not BUILT.exists():
+        pytest.skip("needs the site: make docs")
 
-    assert done.returncode == 0, done.stderr
-    pages = list(tmp_path.rglob("*.html"))
+    pages = list(BUILT.rglob("*.html"))
     assert len(pages) > len(_named(SITE["nav"]))
     fetched = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//[^>]*""")
     assert [found for page in pages for found in fetched.findall(page.read_text())] == []
