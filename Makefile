@@ -19,6 +19,8 @@ RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name 
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
+# Tests wait about as long as they compute, so there is one process more than cores, up to 4 in all.
+PYTEST_PROCESSES := $(shell cores=$$(nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
 ENGINES_LOG := target/pytest-engines.log
 
 # Commands that tests of engines run, and the Debian packages that they come with.
@@ -41,7 +43,7 @@ demo: setup ## Cluster the patches of real photographs with 2 workers and write 
 test: setup ## Run every test that needs no engine, Rust and Python
 	@mkdir -p target; status=0; \
 	cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(CARGO_LOG) || status=1; \
-	$(PYTHON) -m pytest -n auto --maxprocesses 4 --dist loadfile 2>&1 | tee $(PYTEST_LOG) || status=1; \
+	$(PYTHON) -m pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder 2>&1 | tee $(PYTEST_LOG) || status=1; \
 	echo; \
 	awk '/^test result:/ { passed += $$4; failed += $$6; suites += 1 } \
 	    END { printf "cargo test: %d passed, %d failed in %d suites\n", passed, failed, suites }' $(CARGO_LOG); \

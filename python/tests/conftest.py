@@ -1,4 +1,4 @@
-"""Worlds of workers that tests share, because starting one takes longer than most tests."""
+"""What all tests share: their order, and worlds of workers, because starting one takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,28 @@ from typing import Any
 import pytest
 import ripieno as rp
 from ripieno import _native
+
+# The files that take longest, with their seconds of computing. They go first, the longest in front: a process that
+# began one last would end long after the others.
+LONGEST_S = {
+    "test_benches.py": 130,
+    "test_examples.py": 78,
+    "test_launch.py": 77,
+    "test_asynchronous.py": 50,
+    "test_replicas.py": 45,
+    "test_run.py": 33,
+    "test_engine.py": 30,
+    "test_cli.py": 24,
+    "test_fit_commands.py": 19,
+    "test_seeding.py": 19,
+    "test_bench.py": 18,
+    "test_sgd.py": 18,
+    "test_pagerank.py": 16,
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: -LONGEST_S.get(item.path.name, 0))
 
 
 @pytest.fixture(scope="session")
