@@ -90,7 +90,7 @@ macro_rules! link_laws {
     };
 }
 
-/// Nothing in a law waits longer.
+/// Nothing in a law waits longer for the next byte, or for its end where no bytes are on their way.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A sleep that lasts so long was not ended by the peer.
@@ -336,18 +336,20 @@ impl Stream {
 
     /// Sends and receives so many bytes, whichever can go.
     fn exchange(mut self, send_bytes: u64, receive_bytes: u64) {
-        let mut offered = 0;
-        eventually(|| {
+        let (mut offered, mut moved) = (0, Instant::now());
+        while self.sent < send_bytes || self.received < receive_bytes {
             let before = (self.sent, self.received);
             self.send([(send_bytes - self.sent).min(offered) as usize, 0, 0]);
             self.receive((receive_bytes - self.received).min(100_000) as usize);
             // What is offered follows what is taken, for making it up costs time.
             offered = (2 * (self.sent - before.0)).clamp(1_000, 100_000);
             if before == (self.sent, self.received) {
+                assert!(moved.elapsed() < DEADLINE, "the link stands still");
                 thread::yield_now();
+            } else {
+                moved = Instant::now();
             }
-            self.sent == send_bytes && self.received == receive_bytes
-        });
+        }
     }
 }
 
