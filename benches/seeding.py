@@ -17,7 +17,7 @@ from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from ripieno.host import usable_cores
 
 CLUSTER_COUNTS, QUICK_CLUSTER_COUNTS = (10, 100, 1_000, 5_000, 20_000), (10, 1_100)
-QUICK_ROW_COUNT = 1_500
+ROW_COUNT, QUICK_ROW_COUNT = 30_000, 1_500
 ITERATION_COUNT = 5
 # Its k passes over the rows take minutes beyond.
 PEER_LIMIT = 2e8
@@ -32,8 +32,7 @@ Rows = NDArray[Any]
 def measured(report: Measurements, effort: Effort) -> None:
     """One case per data set and number of clusters."""
     for name, make in DATA.items():
-        rows = make()
-        rows = rows[:QUICK_ROW_COUNT] if effort.quick else rows
+        rows = make(effort.quick)
         for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
             if len(rows) >= ROWS_PER_CLUSTER * cluster_count:
                 _measure(f"{name}, {len(rows)} × {rows.shape[1]}", rows, cluster_count, report, effort)
@@ -103,29 +102,30 @@ def _inertias(rows: Rows, centroids: Rows) -> tuple[float, float]:
     return model.report_.iterations[0].inertia, model.inertia_
 
 
-def _blobs() -> Rows:
+def _blobs(quick: bool) -> Rows:
     from sklearn.datasets import make_blobs
 
-    return make_blobs(30_000, 4, centers=100, random_state=0)[0]
+    return make_blobs(QUICK_ROW_COUNT if quick else ROW_COUNT, 4, centers=100, random_state=0)[0]
 
 
-def _uniform() -> Rows:
-    return np.random.default_rng(0).random((30_000, 2))
+def _uniform(quick: bool) -> Rows:
+    return np.random.default_rng(0).random((QUICK_ROW_COUNT if quick else ROW_COUNT, 2))
 
 
-def _digits() -> Rows:
+def _digits(quick: bool) -> Rows:
     from sklearn.datasets import load_digits
 
-    return load_digits().data
+    return load_digits().data[: QUICK_ROW_COUNT if quick else None]
 
 
-def _patches() -> Rows:
-    """HOG vectors of the photographs that come with scikit-learn and scikit-image."""
+def _patches(quick: bool) -> Rows:
+    """HOG vectors of the photographs that come with scikit-learn and scikit-image; of one, if they are to be few."""
     from ripieno.features import HogOptions, demo_images, hog_vectors
 
     options = HogOptions(stride=16)
-    pictures = [(picture.grey(), options.corners(picture.height, picture.width)) for picture in demo_images()]
+    found = demo_images()[: 1 if quick else None]
+    pictures = [(picture.grey(), options.corners(picture.height, picture.width)) for picture in found]
     return np.concatenate([hog_vectors(image, corners, options) for image, corners in pictures])
 
 
-DATA: dict[str, Callable[[], Rows]] = {"blobs": _blobs, "uniform": _uniform, "digits": _digits, "HOG": _patches}
+DATA: dict[str, Callable[[bool], Rows]] = {"blobs": _blobs, "uniform": _uniform, "digits": _digits, "HOG": _patches}
