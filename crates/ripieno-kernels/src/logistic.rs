@@ -1,10 +1,9 @@
 //! Logistic regression on sparse rows: loss, gradient, and products with the matrix of second derivatives.
 //!
-//! One pass over the rows each: the entries of a row are read for its score, and again, from the nearest cache, for
-//! what it
-//! adds to the result. With one column of weights the chance of the second class is the logistic function of the score,
-//! with
-//! more the chances are the softmax of the scores. The last weight of each column belongs to the constant 1.
+//! One pass over the rows each, some at a time: their entries are read for the scores, and again, from a near cache, for
+//! what they add to the result. With one column of weights the chance of the second class is the logistic function of
+//! the score, with more the chances are the softmax of the scores. The last weight of each column belongs to the
+//! constant 1.
 //! Cost: `4·k` operations an entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
 //! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,
 //! section 2.
@@ -16,6 +15,10 @@ use std::ops::Range;
 const MOST_PARTS: usize = 64;
 /// A part has as many entries as its sums have weights, several times.
 const ENTRIES_PER_WEIGHT: usize = 4;
+/// Rows that are taken at a time, so that the processor need not wait for one row's sums before the next row's begin.
+const BLOCK_ROWS: usize = 32;
+/// An operation on an entry waits for memory as long as so many of those that fill a vector take.
+const GATHERED: usize = 16;
 /// Fewer entries are not worth a part.
 const LEAST_ENTRIES: usize = 1 << 14;
 
@@ -46,10 +49,16 @@ impl SparseRows<'_> {
     }
 
     /// Columns and values of a row's entries.
+    #[inline]
     fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
+        let (columns, values) = self.entries(row);
+        columns.iter().map(|&column| column as usize).zip(values.iter().copied())
+    }
+
+    #[inline]
+    fn entries(&self, row: usize) -> (&[i32], &[f64]) {
         let entries = self.starts[row] as usize..self.starts[row + 1] as usize;
-        let columns = self.columns[entries.clone()].iter().map(|&column| column as usize);
-        columns.zip(self.values[entries].iter().copied())
+        (&self.columns[entries.clone()], &self.values[entries])
     }
 
     /// Ranges of rows; how many depends on the sizes alone.
@@ -80,16 +89,10 @@ pub fn logistic_loss(
     assert_eq!(classes.len(), rows.count(), "a class for every row");
     assert_eq!(chances.len(), rows.count() * k, "chances for every row");
     let ranges = rows.parts(weights.len());
-    let losses = in_parts(rows, ranges, k, Some(chances), gradient, threads, |range, chances, sums| {
-        let first = range.start;
-        let mut loss = 0.0;
-        for row in range {
-            let chances = &mut chances[(row - first) * k..(row - first + 1) * k];
-            scores(&rows, row, weights, chances);
-            loss += rows.weights[row] * to_chances(chances, classes[row] as usize);
-            add_errors(&rows, row, chances, classes[row] as usize, sums);
-        }
-        loss
+    let losses = in_parts(rows, ranges, k, Some(chances), gradient, threads, |range, chances, sums| match k {
+        // With a number that the compiler knows a single column costs no loops.
+        1 => loss_of_part(&rows, classes, weights, 1, range, chances, sums),
+        _ => loss_of_part(&rows, classes, weights, k, range, chances, sums),
     });
     losses.iter().sum()
 }
@@ -112,19 +115,65 @@ pub fn logistic_curvature(
     assert_eq!(chances.len(), rows.count() * k, "chances for every row");
     let ranges = rows.parts(direction.len());
     in_parts(rows, ranges, k, None, product, threads, |range, _, sums| {
-        let mut change = vec![0.0; k];
-        for row in range {
-            scores(&rows, row, direction, &mut change);
-            let chances = &chances[row * k..(row + 1) * k];
-            // Of one column the other class has the rest of the chance; of several, the changes move about their mean.
-            let mean: f64 = change.iter().zip(chances).map(|(change, chance)| change * chance).sum();
-            for (change, chance) in change.iter_mut().zip(chances) {
-                *change = rows.weights[row] * chance * (*change - mean);
-            }
-            add(&rows, row, &change, sums);
+        match k {
+            1 => curvature_of_part(&rows, chances, direction, 1, range, sums),
+            _ => curvature_of_part(&rows, chances, direction, k, range, sums),
         }
         0.0
     });
+}
+
+#[inline(always)]
+fn loss_of_part(
+    rows: &SparseRows,
+    classes: &[i32],
+    weights: &[f64],
+    k: usize,
+    range: Range<usize>,
+    chances: &mut [f64],
+    sums: &mut [f64],
+) -> f64 {
+    let mut loss = 0.0;
+    for (block, chances) in blocks(range).zip(chances.chunks_mut(BLOCK_ROWS * k)) {
+        for (row, chances) in block.clone().zip(chances.chunks_exact_mut(k)) {
+            scores(rows, row, weights, chances);
+        }
+        for (row, chances) in block.clone().zip(chances.chunks_exact_mut(k)) {
+            loss += rows.weights[row] * to_chances(chances, classes[row] as usize);
+        }
+        for (row, chances) in block.zip(chances.chunks_exact(k)) {
+            add_errors(rows, row, chances, classes[row] as usize, sums);
+        }
+    }
+    loss
+}
+
+#[inline(always)]
+fn curvature_of_part(
+    rows: &SparseRows,
+    chances: &[f64],
+    direction: &[f64],
+    k: usize,
+    range: Range<usize>,
+    sums: &mut [f64],
+) {
+    let mut changes = vec![0.0; BLOCK_ROWS * k];
+    for block in blocks(range) {
+        for (row, changes) in block.clone().zip(changes.chunks_exact_mut(k)) {
+            scores(rows, row, direction, changes);
+        }
+        for (row, changes) in block.clone().zip(changes.chunks_exact_mut(k)) {
+            to_curvature(changes, &chances[row * k..][..k], rows.weights[row]);
+        }
+        for (row, changes) in block.zip(changes.chunks_exact(k)) {
+            add(rows, row, changes, sums);
+        }
+    }
+}
+
+fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(BLOCK_ROWS).map(move |first| first..end.min(first + BLOCK_ROWS))
 }
 
 /// Calls `work` for each range of rows, with its chances and sums of its own, which are then added up in order.
@@ -141,7 +190,7 @@ fn in_parts(
     let mut losses = vec![0.0; count];
     let mut others = vec![0.0; (count - 1) * sums.len()];
     sums.fill(0.0);
-    let operations = 4 * k * rows.values.len() / count;
+    let operations = GATHERED * 4 * k * rows.values.len() / count;
     {
         let own = others.chunks_mut(sums.len());
         let own = std::iter::once(&mut *sums).chain(own);
@@ -167,12 +216,12 @@ fn in_parts(
 }
 
 /// Scores of a row: the products of its entries, and of 1, with the columns of weights.
-#[inline]
+#[inline(always)]
 fn scores(rows: &SparseRows, row: usize, weights: &[f64], scores: &mut [f64]) {
     let k = scores.len();
     if k == 1 {
-        let score: f64 = rows.row(row).map(|(column, value)| value * weights[column]).sum();
-        scores[0] = score + weights[rows.column_count];
+        let (columns, values) = rows.entries(row);
+        scores[0] = dot(columns, values, weights) + weights[rows.column_count];
         return;
     }
     scores.copy_from_slice(&weights[rows.column_count * k..]);
@@ -182,8 +231,35 @@ fn scores(rows: &SparseRows, row: usize, weights: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// Turns scores into chances; the loss of the row is minus the logarithm of its class's.
+/// The product of some entries with a column of weights, in four sums that do not wait for each other.
 #[inline]
+fn dot(columns: &[i32], values: &[f64], weights: &[f64]) -> f64 {
+    let mut sums = [0.0; 4];
+    let (columns, columns_left) = columns.as_chunks::<4>();
+    let (values, values_left) = values.as_chunks::<4>();
+    for (columns, values) in columns.iter().zip(values) {
+        for (sum, (column, value)) in sums.iter_mut().zip(columns.iter().zip(values)) {
+            *sum += value * weights[*column as usize];
+        }
+    }
+    for (sum, (column, value)) in sums.iter_mut().zip(columns_left.iter().zip(values_left)) {
+        *sum += value * weights[*column as usize];
+    }
+    (sums[0] + sums[1]) + (sums[2] + sums[3])
+}
+
+/// Turns changes of scores into what they add to a product: of the other class too if there is one column, and else
+/// about their mean.
+#[inline(always)]
+fn to_curvature(changes: &mut [f64], chances: &[f64], weight: f64) {
+    let mean: f64 = changes.iter().zip(chances).map(|(change, chance)| change * chance).sum();
+    for (change, chance) in changes.iter_mut().zip(chances) {
+        *change = weight * chance * (*change - mean);
+    }
+}
+
+/// Turns scores into chances; the loss of the row is minus the logarithm of its class's.
+#[inline(always)]
 fn to_chances(scores: &mut [f64], class: usize) -> f64 {
     if let [score] = scores {
         // Of a large score of either sign nothing overflows.
@@ -202,7 +278,7 @@ fn to_chances(scores: &mut [f64], class: usize) -> f64 {
 }
 
 /// Adds what a row adds to the gradient: its weight, times chance less truth, times its entries.
-#[inline]
+#[inline(always)]
 fn add_errors(rows: &SparseRows, row: usize, chances: &[f64], class: usize, sums: &mut [f64]) {
     if let [chance] = chances {
         return add(rows, row, &[rows.weights[row] * (chance - class as f64)], sums);
@@ -219,7 +295,7 @@ fn add_errors(rows: &SparseRows, row: usize, chances: &[f64], class: usize, sums
 }
 
 /// Adds a row's entries, and 1, times a factor for each column of sums.
-#[inline]
+#[inline(always)]
 fn add(rows: &SparseRows, row: usize, factors: &[f64], sums: &mut [f64]) {
     if let [factor] = factors {
         for (column, value) in rows.row(row) {
