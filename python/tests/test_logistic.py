@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import doctest
+import fcntl
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -11,6 +16,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms.logistic import estimator as logistic
 from scipy.sparse import csr_array, csr_matrix
+from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -172,6 +178,77 @@ def test_iterations_are_told_and_reported(world):
     assert all(len(step.compute_s) == 2 and step.seconds > 0 for step in model.report_.iterations)
     model.set_params(on_iteration=None, engine="local")
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def _killed_after(iteration, folder, solver, workers):
+    """Fits in a process that ends without a word after an iteration."""
+    program = f"""if __name__ == "__main__":
+    import os, signal, sys
+    sys.path.insert(0, {os.path.dirname(__file__)!r})
+    from test_logistic import LABELS, X, rp
+
+    def on_iteration(event):
+        if event["iteration"] == {iteration}:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fit = rp.LogisticRegression(solver={solver!r}, tol=1e-6, workers={workers}, checkpoint={str(folder)!r})
+    fit.set_params(on_iteration=on_iteration).fit(X, LABELS[4])
+"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == -signal.SIGKILL
+    # Workers may outlive it for a moment; they have the checkpoint open as long.
+    kept = os.open(folder / "logistic", os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(kept, fcntl.LOCK_EX)
+    os.close(kept)
+
+
+@pytest.mark.parametrize(("solver", "workers"), [("lbfgs", 1), ("newton-cg", 1), ("gd", 1), ("lbfgs", 2)])
+def test_a_killed_fit_goes_on_and_ends_with_the_same_bits(world, tmp_path, solver, workers):
+    parameters = {"solver": solver, "tol": 1e-6, "max_iter": 2000, "engine": world(workers)}
+    expected = rp.LogisticRegression(**parameters).fit(X, LABELS[4])
+    _killed_after(3, tmp_path, solver, workers)
+    events: list[dict] = []
+    model = rp.LogisticRegression(**parameters, checkpoint=tmp_path, on_iteration=events.append).fit(X, LABELS[4])
+
+    assert model.resumed_from_ is not None and model.resumed_from_ >= 3 and expected.resumed_from_ is None
+    first = min(model.resumed_from_ + 1, model.n_iter_)
+    assert [event["iteration"] for event in events] == list(range(first, model.n_iter_ + 1))
+    assert model.n_iter_ == expected.n_iter_
+    np.testing.assert_array_equal(model.coef_, expected.coef_)
+    np.testing.assert_array_equal(model.intercept_, expected.intercept_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@everywhere
+def test_a_checkpoint_is_of_one_fit(world, tmp_path, workers):
+    first = rp.LogisticRegression(max_iter=3, engine=world(workers), checkpoint=tmp_path).fit(X, LABELS[2])
+    with pytest.raises(rp.CheckpointError, match=r"another fit: C was 1\.0 there and is 2\.0 here: delete it"):
+        clone(first).set_params(C=2).fit(X, LABELS[2])
+    with pytest.raises(rp.CheckpointError, match="another fit: its rows had a mean loss of"):
+        clone(first).fit(X + 1, LABELS[2])
+    with pytest.raises(rp.CheckpointError, match="another fit: columns was 6 there and is 5 here"):
+        clone(first).fit(X[:, :5], LABELS[2])
+
+    # No place is left: the same iterations.
+    again = clone(first).fit(X, LABELS[2])
+    assert again.resumed_from_ == again.n_iter_ == 3
+    np.testing.assert_array_equal(again.coef_, first.coef_)
+    further = clone(first).set_params(max_iter=100).fit(X, LABELS[2])
+    assert further.objective_ < first.objective_ and further.resumed_from_ == 3
+    (tmp_path / "logistic" / "manifest").write_text("ripieno checkpoint 1 nonsense")
+    with pytest.raises(rp.CheckpointError, match="is torn"):
+        clone(first).fit(X, LABELS[2])
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cg"])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_columns_of_very_different_sizes_take_few_iterations(world, solver, fit_intercept):
+    rows = np.random.default_rng(2).normal(size=(2000, 8)) * 10.0 ** np.arange(-3, 5)
+    y = rows @ 10.0 ** -np.arange(-3, 5) + np.random.default_rng(3).normal(size=2000) > 0
+    for kind in (np.asarray, csr_matrix):
+        model = rp.LogisticRegression(solver=solver, fit_intercept=fit_intercept, tol=1e-6, engine=world(2))
+        model.fit(kind(rows), y)
+        # Without an estimate of the second derivatives these are hundreds.
+        assert model.n_iter_ < 40
 
 
 def test_the_example_in_the_documentation_runs():

@@ -118,6 +118,8 @@ class Journal:
 
     def __init__(self, comm: Communicator, emit: Emit | None) -> None:
         self.clock = Clock()
+        #: Iterations that an earlier fit has made, which this one goes on from.
+        self.iterations_before = 0
         self._comm = comm
         self._emit = emit or comm.emit
         self._laps: list[tuple[float, float]] = []
@@ -129,7 +131,7 @@ class Journal:
         self._laps.append(lap)
         self._measures.append(measures)
         if self._comm.rank == 0:
-            event = {"event": "iteration", "iteration": len(self._laps), **measures}
+            event = {"event": "iteration", "iteration": self.iterations_before + len(self._laps), **measures}
             self._emit(event | {"compute_s": compute_s, "communication_s": communication_s})
 
     def record(self, load_s: float) -> Record:

@@ -48,6 +48,12 @@ ARRAYS = ("coef", "intercept", "classes")
     show_default=True,
     help="Stop when no entry of the gradient of the mean loss is larger.",
 )
+@click.option(
+    "--checkpoint",
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="Keep the fit here after each iteration, and go on from what is kept.",
+)
 @fit_options
 def logistic_command(
     inputs: tuple[str, ...],
@@ -59,6 +65,7 @@ def logistic_command(
     solver: str,
     max_iter: int,
     tol: float,
+    checkpoint: str | None,
     trace: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -82,6 +89,7 @@ def logistic_command(
         solver=solver,
         max_iter=max_iter,
         tol=tol,
+        checkpoint=checkpoint,
         workers=workers,
         threads=threads,
         on_iteration=progress.on_event,

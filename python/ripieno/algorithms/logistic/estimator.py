@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -67,6 +68,9 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         Iterations, at most.
     warm_start : bool, default=False
         Whether to begin where the last fit has ended.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. After each iteration the fit is kept there, and a fit of the same rows and parameters
+        goes on from it; `tol` and `max_iter` may be others.
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
@@ -89,7 +93,9 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
     objective_ : float
         What was minimised, at the end.
     n_iter_ : int
-        Iterations.
+        Iterations, those before a checkpoint included.
+    resumed_from_ : int or None
+        After how many iterations the fit went on from a checkpoint.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -101,8 +107,8 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
     ----------
     Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3.
     Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008.
-    Byrd, Lu, Nocedal and Zhu, "A limited memory algorithm for bound constrained optimization", SIAM J. Sci. Comput.
-    16(5), 1995.
+    Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989.
+    Zhang and Xiao, "DiSCO: distributed optimization for self-concordant empirical loss", ICML 2015, section 4.
 
     Examples
     --------
@@ -117,6 +123,7 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
     intercept_: Reals
     objective_: float
     n_iter_: int
+    resumed_from_: int | None
     n_features_in_: int
     report_: RunReport
 
@@ -129,6 +136,7 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         tol: float = 1e-4,
         max_iter: int = 100,
         warm_start: bool = False,
+        checkpoint: str | os.PathLike[str] | None = None,
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
@@ -141,6 +149,7 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
 
     def fit(
         self,
@@ -174,6 +183,8 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CheckpointError
+            The checkpoint is of another fit, in use, or cannot be written.
         RankFailed
             A worker died.
 
@@ -184,7 +195,14 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         """
         begin = time.perf_counter()
         self._check_parameters()
-        options = LogisticOptions(float(self.C), bool(self.fit_intercept), self.solver, float(self.tol), self.max_iter)
+        options = LogisticOptions(
+            strength=float(self.C),
+            fit_intercept=bool(self.fit_intercept),
+            solver=self.solver,
+            tol=float(self.tol),
+            max_iter=self.max_iter,
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+        )
         start = self._start()
         source, labels, classes, weights = self._open(X, y, sample_weight)
         told = None if classes is None else np.arange(len(classes))
@@ -256,7 +274,9 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         first = parts[0]
         self.classes_ = first.classes if classes is None else classes
         self.coef_, self.intercept_ = np.ascontiguousarray(first.coef[:-1].T), first.coef[-1].copy()
-        self.objective_, self.n_iter_ = first.objective, max(first.iteration_count, 1)
+        outcome = first.outcome
+        self.objective_, self.n_iter_ = first.objective, max(outcome.iteration_count, 1)
+        self.resumed_from_ = outcome.resumed_from
         self._columns = first.columns
         self.n_features_in_ = len(first.columns)
         self.report_ = RunReport.of(
@@ -266,10 +286,10 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
             dtype="float64",
             total_s=total_s,
         )
-        if not first.converged:
+        if not outcome.converged:
             warnings.warn(
-                f"after {first.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still larger "
-                f"than tol={self.tol}: allow more, or scale the columns",
+                f"after {outcome.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still "
+                f"larger than tol={self.tol}: allow more, or scale the columns",
                 ConvergenceWarning,
                 stacklevel=3,
             )

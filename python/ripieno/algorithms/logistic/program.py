@@ -11,22 +11,25 @@ Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regr
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
-from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sparse
-from ripieno.algorithms.logistic.solvers import SOLVERS, Descent
+from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sample, Sparse, sample_stride
+from ripieno.algorithms.logistic.saved import Keeper
+from ripieno.algorithms.logistic.solvers import Metric, Place, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
-from ripieno.errors import InputError
+from ripieno.errors import CheckpointError, InputError
 from ripieno.input.matrix import Dataset, InMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: What rank 0 asks for, in the first entry of what it broadcasts.
-END, LOSS, CURVATURE = 0.0, 1.0, 2.0
+END, LOSS, CURVATURE, SAMPLE = 0.0, 1.0, 2.0, 3.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,18 @@ class LogisticOptions:
     solver: str
     tol: float
     max_iter: int
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where the descent has ended, and after how many iterations of an earlier fit it began, if there was one."""
+
+    at: Reals
+    value: float
+    iteration_count: int
+    converged: bool
+    resumed_from: int | None
 
 
 @dataclass(frozen=True)
@@ -54,8 +69,7 @@ class LogisticPart:
 
     coef: Reals
     objective: float
-    iteration_count: int
-    converged: bool
+    outcome: Outcome
     classes: NDArray[Any]
     columns: range
     row_count: int
@@ -81,6 +95,8 @@ def fit(
     ------
     InputError
         On every rank: bad rows, or labels that are not two classes or more.
+    CheckpointError
+        On every rank: the checkpoint is of another fit, in use, or cannot be written.
     """
     begin = time.perf_counter()
     if isinstance(source, InMemoryRows | LibsvmFiles):
@@ -92,17 +108,18 @@ def fit(
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
     function = _Shared(comm, rows, k, weight, options, journal)
+    outcome = None
     if comm.rank == 0:
-        descent = _lead(function, start, options)
+        outcome = _led(function, start, options, {"classes": classes.tolist(), "rows": total, "columns": len(columns)})
     else:
-        descent = None
         function.follow()
-    found: Descent = comm.broadcast(descent)
+    found: Outcome | CheckpointError = comm.broadcast(outcome)
+    if isinstance(found, CheckpointError):
+        raise found
     return LogisticPart(
         coef=found.at.reshape(rows.column_count + 1, k),
         objective=found.value * options.strength * weight,
-        iteration_count=found.iteration_count,
-        converged=found.converged,
+        outcome=found,
         classes=classes,
         columns=columns,
         row_count=total,
@@ -150,10 +167,17 @@ class _Shared:
         self._asked = np.zeros(4 + size)
         self._answer = np.zeros(1 + size)
         self.size = size
+        total, entries = comm.allreduce(np.array([len(rows.chances), rows.entry_count]))
+        stride = sample_stride(int(total), int(entries), *self._shape) if options.solver != "gd" else None
+        self._sample: Sample | None = None
+        if stride is not None:
+            self._sample = rows.sample(stride, float(options.fit_intercept))
+            self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
 
     def value(self, at: Reals) -> tuple[float, Reals]:
         """Mean loss with penalty, and its gradient."""
-        answer = self._ask(LOSS, at)
+        self._ask(LOSS, at)
+        answer = self._answered()
         value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
         free = self._penalised(at)
         value += 0.5 * self._penalty * float(free @ free)
@@ -161,13 +185,45 @@ class _Shared:
 
     def product(self, direction: Reals) -> Reals:
         """Second derivatives times a direction."""
-        product = self._ask(CURVATURE, direction)[1:] * self._scale
+        self._ask(CURVATURE, direction)
+        product = self._answered()[1:] * self._scale
         return self._fixed(product + self._penalty * self._penalised(direction))
 
-    def tell(self, value: float, slope: float) -> None:
+    def metric(self) -> Reals | None:
+        """Second derivatives of a sample of all ranks' rows, (k, d + 1, d + 1), of each class by itself."""
+        if self._sample is None:
+            return None
+        self._ask(SAMPLE, np.zeros(self.size))
+        found = self._sampled()
+        assert found is not None, "rank 0 asks, and is the root"
+        found *= self._sample_scale
+        return found if np.isfinite(found).all() else None
+
+    def metric_of(self, found: Reals) -> Metric:
+        """Divides by second derivatives that `metric` has found, and the penalty."""
+        eye = np.eye(found.shape[1])
+        # The constant has the penalty too, though it is free: nothing is divided by nothing.
+        factors = [cho_factor(each + self._penalty * eye, check_finite=False) for each in found]
+
+        def divided(vector: Reals) -> Reals:
+            columns = vector.reshape(self._shape).T
+            pairs = zip(factors, columns, strict=True)
+            solved = np.stack([cho_solve(factor, column, check_finite=False) for factor, column in pairs], axis=1)
+            if len(factors) > 1:
+                # Along what all classes have in common no chances change.
+                solved -= solved.mean(axis=1, keepdims=True)
+            return self._fixed(solved.ravel())
+
+        return divided
+
+    def go_on_after(self, iteration_count: int) -> None:
+        """So many iterations were an earlier fit's."""
+        self._journal.iterations_before = iteration_count
+
+    def tell(self, place: Place) -> None:
         """An iteration is over; the others are told with the next question."""
-        self._asked[1:4] = 1.0, value, slope
-        self._journal.tell(objective=value / self._penalty, gradient=slope)
+        self._asked[1:4] = 1.0, place.value, place.slope
+        self._journal.tell(objective=place.value / self._penalty, gradient=place.slope)
 
     def end(self) -> None:
         """No more questions."""
@@ -184,22 +240,33 @@ class _Shared:
                 self._journal.tell(objective=float(self._asked[2]) / self._penalty, gradient=float(self._asked[3]))
             if self._asked[0] == END:
                 return
+            if self._asked[0] == SAMPLE:
+                self._sampled()
+                continue
             self._compute()
             with clock.communicating():
                 self._comm.reduce(self._answer)
 
-    def _ask(self, what: float, at: Reals) -> Reals:
-        clock = self._journal.clock
+    def _ask(self, what: float, at: Reals) -> None:
         self._asked[0] = what
         self._asked[4:] = at
-        with clock.communicating():
+        with self._journal.clock.communicating():
             self._comm.broadcast(out=self._asked)
         self._asked[1] = 0.0
+
+    def _answered(self) -> Reals:
         self._compute()
-        with clock.communicating():
+        with self._journal.clock.communicating():
             answer = self._comm.reduce(self._answer)
         assert answer is not None, "rank 0 asks, and is the root"
         return answer
+
+    def _sampled(self) -> Reals | None:
+        assert self._sample is not None, "all ranks have a sample if one has"
+        with self._journal.clock.computing():
+            found = self._sample.second_derivatives()
+        with self._journal.clock.communicating():
+            return self._comm.reduce(found)
 
     def _compute(self) -> None:
         with self._journal.clock.computing():
@@ -223,13 +290,44 @@ class _Shared:
         return slope
 
 
-def _lead(function: _Shared, start: Reals | None, options: LogisticOptions) -> Descent:
-    at = np.zeros(function.size) if start is None else start.ravel()
-    descent = SOLVERS[options.solver](function, at, options.tol, options.max_iter, function.tell)
-    if not descent.iteration_count:
-        function.tell(descent.value, 0.0)
-    function.end()
-    return descent
+def _led(
+    function: _Shared, start: Reals | None, options: LogisticOptions, facts: dict[str, Any]
+) -> Outcome | CheckpointError:
+    """What came of the descent, of which the other ranks know that it has ended."""
+    facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
+    try:
+        with closing(Keeper(options.checkpoint, facts)) as keeper:
+            return _lead(function, start, options, keeper)
+    except CheckpointError as error:
+        return error
+    finally:
+        function.end()
+
+
+def _lead(function: _Shared, start: Reals | None, options: LogisticOptions, keeper: Keeper) -> Outcome:
+    kept = keeper.load()
+    first = begin(function, _start(function, start) if kept is None else kept.at)
+    if kept is not None:
+        # What was kept has the bits of the fit before, whose sums may have had another order.
+        keeper.check(kept, first)
+        function.go_on_after(kept.iteration_count)
+
+    def on_iteration(place: Place) -> None:
+        keeper.save(place)
+        function.tell(place)
+
+    descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
+    place = descent.place
+    if place.iteration_count == (kept.iteration_count if kept else 0):
+        # There is something to report, though nothing was left to do.
+        function.go_on_after(max(place.iteration_count - 1, 0))
+        function.tell(place)
+    resumed_from = None if kept is None else kept.iteration_count
+    return Outcome(place.at, place.value, place.iteration_count, descent.converged, resumed_from)
+
+
+def _start(function: _Shared, start: Reals | None) -> Reals:
+    return np.zeros(function.size) if start is None else start.ravel()
 
 
 def _sparse(

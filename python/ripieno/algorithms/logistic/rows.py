@@ -14,6 +14,12 @@ import ripieno.kernels as kernels
 if TYPE_CHECKING:
     from ripieno.kernels import SparseRows
 
+#: A sample of the rows has so many for each column, at most and at least: more are not worth it, fewer tell too little.
+MOST_ROWS_PER_COLUMN, LEAST_ROWS_PER_COLUMN = 16, 4
+#: Second derivatives of a sample cost so many operations for each entry of all rows at most: as much as a few passes.
+SAMPLE_OPERATIONS = 64
+#: Of more columns second derivatives are not put down.
+SAMPLE_COLUMNS = 512
 #: Values of a block of dense rows: as many as a cache holds, so that they are read once for both products.
 BLOCK_VALUES = 1 << 16
 
@@ -21,15 +27,44 @@ Reals = NDArray[np.float64]
 
 
 class LogisticRows(Protocol):
-    """Rows with a class and a weight each; `chances` are kept from the last loss for the curvature there."""
+    """Rows with a class and a weight each; `chances`, (n, k), are kept from the last loss for the curvature there."""
 
     column_count: int
+    entry_count: int
+    chances: Reals
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
         """The weighted sum of the losses at (d + 1, k) weights; its gradient is written."""
 
     def curvature(self, direction: Reals, product: Reals) -> None:
         """Write the matrix of second derivatives, where the loss was last asked for, times a direction."""
+
+    def sample(self, stride: int, constant: float) -> Sample:
+        """One of so many rows, each with a constant."""
+
+
+class Sample:
+    """A few dense rows, and a constant, 1 or 0; their chances change with those of all rows."""
+
+    def __init__(self, points: NDArray[Any], weights: Reals, chances: Reals, constant: float) -> None:
+        self.points: Reals = np.hstack([points, np.full((len(points), 1), constant)])
+        self._weights = weights
+        self._chances = chances
+
+    def second_derivatives(self) -> Reals:
+        """Those of the sum of the losses, (k, d + 1, d + 1): of the weights of each class, without those of others."""
+        roots = np.sqrt(self._weights[:, None] * self._chances * (1 - self._chances))
+        scaled = (self.points * each[:, None] for each in roots.T)
+        return np.stack([each.T @ each for each in scaled])
+
+
+def sample_stride(row_count: int, entry_count: int, column_count: int, k: int) -> int | None:
+    """Every how many rows are to be taken for second derivatives; None if that is not worth it."""
+    affordable = SAMPLE_OPERATIONS * entry_count // (k * column_count**2)
+    wanted = min(affordable, MOST_ROWS_PER_COLUMN * column_count)
+    if column_count > SAMPLE_COLUMNS or wanted < LEAST_ROWS_PER_COLUMN * column_count:
+        return None
+    return max(1, row_count // wanted)
 
 
 class Sparse:
@@ -44,17 +79,24 @@ class Sparse:
             column_count=self.column_count,
             weights=weights,
         )
+        self._matrix = matrix
+        self._weights = weights
         self._classes = classes.astype(np.int32)
-        self._chances = np.empty((len(classes), k))
+        self.entry_count = int(matrix.nnz)
+        self.chances = np.empty((len(classes), k))
         self._threads = threads
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
         """See `LogisticRows`."""
-        return kernels.logistic_loss(self._rows, self._classes, coef, self._chances, gradient, threads=self._threads)
+        return kernels.logistic_loss(self._rows, self._classes, coef, self.chances, gradient, threads=self._threads)
 
     def curvature(self, direction: Reals, product: Reals) -> None:
         """See `LogisticRows`."""
-        kernels.logistic_curvature(self._rows, self._chances, direction, product, threads=self._threads)
+        kernels.logistic_curvature(self._rows, self.chances, direction, product, threads=self._threads)
+
+    def sample(self, stride: int, constant: float) -> Sample:
+        """See `LogisticRows`."""
+        return Sample(self._matrix[::stride].toarray(), self._weights[::stride], self.chances[::stride], constant)
 
 
 class Dense:
@@ -67,7 +109,8 @@ class Dense:
         # The truth of each row, as its chances should be.
         self._truth = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
         self._classes = classes
-        self._chances = np.empty((len(classes), k))
+        self.entry_count = points.size
+        self.chances = np.empty((len(classes), k))
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
         """See `LogisticRows`."""
@@ -77,7 +120,7 @@ class Dense:
             scores = block @ coef[:-1] + coef[-1]
             losses, chances = _losses_and_chances(scores, self._truth[rows], self._classes[rows])
             total += float(self._weights[rows] @ losses)
-            self._chances[rows] = chances
+            self.chances[rows] = chances
             errors = (chances - self._truth[rows]) * self._weights[rows, None]
             gradient[:-1] += block.T @ errors
             gradient[-1] += errors.sum(axis=0)
@@ -87,11 +130,15 @@ class Dense:
         """See `LogisticRows`."""
         product[:] = 0
         for rows, block in self._blocks():
-            change, chances = block @ direction[:-1] + direction[-1], self._chances[rows]
+            change, chances = block @ direction[:-1] + direction[-1], self.chances[rows]
             mean = (change * chances).sum(axis=1, keepdims=True)
             change = self._weights[rows, None] * chances * (change - mean)
             product[:-1] += block.T @ change
             product[-1] += change.sum(axis=0)
+
+    def sample(self, stride: int, constant: float) -> Sample:
+        """See `LogisticRows`."""
+        return Sample(self._points[::stride], self._weights[::stride], self.chances[::stride], constant)
 
     def _blocks(self) -> Iterator[tuple[slice, Reals]]:
         step = max(1, BLOCK_VALUES // self.column_count)

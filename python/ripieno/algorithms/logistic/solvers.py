@@ -1,25 +1,31 @@
 """Ways down a smooth convex function of some weights: plain gradients, L-BFGS, Newton steps by conjugate gradients.
 
-Each is given a function and told nothing of rows or ranks.
+Each is a step from one place to the next, is given a function, and told nothing of rows or ranks. A place has all that
+the steps after it depend on, so a descent that goes on from a place that was kept ends with the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
+#: Multiplies a vector by something near the inverse of the second derivatives.
+Metric = Callable[[Reals], Reals]
 
 #: Steps that are tried along a direction.
 MOST_TRIALS = 50
-#: How much of the decrease that the slope promises is enough (Nocedal and Wright, "Numerical optimization", eq. 3.4).
-ENOUGH = 1e-4
+#: How much of the decrease that the slope promises is enough, and how much of the slope may be left (Nocedal and
+#: Wright, "Numerical optimization", eq. 3.6).
+ENOUGH, SLOPE_LEFT = 1e-4, 0.9
 #: The most that is left of the gradient when a Newton step is taken, and the most products it takes.
 NEWTON_LEFT, NEWTON_PRODUCTS = 0.3, 200
+#: Steps that L-BFGS remembers.
+MEMORY = 10
 #: A function that decreases by less than so much of its value has ended.
 LEAST_DECREASE = 64 * float(np.finfo(np.float64).eps)
 
@@ -33,89 +39,147 @@ class Function(Protocol):
     def product(self, direction: Reals) -> Reals:
         """Second derivatives, where the value was last asked for, times a direction."""
 
+    def metric(self) -> Reals | None:
+        """What `metric_of` makes a metric of, where the value was last asked for; None if it is not worth it."""
+
+    def metric_of(self, found: Reals) -> Metric:
+        """The metric of what `metric` has found."""
+
 
 @dataclass(frozen=True)
-class Descent:
-    """Where a way down ended; `converged` if the largest entry of the gradient is at most what was wanted."""
+class Place:
+    """Where a descent is, and what it knows.
+
+    Parameters
+    ----------
+    at, value, gradient
+        The weights, and the function there.
+    iteration_count
+        Iterations so far.
+    scale
+        The last length of a step of `gd`; the first gradient's norm for `newton_cg`.
+    moves, changes : (m, size)
+        The last steps of `lbfgs`, oldest first, and the changes of the gradient along them.
+    metric
+        What `lbfgs` has found out about second derivatives at its start.
+    """
 
     at: Reals
     value: float
+    gradient: Reals
     iteration_count: int
+    scale: float
+    moves: Reals
+    changes: Reals
+    metric: Reals | None = None
+
+    @property
+    def slope(self) -> float:
+        """The largest entry of the gradient."""
+        return float(np.abs(self.gradient).max(initial=0.0))
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Where a way down ended; `converged` if it is as near the minimum as was wanted, or as numbers can be."""
+
+    place: Place
     converged: bool
 
 
-#: Is told of each iteration: value, and largest entry of the gradient.
-OnIteration = Callable[[float, float], None]
+#: One iteration; None if nothing lower is found.
+Step = Callable[[Function, Place], "Place | None"]
 
 
-def lbfgs(function: Function, start: Reals, tol: float, max_iter: int, on_iteration: OnIteration) -> Descent:
-    """By SciPy's L-BFGS-B (Byrd, Lu, Nocedal and Zhu, SIAM J. Sci. Comput. 16(5), 1995), as scikit-learn does."""
-    # Only rank 0 descends; the others start sooner without it.
-    from scipy.optimize import minimize
-
-    last: tuple[float, Reals] = (np.inf, start)
-
-    def value(at: Reals) -> tuple[float, Reals]:
-        nonlocal last
-        last = function.value(at)
-        return last
-
-    def tell(_: Any) -> None:
-        # The point that was tried last is the one that was taken.
-        on_iteration(last[0], _largest(last[1]))
-
-    options: Any = {"maxiter": max_iter, "maxls": MOST_TRIALS, "gtol": tol, "ftol": LEAST_DECREASE}
-    # Its stubs want arrays of one axis by type, which those of NumPy do not tell.
-    least: Any = minimize
-    found = least(value, start, method="L-BFGS-B", jac=True, callback=tell, options=options)
-    return Descent(found.x, float(found.fun), int(found.nit), bool(found.status == 0))
+def begin(function: Function, at: Reals) -> Place:
+    """The place from which a descent starts."""
+    value, gradient = function.value(at)
+    none = np.empty((0, len(at)))
+    return Place(at, value, gradient, 0, 0.0, none, none)
 
 
-def newton_cg(function: Function, start: Reals, tol: float, max_iter: int, on_iteration: OnIteration) -> Descent:
-    """By Newton steps that conjugate gradients solve for, the better the smaller the gradient is.
+def descend(
+    solver: str, function: Function, place: Place, tol: float, max_iter: int, on_iteration: Callable[[Place], None]
+) -> Descent:
+    """Go on from a place, where the value was last asked for, until no entry of the gradient is larger than `tol`."""
+    step = SOLVERS[solver]
+    while place.iteration_count < max_iter and place.slope > tol:
+        found = step(function, place)
+        if found is None:
+            return Descent(place, False)
+        before, place = place, replace(found, iteration_count=place.iteration_count + 1)
+        on_iteration(place)
+        if before.value - place.value <= LEAST_DECREASE * abs(place.value):
+            return Descent(place, True)
+    return Descent(place, place.slope <= tol)
+
+
+def lbfgs(function: Function, place: Place) -> Place | None:
+    """A step by the inverse of second derivatives that the last steps make likely.
+
+    Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989;
+    Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5.
+    """
+    is_first = not place.iteration_count
+    metric = function.metric() if is_first else place.metric
+    direction = _two_loops(place, None if metric is None else function.metric_of(metric))
+    length = 1.0
+    if is_first and metric is None:
+        # As far as the second derivatives along the gradient let expect the least value.
+        length = float(direction @ direction) / float(direction @ function.product(direction))
+    found = _searched(function, place, direction, length, SLOPE_LEFT)
+    if found is None:
+        return None
+    move, change = found.at - place.at, found.gradient - place.gradient
+    kept = slice(-MEMORY, None) if float(move @ change) > 0 else slice(0, 0)
+    moves, changes = np.vstack([place.moves, move])[kept], np.vstack([place.changes, change])[kept]
+    return replace(found, moves=moves, changes=changes, metric=metric)
+
+
+def newton_cg(function: Function, place: Place) -> Place | None:
+    """A Newton step that conjugate gradients solve for, the better the smaller the gradient is.
 
     Source: Dembo and Steihaug, "Truncated-Newton algorithms for large-scale unconstrained optimization", Math. Program.
     26, 1983; Nocedal and Wright, "Numerical optimization", algorithm 7.1.
     """
-    at = start
-    value, gradient = function.value(at)
-    first = float(np.linalg.norm(gradient)) or 1.0
-    for iteration in range(max_iter):
-        if _largest(gradient) <= tol:
-            return Descent(at, value, iteration, True)
-        # The root of what is left of the first gradient makes the end superlinear.
-        left = min(NEWTON_LEFT, np.sqrt(np.linalg.norm(gradient) / first))
-        step = _newton_step(function, gradient, left)
-        found = _searched(function, at, value, gradient, step, 1.0)
-        if found is None:
-            return Descent(at, value, iteration, False)
-        at, new_value, gradient, _ = found
-        on_iteration(new_value, _largest(gradient))
-        decrease, value = value - new_value, new_value
-        if decrease <= LEAST_DECREASE * abs(value):
-            return Descent(at, value, iteration + 1, True)
-    return Descent(at, value, max_iter, _largest(gradient) <= tol)
+    norm = float(np.linalg.norm(place.gradient))
+    first = place.scale or norm
+    # The root of what is left of the first gradient makes the end superlinear.
+    step = _newton_step(function, place.gradient, min(NEWTON_LEFT, np.sqrt(norm / first)))
+    found = _searched(function, place, step, 1.0)
+    return None if found is None else replace(found, scale=first)
 
 
-def gd(function: Function, start: Reals, tol: float, max_iter: int, on_iteration: OnIteration) -> Descent:
-    """Against the gradient, as far as the value keeps decreasing enough; each first trial is twice the last step."""
-    at, length = start, 1.0
-    value, gradient = function.value(at)
-    for iteration in range(max_iter):
-        if _largest(gradient) <= tol:
-            return Descent(at, value, iteration, True)
-        found = _searched(function, at, value, gradient, -gradient, 2 * length)
-        if found is None:
-            return Descent(at, value, iteration, False)
-        at, value, gradient, length = found
-        on_iteration(value, _largest(gradient))
-    return Descent(at, value, max_iter, _largest(gradient) <= tol)
+def gd(function: Function, place: Place) -> Place | None:
+    """Against the gradient, as far as the value keeps decreasing enough; the first trial is twice the last step."""
+    return _searched(function, place, -place.gradient, 2 * (place.scale or 1.0))
+
+
+def _two_loops(place: Place, metric: Metric | None) -> Reals:
+    """Minus the gradient times the inverse of second derivatives."""
+    direction = -place.gradient
+    pairs = [(move, change, float(move @ change)) for move, change in zip(place.moves, place.changes, strict=True)]
+    shares = []
+    for move, change, product in reversed(pairs):
+        shares.append(float(move @ direction) / product)
+        direction -= shares[-1] * change
+    if metric is not None:
+        direction = metric(direction)
+    if pairs:
+        _, change, product = pairs[-1]
+        direction *= product / float(change @ (change if metric is None else metric(change)))
+    for (move, change, product), share in zip(pairs, reversed(shares), strict=True):
+        direction += (share - float(change @ direction) / product) * move
+    return direction
 
 
 def _newton_step(function: Function, gradient: Reals, left: float) -> Reals:
     """A direction whose product with the second derivatives is minus the gradient, but for a share that is left."""
+    found = function.metric()
+    metric: Metric = np.copy if found is None else function.metric_of(found)
     step, residual = np.zeros_like(gradient), -gradient
-    direction, square = residual.copy(), float(residual @ residual)
+    direction = metric(residual)
+    square = float(residual @ direction)
     goal = square * left**2
     for _ in range(NEWTON_PRODUCTS):
         product = function.product(direction)
@@ -125,35 +189,38 @@ def _newton_step(function: Function, gradient: Reals, left: float) -> Reals:
         length = square / curvature
         step += length * direction
         residual -= length * product
-        before, square = square, float(residual @ residual)
+        towards = metric(residual)
+        before, square = square, float(residual @ towards)
         if square <= goal:
             break
-        direction = residual + square / before * direction
+        direction = towards + square / before * direction
     return step if step.any() else -gradient
 
 
 def _searched(
-    function: Function, at: Reals, value: float, gradient: Reals, direction: Reals, length: float
-) -> tuple[Reals, float, Reals, float] | None:
-    """The first point along a direction, from a length on that is halved, where the value has decreased enough."""
-    slope = float(gradient @ direction)
+    function: Function, place: Place, direction: Reals, length: float, slope_left: float = np.inf
+) -> Place | None:
+    """A point along a direction where the value has decreased enough, and, if wanted, the slope as well.
+
+    Source: Lewis and Overton, "Nonsmooth optimization via quasi-Newton methods", Math. Program. 141, 2013, algorithm
+    2.6: the length is halved, or doubled, or in the middle of what is too short and what is too long.
+    """
+    slope = float(place.gradient @ direction)
     # Near the end differences of values are rounding.
-    blur = LEAST_DECREASE * abs(value)
+    blur = LEAST_DECREASE * abs(place.value)
+    least, most, found = 0.0, np.inf, None
     for _ in range(MOST_TRIALS):
-        tried = at + length * direction
-        new_value, new_gradient = function.value(tried)
-        if new_value <= value + ENOUGH * length * slope + blur:
-            return tried, new_value, new_gradient, length
-        length /= 2
-    return None
+        at = place.at + length * direction
+        value, gradient = function.value(at)
+        if value > place.value + ENOUGH * length * slope + blur:
+            most = length
+        else:
+            found = replace(place, at=at, value=value, gradient=gradient, scale=length)
+            if float(gradient @ direction) >= slope_left * slope:
+                return found
+            least = length
+        length = 2 * length if most == np.inf else (least + most) / 2
+    return found
 
 
-def _largest(gradient: Reals) -> float:
-    return float(np.abs(gradient).max(initial=0.0))
-
-
-SOLVERS: dict[str, Callable[[Function, Reals, float, int, OnIteration], Descent]] = {
-    "lbfgs": lbfgs,
-    "newton-cg": newton_cg,
-    "gd": gd,
-}
+SOLVERS: dict[str, Step] = {"lbfgs": lbfgs, "newton-cg": newton_cg, "gd": gd}
