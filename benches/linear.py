@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gemm
@@ -18,6 +19,7 @@ from effort import Effort
 from kmeans import hog_like
 from numpy.typing import DTypeLike, NDArray
 from ripieno.bench.figures import Figure, Measurements, Samples
+from ripieno.report import charts
 
 SHAPE, COMPONENT_COUNT = (60_000, 512), 50
 QUICK_SHAPE, QUICK_COMPONENT_COUNT = (600, 24), 3
@@ -41,8 +43,8 @@ class Case:
     dtype: DTypeLike
 
 
-def measured(report: Measurements, effort: Effort) -> None:
-    """All cases, in turns."""
+def measured(report: Measurements, effort: Effort, *, draw: Path | None = None) -> None:
+    """All cases, in turns; stages.svg has the seconds of the stages of PCA."""
     import ripieno as rp
 
     shape, count = (QUICK_SHAPE, QUICK_COMPONENT_COUNT) if effort.quick else (SHAPE, COMPONENT_COUNT)
@@ -52,6 +54,10 @@ def measured(report: Measurements, effort: Effort) -> None:
         cases = [*_components(rows, count, job), *_regression(rows.astype(np.float64), targets, job)]
         for case in cases:
             report.figures.append(_figure(case, shape, effort.runs(RUN_COUNT), quick=effort.quick))
+        if draw is not None:
+            stages = rp.PCA(count, svd_solver="covariance", engine=job).fit(rows).report_.iterations
+            draw.mkdir(parents=True, exist_ok=True)
+            (draw / "stages.svg").write_text(charts.standalone(charts.time_chart(stages)), encoding="utf-8")
 
 
 def _figure(case: Case, shape: tuple[int, int], run_count: int, *, quick: bool) -> Figure:

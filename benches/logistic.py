@@ -1,23 +1,30 @@
-"""Logistic regression on sparse rows: how long until the objective is near its optimum, beside scikit-learn's solvers.
+"""Logistic regression on sparse rows: how long until the objective is near its optimum, beside scikit-learn and MLlib.
 
 For each contestant the loosest tolerance counts that brings it near enough, by 2e-4 of the optimum, which the most
-careful run of ours finds. Fits are timed whole, with what `fit` checks; only the workers are there already.
+careful run of ours finds. Fits are timed whole, with what `fit` checks. Workers are there already, as threads of peers
+are and Spark's session is, but where a row says that they are started for the fit.
 """
 
 from __future__ import annotations
 
 import re
 import tarfile
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import spark_session
 from effort import Effort
 from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Measurements, Samples
+from ripieno.bench.pages.logistic import descent_chart
+from ripieno.bench.toolchain import Skipped
+from ripieno.report import charts
 from scipy.sparse import csr_matrix
 
 RUN_COUNT = 5
@@ -26,6 +33,7 @@ NEAR = 2e-4
 TOLERANCES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6)
 #: At least 3 times as fast.
 TARGETS = {"peer": 1 / 3}
+STARTED = "newton-cg, {} workers started for it"
 # Bytes that a pass has to read of an entry: value and column.
 ENTRY_BYTES = 12
 PASSES = 20
@@ -33,63 +41,142 @@ PASSES = 20
 Rows = tuple[csr_matrix, NDArray[Any]]
 #: Fits with a tolerance, and has `coef_`.
 Contestant = Callable[[float], Any]
+#: Seconds of a fit, and by which part of the optimum its objective is above it.
+Way = list[tuple[float, float]]
 
 
-def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
+def measured(report: Measurements, effort: Effort, *, data: Path | None = None, draw: Path | None = None) -> None:
     """One case per data set: libsvm text, an archive of reviews in folders pos and neg, or rows that are made up."""
     import ripieno as rp
 
     name, rows = _rows(data, quick=effort.quick)
     with rp.launch(workers=WORKER_COUNT) as job:
-        report.figures += _figures(name, rows, job, report, effort)
+        ours = _ours(job)
+        try:
+            if effort.quick:
+                raise Skipped("MLlib is left out where nothing is measured")
+            with _mllib(rows) as mllib:
+                paths = _measured(name, rows, ours, _sklearn() | {"MLlib": mllib}, report, effort)
+        except Skipped as skipped:
+            report.remark(str(skipped))
+            paths = _measured(name, rows, ours, _sklearn(), report, effort)
+        if draw is not None:
+            _draw(draw, name, paths, rows, job)
 
 
-def _figures(name: str, rows: Rows, job: Any, report: Measurements, effort: Effort) -> list[Figure]:
+def _ours(job: Any) -> dict[str, Contestant]:
     import ripieno as rp
+
+    def fitter(**parameters: Any) -> Contestant:
+        return lambda tol: rp.LogisticRegression(tol=tol, fit_intercept=False, max_iter=10_000, **parameters)
+
+    return {
+        f"newton-cg, {WORKER_COUNT} workers": fitter(solver="newton-cg", engine=job),
+        f"lbfgs, {WORKER_COUNT} workers": fitter(solver="lbfgs", engine=job),
+        "newton-cg, this process": fitter(solver="newton-cg"),
+        STARTED.format(WORKER_COUNT): fitter(solver="newton-cg", workers=WORKER_COUNT),
+    }
+
+
+def _sklearn() -> dict[str, Contestant]:
     from sklearn.linear_model import LogisticRegression
 
-    X, y = rows
-    shared = {"fit_intercept": False, "max_iter": 10_000}
-    best = _objective(rp.LogisticRegression(solver="newton-cg", tol=1e-10, engine=job, **shared).fit(X, y).coef_, rows)
-    ours: dict[str, Contestant] = {
-        solver: lambda tol, solver=solver: rp.LogisticRegression(solver=solver, tol=tol, engine=job, **shared)
-        for solver in ("newton-cg", "lbfgs")
-    }
-    peers: dict[str, Contestant] = {
-        solver: lambda tol, solver=solver: LogisticRegression(solver=solver, tol=tol, random_state=0, **shared)
+    shared = {"fit_intercept": False, "max_iter": 10_000, "random_state": 0}
+    return {
+        solver: lambda tol, solver=solver: LogisticRegression(solver=solver, tol=tol, **shared)
         for solver in ("lbfgs", "newton-cg", "liblinear", "saga")
     }
-    chosen = {("ours", each): _near(make, rows, best) for each, make in ours.items()}
-    chosen |= {("peer", each): _near(make, rows, best) for each, make in peers.items()}
-    seconds: dict[tuple[str, str], list[float]] = {key: [] for key in chosen}
+
+
+class _Mllib:
+    """MLlib's logistic regression of the same objective, on rows that executors hold."""
+
+    def __init__(self, frame: Any, tol: float) -> None:
+        self._frame, self._tol = frame, tol
+
+    def fit(self, X: csr_matrix, y: NDArray[Any]) -> _Mllib:
+        """Of the frame, whose rows these are."""
+        from pyspark.ml.classification import LogisticRegression
+
+        model = LogisticRegression(
+            regParam=1 / X.shape[0], maxIter=10_000, tol=self._tol, fitIntercept=False, standardization=False
+        ).fit(self._frame)
+        self.coef_ = model.coefficients.toArray()[None]
+        return self
+
+
+@contextmanager
+def _mllib(rows: Rows) -> Iterator[Contestant]:
+    from sklearn.datasets import dump_svmlight_file
+
+    X, y = rows
+    with spark_session.session("local[2]", {}) as spark, tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/rows.libsvm"
+        dump_svmlight_file(X, (y == y.max()).astype(int), path, zero_based=False)
+        frame = spark.read.format("libsvm").option("numFeatures", str(X.shape[1])).load(f"file://{path}")
+        frame = frame.repartition(WORKER_COUNT).cache()
+        frame.count()
+        yield lambda tol: _Mllib(frame, tol)
+
+
+def _measured(
+    name: str,
+    rows: Rows,
+    ours: Mapping[str, Contestant],
+    peers: Mapping[str, Contestant],
+    report: Measurements,
+    effort: Effort,
+) -> dict[str, Way]:
+    """Adds a figure for each of ours; how near the fits of each came, and when."""
+    X = rows[0]
+    best = _objective(next(iter(ours.values()))(1e-10).fit(*rows).coef_, rows)
+    everyone = {**ours, **peers}
+    started = STARTED.format(WORKER_COUNT)
+    paths = {each: _path(make, rows, best) for each, make in everyone.items() if each != started}
+    chosen = {each: TOLERANCES[len(path) - 1] for each, path in paths.items()}
+    # Its workers do what those do that are there already.
+    chosen[started] = chosen[next(iter(ours))]
+    seconds: dict[str, list[float]] = {each: [] for each in everyone}
     for _ in range(effort.runs(RUN_COUNT)):
-        for (whose, each), tol in chosen.items():
-            make = (ours if whose == "ours" else peers)[each]
-            seconds[whose, each].append(_fit_s(make(tol), rows))
-    report.remarks.append(f"{name}: tolerances " + ", ".join(f"{a} {b} {tol:g}" for (a, b), tol in chosen.items()))
-    return [
+        for each, make in everyone.items():
+            seconds[each].append(_fit_s(make(chosen[each]), rows))
+    report.remark(f"{name}: tolerances " + ", ".join(f"{each} {tol:g}" for each, tol in chosen.items()))
+    limit_s = PASSES * _read_s(X.nnz * ENTRY_BYTES)
+    report.figures += [
         Figure(
             case=f"{name}, {X.shape[0]} × {X.shape[1]}, {X.nnz} entries",
-            row=f"{each}, {WORKER_COUNT} workers",
-            ours=Samples(tuple(seconds["ours", each])),
-            peers={peer: Samples(tuple(seconds["peer", peer])) for peer in peers},
-            limit_s=PASSES * _read_s(X.nnz * ENTRY_BYTES),
+            row=each,
+            ours=Samples(tuple(seconds[each])),
+            peers={peer: Samples(tuple(seconds[peer])) for peer in peers},
+            limit_s=limit_s,
             limit=f"{PASSES} times reading all entries, {ENTRY_BYTES} bytes each, by one core",
             work=PASSES * X.nnz * ENTRY_BYTES / 1e9,
             rate_unit="GB/s",
-            targets=TARGETS,
+            targets={} if each == started else TARGETS,
         )
         for each in ours
     ]
+    return paths
 
 
-def _near(make: Contestant, rows: Rows, best: float) -> float:
-    """The loosest tolerance that brings a contestant near the optimum."""
+def _draw(folder: Path, name: str, paths: Mapping[str, Way], rows: Rows, job: Any) -> None:
+    """NAME.svg, the ways to the optimum, and NAME-seconds.svg, where the seconds of each iteration are."""
+    ours = next(iter(_ours(job).values()))
+    laps = ours(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.svg").write_text(descent_chart(name, paths, NEAR), encoding="utf-8")
+    (folder / f"{name}-seconds.svg").write_text(charts.standalone(charts.time_chart(laps)), encoding="utf-8")
+
+
+def _path(make: Contestant, rows: Rows, best: float) -> Way:
+    """Fits with tighter and tighter tolerances, up to the loosest that brings a contestant near the optimum."""
+    path: Way = []
     for tol in TOLERANCES:
         model = make(tol)
-        _fit_s(model, rows)
-        if _objective(model.coef_, rows) <= best * (1 + NEAR):
-            return tol
+        seconds = _fit_s(model, rows)
+        path.append((seconds, max(_objective(model.coef_, rows) / best - 1, np.finfo(float).eps)))
+        if path[-1][1] <= NEAR:
+            return path
     raise RuntimeError(f"{model}: not within {NEAR} of {best}, so no figure stands")
 
 

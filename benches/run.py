@@ -62,6 +62,7 @@ NAMES = (
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="kmeans: float32 .npy rows; logistic: libsvm text, or a tar of reviews in folders pos and neg.",
 )
+@click.option("--draw", type=click.Path(file_okay=False, path_type=Path), help="linear, logistic: a folder for charts.")
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
 @command.json_option
 def main(
@@ -71,6 +72,7 @@ def main(
     quick: bool,
     repetitions: int | None,
     data: Path | None,
+    draw: Path | None,
     gap: Path | None,
     target: Path | None,
 ) -> None:
@@ -78,9 +80,9 @@ def main(
     names = NAMES if name == "all" else (name,)
     if listing:
         for each in names:
-            click.echo(f"{each}: {' '.join(_cases(each, data, gap)[0])}")
+            click.echo(f"{each}: {' '.join(_cases(each, data, draw, gap)[0])}")
         return
-    chosen = {each: _chosen(each, only, data, gap, quick=quick) for each in names}
+    chosen = {each: _chosen(each, only, data, draw, gap, quick=quick) for each in names}
     console = table.console()
     machine = figures.machine()
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
@@ -99,12 +101,14 @@ def main(
     command.write(target, {"reports": [report.as_json() for report in reports]}, quick=quick)
 
 
-def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Measured], Sequence[str]]:
+def _cases(
+    name: str, data: Path | None, draw: Path | None, gap: Path | None
+) -> tuple[dict[str, Measured], Sequence[str]]:
     """What can be measured alone, and the names of what is the whole."""
     undivided: dict[str, Measured] = {
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
-        "linear": linear.measured,
-        "logistic": lambda report, effort: logistic.measured(report, effort, data=data),
+        "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
+        "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,
@@ -118,10 +122,12 @@ def _cases(name: str, data: Path | None, gap: Path | None) -> tuple[dict[str, Me
     return found, getattr(module, "WHOLE", list(found))
 
 
-def _chosen(name: str, only: Sequence[str], data: Path | None, gap: Path | None, *, quick: bool) -> list[Measured]:
+def _chosen(
+    name: str, only: Sequence[str], data: Path | None, draw: Path | None, gap: Path | None, *, quick: bool
+) -> list[Measured]:
     if quick and name == "cluster" and not only:
         return [lambda report, effort: cluster.quick(report)]
-    found, whole = _cases(name, data, gap)
+    found, whole = _cases(name, data, draw, gap)
     for case in only:
         if case not in found:
             raise click.UsageError(f"--case {case}: expected one of {', '.join(found)}")

@@ -194,14 +194,23 @@ def test_python_does_not_run_more_for_more_rows(tmp_path):
 
 
 def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_same(tmp_path):
-    figures = reports_of("linear", tmp_path)["figures"]
+    figures = reports_of("linear", tmp_path, "--draw", str(tmp_path))["figures"]
 
     assert [figure["case"] for figure in figures] == ["600 × 24, 3 components, float32", "600 × 24, ridge, float64"]
     assert all(list(figure["peers"]) == ["scikit-learn"] for figure in figures)
+    assert "rank 1" in (tmp_path / "stages.svg").read_text()
 
 
 def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_the_optimum(tmp_path):
-    figures = reports_of("logistic", tmp_path)["figures"]
+    figures = reports_of("logistic", tmp_path, "--draw", str(tmp_path / "drawn"))["figures"]
 
-    assert [figure["row"] for figure in figures] == ["newton-cg, 2 workers", "lbfgs, 2 workers"]
+    assert [figure["row"] for figure in figures] == [
+        "newton-cg, 2 workers",
+        "lbfgs, 2 workers",
+        "newton-cg, this process",
+        "newton-cg, 2 workers started for it",
+    ]
     assert all({"lbfgs", "liblinear", "newton-cg", "saga"} == set(figure["peers"]) for figure in figures)
+    drawn = {path.name: path.read_text() for path in (tmp_path / "drawn").iterdir()}
+    assert drawn.keys() == {"made up.svg", "made up-seconds.svg"}
+    assert "saga" in drawn["made up.svg"] and "rank 1" in drawn["made up-seconds.svg"]

@@ -1,0 +1,50 @@
+"""The chart of fits of logistic regression: how near the optimum each contestant is, and after how many seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter
+
+from ripieno.report import charts
+from ripieno.units import duration_text
+
+COLOURS = (charts.FIRST, charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH, charts.MUTED)
+LINES = ("-", "--")
+
+
+def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], near: float) -> str:
+    """Seconds of whole fits, each with a tighter tolerance, and by which part of the optimum they end above it.
+
+    Parameters
+    ----------
+    name
+        What was fitted.
+    ways
+        Of each contestant, pairs of seconds and distance.
+    near
+        The distance that counts as there.
+    """
+    with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
+        drawing = Drawing((charts.WIDTH_INCHES, 4.2), layout="constrained")
+        axes = drawing.subplots()
+        for number, (each, way) in enumerate(ways.items()):
+            seconds, distances = zip(*way, strict=True)
+            axes.plot(
+                seconds, distances, LINES[number // len(COLOURS)], color=COLOURS[number % len(COLOURS)],
+                linewidth=1.6, marker="o", markersize=4, label=each,
+            )  # fmt: skip
+        axes.axhline(near, color=charts.INK, linewidth=0.8)
+        axes.annotate(f"{near:g} of the optimum", (1, near), (-4, 4), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", ha="right", color=charts.INK, fontsize=8)  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration_text(seconds)))
+        axes.minorticks_off()
+        axes.set_xlabel("a whole fit takes")
+        axes.set_title(f"{name}: objective above the optimum, as a part of it")
+        axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+        told = "; ".join(f"{each}: {duration_text(way[-1][0])} to {way[-1][1]:.1g}" for each, way in ways.items())
+        return charts.standalone(charts.svg_of(drawing, "descent", f"{name}. {told}."))
