@@ -12,7 +12,7 @@ import pytest
 import ripieno as rp
 from ripieno import _native
 from ripieno.cli import main
-from ripieno.simulation import Cluster, explain, papers, pictures, simulate
+from ripieno.simulation import Cluster, explain, papers, pictures, simulate, spark_report
 from ripieno.units import bits_per_s, seconds_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/simulator.md"
@@ -209,7 +209,7 @@ def test_ranks_of_nodes_that_take_turns_stand_in_the_racks_of_their_nodes():
     assert explain("broadcast", cluster, nbytes=1000).fastest.seconds is not None
 
 
-@pytest.mark.parametrize("name", [name for name in papers.REPRODUCTIONS if name != "twister-figure-6"])
+@pytest.mark.parametrize("name", ["harp-table-1", "twister-table-5", "twister-table-8"])
 def test_what_papers_print_is_what_is_simulated(name):
     found = papers.reproduce(name)
 
@@ -226,6 +226,23 @@ def test_the_order_of_switches_counts_as_in_figure_6():
     assert one_switch == pytest.approx([1, 1], rel=0.01)
     core = [row.deviation for row in found.rows if row.printed and "core" in row.of]
     assert len(core) == 3 and all(abs(deviation) < 0.35 for deviation in core)
+
+
+def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
+    rows = {row.of: row for row in papers.reproduce("spark-table-2").rows}
+
+    deviations = [rows[f"broadcast, {nodes} nodes, tree of degree 2"].deviation for nodes in (1, 5, 10, 20, 30, 40)]
+    assert all(deviation is not None and abs(deviation) < 0.25 for deviation in deviations)
+    assert rows["broadcast, 40 nodes, chain"].simulated < 0.65 * 20
+    assert rows["computation, 10 nodes, divided"].simulated == pytest.approx(8.2)
+
+
+def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
+    rows = {row.of: row.simulated for row in papers.reproduce("spark-figure-4").rows}
+
+    growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.WAYS.values()}
+    assert growth.pop("from one place") == pytest.approx(12, rel=0.01)
+    assert all(grown < 2 for grown in growth.values())
 
 
 def test_reproductions_are_listed(capsys):

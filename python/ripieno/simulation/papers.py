@@ -2,23 +2,19 @@
 
 Sources: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 (Twister): tables 5 and 8, figure 6, section 6.1; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop",
-IC2E 2015: table I.
+IC2E 2015: table I. The report on Spark's broadcasts is in `spark_report.py`.
 """
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
-from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
-from ripieno.simulation.simulate import simulate
+from ripieno.simulation.reproduction import Reproduction, Row, seconds_of
+from ripieno.simulation.spark_report import spark_figure_4, spark_table_2
 
 GB = 10**9
 #: Java's socket buffer on that cluster (section 4.6): what a daemon passes on at once.
@@ -40,59 +36,6 @@ TABLE_8 = {
     },
 }
 TABLE_5 = {1: 11.4, 25: 20.57, 50: 20.62, 75: 20.68, 100: 20.79, 125: 21.2}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One figure: what it is of, what the paper prints, and what the simulation says, in seconds or as a ratio."""
-
-    of: str
-    printed: float | None
-    simulated: float
-
-    @property
-    def deviation(self) -> float | None:
-        """By which part the simulation is off."""
-        return None if self.printed is None else self.simulated / self.printed - 1
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """A table or figure of a paper beside its simulation."""
-
-    name: str
-    title: str
-    unit: str
-    rows: Sequence[Row]
-    remarks: Sequence[str]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything as JSON has it."""
-        rows = [{**asdict(row), "deviation": row.deviation} for row in self.rows]
-        return {"name": self.name, "title": self.title, "unit": self.unit, "rows": rows, "remarks": [*self.remarks]}
-
-    def __str__(self) -> str:
-        target = Console(file=io.StringIO(), width=100, highlight=False)
-        table = Table(box=None, pad_edge=False, header_style="")
-        for heading in ("", f"paper [{self.unit}]", f"simulated [{self.unit}]", "off by"):
-            table.add_column(heading.replace("[", r"\["), justify="right" if heading else "left")
-        for row in self.rows:
-            printed = "" if row.printed is None else f"{row.printed:g}"
-            off = "" if row.deviation is None else f"{row.deviation:+.1%}"
-            table.add_row(row.of, printed, f"{row.simulated:.4g}", off)
-        target.print(self.title)
-        target.print(table)
-        for remark in self.remarks:
-            target.print(f"- {remark}")
-        file = target.file
-        assert isinstance(file, io.StringIO)
-        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
-
-
-def _seconds(algorithm: str, cluster: Cluster, nbytes: float, collective: str = "broadcast") -> float:
-    seconds = simulate(collective, cluster, nbytes=int(nbytes), algorithm=algorithm).seconds
-    assert seconds is not None, "nothing goes wrong on these clusters"
-    return seconds
 
 
 def _polar_grid(nodes: int, seconds_of_a_gb: float, *, core_bits_per_s: float | None = None) -> Cluster:
@@ -119,7 +62,7 @@ def twister_table_8() -> Reproduction:
         for size_gb, printed in by_size.items():
             for nodes, seconds in zip(SWITCHES, printed, strict=True):
                 cluster = _polar_grid(nodes, TABLE_8["chain"][1][0])
-                simulated = _seconds(algorithm, cluster, size_gb * GB)
+                simulated = seconds_of(algorithm, cluster, size_gb * GB)
                 rows.append(Row(f"{names[algorithm]}, {size_gb:g} GB, {nodes} nodes", seconds, simulated))
     return Reproduction(
         "twister-table-8",
@@ -145,7 +88,7 @@ def twister_table_5() -> Reproduction:
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
         whole = replace(cluster, segment_bytes=None)
-        rows.append(Row(f"{nodes} nodes", seconds, _seconds("scatter-allgather", whole, GB)))
+        rows.append(Row(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", whole, GB)))
     return Reproduction(
         "twister-table-5",
         "Twister, table 5: scatter-allgather-bucket broadcast of 1 GB on PolarGrid",
@@ -166,8 +109,8 @@ def twister_figure_6() -> Reproduction:
     for core_bits_per_s, where in ((None, "uplinks alone"), (20e9, "a core of 20 Gbit/s")):
         for nodes in list(SWITCHES)[1:]:
             cluster = _polar_grid(nodes, TABLE_8["chain"][1][0], core_bits_per_s=core_bits_per_s)
-            ordered = _seconds("chain@racks", cluster, GB)
-            random = median(_seconds(f"chain@random:{seed}", cluster, GB) for seed in range(3))
+            ordered = seconds_of("chain@racks", cluster, GB)
+            random = median(seconds_of(f"chain@random:{seed}", cluster, GB) for seed in range(3))
             printed = 5.0 if SWITCHES[nodes] > 3 else None
             rows.append(Row(f"{nodes} nodes, {SWITCHES[nodes]} switches, {where}", printed, random / ordered))
     return Reproduction(
@@ -200,7 +143,7 @@ def harp_table_1() -> Reproduction:
         ("reduce-scatter", "direct", cluster, "n·beta (regroup)", n * beta),
     )
     rows = [
-        Row(f"{collective} {name}: {formula}", seconds, _seconds(name, where, n, collective))
+        Row(f"{collective} {name}: {formula}", seconds, seconds_of(name, where, n, collective))
         for collective, name, where, formula, seconds in stated
     ]
     return Reproduction(
@@ -219,6 +162,8 @@ def harp_table_1() -> Reproduction:
 
 REPRODUCTIONS: dict[str, Callable[[], Reproduction]] = {
     "harp-table-1": harp_table_1,
+    "spark-figure-4": spark_figure_4,
+    "spark-table-2": spark_table_2,
     "twister-figure-6": twister_figure_6,
     "twister-table-5": twister_table_5,
     "twister-table-8": twister_table_8,
