@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.comm.communicator import Communicator, describe
+from ripieno.comm.communicator import Communicator
+from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
 from ripieno.launch.engine import remote
 from ripieno.launch.engine.member_server import Invitation, Join, versions

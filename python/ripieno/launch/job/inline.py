@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, NoReturn
 
 import ripieno.flight as flight
-from ripieno.comm.communicator import Communicator, describe
+from ripieno.comm.communicator import Communicator
+from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable

@@ -9,7 +9,8 @@ from typing import NoReturn
 import cloudpickle
 
 import ripieno.flight as flight
-from ripieno.comm.communicator import Communicator, describe
+from ripieno.comm.communicator import Communicator
+from ripieno.comm.rank import describe
 from ripieno.errors import RankFailed
 
 

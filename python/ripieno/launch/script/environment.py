@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import ripieno.flight as flight
-from ripieno.comm.communicator import Communicator, describe
+from ripieno.comm.communicator import Communicator
+from ripieno.comm.rank import describe
 from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
 from ripieno.launch.job.inline import single_rank

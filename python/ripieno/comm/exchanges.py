@@ -1,0 +1,251 @@
+"""Collectives and messages between pairs of ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno._checks import whole
+from ripieno._types import Array, Foreign
+from ripieno.comm.gathers import one_per_rank
+from ripieno.comm.rank import Rank
+from ripieno.errors import InputError
+from ripieno.wire import forms, objects
+from ripieno.wire.arrays import (
+    check_rows_fit,
+    checked_counts,
+    elements,
+    empty,
+    in_order,
+    in_place,
+    in_rows,
+    known,
+    line,
+    octets,
+    required,
+    split,
+)
+from ripieno.wire.calls import NativeCalls, StagedCall
+
+if TYPE_CHECKING:
+    pass
+
+
+T = TypeVar("T")
+
+
+class Exchanges(Rank):
+    """The calls of a communicator in which ranks exchange values with some or all others, or meet."""
+
+    @overload
+    def alltoall(
+        self,
+        values: Any,
+        *,
+        out: Array,
+        counts: Sequence[int] | None = None,
+        out_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def alltoall(
+        self, values: Array, *, counts: Sequence[int] | None = None, algorithm: str | None = None
+    ) -> list[Array]: ...
+
+    @overload
+    def alltoall(
+        self, values: Foreign, *, counts: Sequence[int] | None = None, algorithm: str | None = None
+    ) -> list[NDArray[Any]]: ...
+
+    @overload
+    def alltoall(self, values: Sequence[T], *, algorithm: str | None = None) -> list[T]: ...
+
+    def alltoall(
+        self,
+        values: Any,
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int] | None = None,
+        out_counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """Rank i's j-th value goes to rank j, where it is the i-th.
+
+        Parameters
+        ----------
+        values : sequence, or ndarray
+            One value per rank; with `out`, an array whose rows are divided by `counts`.
+        out : ndarray, optional
+            Receives the rows of all ranks, divided by `out_counts`; rows of one shape on all ranks.
+        counts, out_counts : sequence of int, optional
+            Rows to, and from, every rank; even divisions by default.
+        algorithm : str, optional
+            By default the cheapest for these sizes and this world is chosen.
+
+        Returns
+        -------
+        list or ndarray
+            A list with one value from every rank, or `out`.
+        """
+        algorithm = in_order(algorithm, None)
+        if out is None:
+            if out_counts is not None:
+                raise InputError(f"alltoall: out_counts={out_counts!r}: out_counts= needs out=, whose rows they divide")
+            parts = one_per_rank(values, counts, self.world_size, "alltoall")
+            return self._do(StagedCall(lambda native: objects.alltoall(native, parts, algorithm)))
+        given = required(values, "alltoall: values")
+        check_rows_fit(in_rows(in_place(out), "alltoall: out"), given, "alltoall")
+        sent = np.ascontiguousarray(given, dtype=out.dtype)
+        if np.may_share_memory(sent, out):
+            # What arrives must not overwrite what has still to leave.
+            sent = sent.copy()
+        counts = checked_counts(counts, len(sent), self.world_size)
+        out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
+        element_counts, out_element_counts = elements(sent, counts)[1], elements(out, out_counts)[1]
+        form = forms.of_rows(out)
+        call = ("alltoall", line(sent), element_counts, line(out), out_element_counts, algorithm, form)
+        return self._do(NativeCalls([call], lambda: out))
+
+    @overload
+    def rotate(self, block: Any, distance: int = 1, *, out: Array, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def rotate(self, block: Array, distance: int = 1, *, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def rotate(self, block: Foreign, distance: int = 1, *, algorithm: str | None = None) -> NDArray[Any]: ...
+
+    @overload
+    def rotate(self, block: T, distance: int = 1, *, algorithm: str | None = None) -> T: ...
+
+    def rotate(
+        self, block: Any, distance: int = 1, *, out: NDArray[Any] | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Rank i gets the block of rank i - `distance`, around the ring.
+
+        Parameters
+        ----------
+        block : array or object
+            The block that this rank passes on. Blocks may differ in kind, shape and size from rank to rank.
+        distance : int
+            How many ranks further; negative ones go the other way.
+        out : ndarray, optional
+            Receives the block, with as many rows as the sender's has; then no sizes are exchanged, and the dtype and
+            the shape of rows are the same on all ranks.
+        algorithm : str, optional
+            By default the cheapest is chosen.
+
+        Returns
+        -------
+        array or object
+            The block that came; `out` if given.
+        """
+        distance = whole("distance", distance, -(2**63), 2**63 - 1) % self.world_size
+        algorithm = in_order(algorithm, None)
+        if out is None:
+            return self._do(StagedCall(lambda native: objects.rotate(native, block, distance, algorithm)))
+        given = required(block, "rotate: block")
+        check_rows_fit(in_place(out), given, "rotate")
+        sent = np.ascontiguousarray(given, dtype=out.dtype)
+        if np.may_share_memory(sent, out):
+            # What arrives must not overwrite what has still to leave.
+            sent = sent.copy()
+        call = ("rotate", line(sent), line(out), distance, algorithm, forms.of_rows(out))
+        return self._do(NativeCalls([call], lambda: out))
+
+    @overload
+    def neighbour_exchange(
+        self, values: Mapping[int, Any], *, out: Mapping[int, Array], algorithm: str | None = None
+    ) -> dict[int, Array]: ...
+
+    @overload
+    def neighbour_exchange(self, values: Mapping[int, T], *, algorithm: str | None = None) -> dict[int, T]: ...
+
+    def neighbour_exchange(
+        self,
+        values: Mapping[int, Any],
+        *,
+        out: Mapping[int, NDArray[Any]] | None = None,
+        algorithm: str | None = None,
+    ) -> dict[int, Any]:
+        """Every rank gives a value to each of its neighbours, and gets their values for it.
+
+        Parameters
+        ----------
+        values : dict of int to array or object
+            The value for each rank that gets one.
+        out : dict of int to ndarray, optional
+            Receives the array of each rank that has one for this rank, of that array's size and dtype. Then only
+            neighbours talk; otherwise all ranks exchange sizes first.
+        algorithm : str, optional
+            By default the cheapest is chosen.
+
+        Returns
+        -------
+        dict of int to array or object
+            By rank, in ascending order; `out` if given.
+        """
+        algorithm = in_order(algorithm, None)
+        for name, given in (("values", values), ("out", {} if out is None else out)):
+            if not isinstance(given, Mapping):
+                raise InputError(f"{name}: a {type(given).__name__}: expected a dict of ranks to arrays or objects")
+        values = {self._rank("peer", peer): values[peer] for peer in values}
+        if out is None:
+            return self._do(StagedCall(lambda native: objects.neighbour_exchange(native, values, algorithm)))
+        sent = [octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
+        targets = [octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
+        line = np.concatenate([*sent, np.empty(0, np.uint8)])
+        came = empty(sum(target.size for target in targets), np.uint8)
+        out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]
+        in_peers = [(self._rank("peer", peer), target.size) for peer, target in zip(out, targets, strict=True)]
+
+        def finish() -> dict[int, Any]:
+            for target, piece in zip(targets, split(came, [target.size for target in targets]), strict=True):
+                target[:] = piece
+            return dict(out)
+
+        return self._do(NativeCalls([("neighbour_exchange", line, out_peers, came, in_peers, algorithm)], finish))
+
+    def barrier(self, *, algorithm: str | None = None) -> None:
+        """Return when every rank has called it."""
+        return self._do(NativeCalls([("barrier", in_order(algorithm, None))], lambda: None))
+
+    # Point to point
+
+    def send(self, value: Any, to: int) -> None:
+        """Send `value` to rank `to`, which calls `recv`.
+
+        A value that does not fit into the link waits for the receiver. Ranks that exchange large values take turns, the
+        lower one sending first, or call `alltoall`. Ranks that wait for each other in a circle get an error after some
+        seconds. For a `recv` with ``out=`` send the array with `send_into`.
+        """
+        to = self._other("to", to)
+        calls: list[tuple[Any, ...]] = []
+        objects.send(value, lambda piece: calls.append(("send", piece, to, forms.OBJECT)))
+        return self._do(NativeCalls(calls, lambda: None))
+
+    def send_into(self, array: Any, to: int) -> None:
+        """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
+        to = self._other("to", to)
+        sent = required(array, "send_into")
+        sent = np.ascontiguousarray(sent).reshape(sent.shape)
+        return self._do(NativeCalls([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
+
+    @overload
+    def recv(self, source: int, *, out: Array) -> Array: ...
+
+    @overload
+    def recv(self, source: int) -> Any: ...
+
+    def recv(self, source: int, *, out: NDArray[Any] | None = None) -> Any:
+        """The value that rank `source` sends; with `out`, the array of this shape and dtype that `send_into` sends."""
+        source = self._other("source", source)
+        if out is None:
+            return self._do(
+                StagedCall(lambda native: objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT)))
+            )
+        return self._do(NativeCalls([("receive", known(in_place(out))[0], source, forms.of_array(out))], lambda: out))

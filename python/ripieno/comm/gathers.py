@@ -1,0 +1,376 @@
+"""Collectives that bring values from one rank to all, or from all ranks together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno._types import Array, Foreign
+from ripieno.comm.rank import Rank
+from ripieno.errors import InputError
+from ripieno.keyed import collectives
+from ripieno.keyed.collectives import KEYED
+from ripieno.keyed.options import refuse_options
+from ripieno.wire import forms, objects
+from ripieno.wire.arrays import (
+    as_array,
+    check_fits,
+    checked_counts,
+    elements,
+    empty_rows,
+    fill,
+    in_order,
+    in_place,
+    in_rows,
+    is_alike,
+    known,
+    listed_counts,
+    required,
+    split,
+)
+from ripieno.wire.calls import NativeCalls, StagedCall
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
+    from ripieno.keyed import KeyValues, Table
+
+
+T = TypeVar("T")
+#: What comes together by its keys or ids.
+Rows = TypeVar("Rows", bound="KeyValues | Table")
+
+
+class Gathers(Rank):
+    """The calls of a communicator that move values or rows unchanged: one rank's, or one per rank."""
+
+    @overload
+    def broadcast(
+        self, value: Any = None, root: int = 0, *, out: Array, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def broadcast(
+        self, value: None = None, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> Any: ...
+
+    @overload
+    def broadcast(
+        self, value: Array, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def broadcast(
+        self, value: Foreign, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> NDArray[Any]: ...
+
+    # None is what others than the root leave out.
+    @overload
+    def broadcast(
+        self, value: T | None, root: int = 0, *, algorithm: str | None = None, order: str | None = None
+    ) -> T: ...
+
+    def broadcast(
+        self,
+        value: Any = None,
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Any:
+        """Every rank gets the root's `value`.
+
+        Parameters
+        ----------
+        value : array or object
+            Used at the root only; other ranks may leave it out.
+        root : int
+            The rank whose value it is.
+        out : ndarray, optional
+            Same shape and dtype on every rank; if not, `CollectiveMismatch` lists those of the ranks. The root's
+            `value` is copied there first, if one is given.
+        algorithm : str, optional
+            By default the cheapest for this size and world is chosen.
+        order : {"racks", "given", "random", "random:SEED"}, optional
+            The order of the ranks in chains, rings and trees, see `Communicator`.
+
+        Returns
+        -------
+        array or object
+            `out` if given. Otherwise a new array on every rank; of an object, the root gets back its own.
+        """
+        root = self._rank("root", root)
+        algorithm = in_order(algorithm, order)
+        if out is not None:
+            in_place(out)
+            if value is not None and self.rank == root:
+                fill(out, value)
+            return self._do(
+                NativeCalls([("broadcast", known(out)[0], root, algorithm, forms.of_array(out))], lambda: out)
+            )
+        if self.rank != root:
+            return self._do(
+                StagedCall(
+                    lambda native: objects.receive(lambda piece: native.broadcast(piece, root, algorithm, forms.OBJECT))
+                )
+            )
+        array = as_array(value)
+        if array is not None and not array.dtype.hasobject:
+            value = np.array(array, order="C", copy=True)
+
+        def talk(native: NativeCommunicator) -> Any:
+            objects.send(value, lambda piece: native.broadcast(piece, root, algorithm, forms.OBJECT))
+            return value
+
+        return self._do(StagedCall(talk))
+
+    @overload
+    def scatter(
+        self, values: Any = None, root: int = 0, *, out: Array, counts: Sequence[int], algorithm: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def scatter(self, values: None = None, root: int = 0, *, algorithm: str | None = None) -> Any: ...
+
+    @overload
+    def scatter(
+        self, values: Array | None, root: int = 0, *, counts: Sequence[int] | None = None, algorithm: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def scatter(
+        self,
+        values: Foreign | None,
+        root: int = 0,
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def scatter(self, values: Sequence[T] | None, root: int = 0, *, algorithm: str | None = None) -> T: ...
+
+    def scatter(
+        self,
+        values: Any = None,
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """Rank i gets the i-th of the root's values.
+
+        Parameters
+        ----------
+        values : sequence, or ndarray
+            At the root: one value per rank, or an array whose rows are divided by `counts`, by default evenly. Ignored
+            elsewhere.
+        root : int
+            The rank whose values they are.
+        out : ndarray, optional
+            This rank's rows, given on every rank together with `counts`: then no sizes are exchanged.
+        counts : sequence of int, optional
+            Rows of every rank.
+        algorithm : str, optional
+            By default the cheapest for these sizes and this world is chosen.
+
+        Returns
+        -------
+        array or object
+            This rank's value or rows; `out` if given.
+        """
+        root = self._rank("root", root)
+        algorithm = in_order(algorithm, None)
+        if out is None:
+            parts = one_per_rank(values, counts, self.world_size, "scatter") if self.rank == root else None
+            return self._do(StagedCall(lambda native: objects.scatter(native, parts, root, algorithm)))
+        if counts is None:
+            raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
+        given = required(values, "scatter: values at the root") if self.rank == root else in_place(out)
+        counts = listed_counts(counts, self.world_size)
+        if self.rank == root:
+            counts = checked_counts(counts, len(in_rows(given, "scatter: values")), self.world_size)
+        check_fits(in_place(out), (counts[self.rank], *given.shape[1:]), given.dtype)
+        rows = np.ascontiguousarray(given, dtype=out.dtype) if self.rank == root else empty_rows(counts, out)
+        array, element_counts = elements(rows, counts)
+        mine = split(rows, counts)[self.rank]
+        call = ("scatter", array, element_counts, root, algorithm, forms.of_array(rows))
+        return self._do(NativeCalls([call], lambda: fill(out, mine)))
+
+    @overload
+    def gather(
+        self, value: Any = None, root: int = 0, *, out: Array, counts: Sequence[int], algorithm: str | None = None
+    ) -> Array | None: ...
+
+    @overload
+    def gather(
+        self,
+        value: Array,
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int],
+        algorithm: str | None = None,
+    ) -> Array | None: ...
+
+    @overload
+    def gather(
+        self, value: Foreign, root: int = 0, *, out: None = None, counts: Sequence[int], algorithm: str | None = None
+    ) -> NDArray[Any] | None: ...
+
+    @overload
+    def gather(self, value: Array, root: int = 0, *, algorithm: str | None = None) -> list[Array] | None: ...
+
+    @overload
+    def gather(self, value: Foreign, root: int = 0, *, algorithm: str | None = None) -> list[NDArray[Any]] | None: ...
+
+    @overload
+    def gather(self, value: T, root: int = 0, *, algorithm: str | None = None) -> list[T] | None: ...
+
+    def gather(
+        self,
+        value: Any = None,
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+    ) -> Any:
+        """The root gets every rank's `value`, the others None.
+
+        Without `counts` the root gets a list of arrays or objects. With `counts`, rows per rank and the same on every
+        rank, it gets one array of all rows (`out`, if given), and no sizes are exchanged. Rows travel in their own
+        dtype; an `out` of another takes them.
+        """
+        root = self._rank("root", root)
+        algorithm = in_order(algorithm, None)
+        if counts is None:
+            if out is not None:
+                raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
+            return self._do(StagedCall(lambda native: objects.gather(native, value, root, algorithm)))
+        into = out if self.rank == root else None
+        # Rows of another dtype are converted at the end.
+        other = None if into is None or value is None or is_alike(in_place(into), required(value, "value")) else into
+        every, rows, element_counts = self._all_rows(value, into if other is None else None, counts)
+        if other is not None:
+            check_fits(other, every.shape, every.dtype)
+
+        def finish() -> NDArray[Any] | None:
+            if self.rank != root:
+                return None
+            return every if other is None else fill(other, every)
+
+        return self._do(NativeCalls([("gather", rows, element_counts, root, algorithm, forms.of_array(every))], finish))
+
+    @overload
+    def allgather(
+        self,
+        value: Any = None,
+        *,
+        out: Array,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def allgather(
+        self, value: Array, *, counts: Sequence[int], algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def allgather(
+        self, value: Foreign, *, counts: Sequence[int], algorithm: str | None = None, order: str | None = None
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def allgather(self, value: Array, *, algorithm: str | None = None, order: str | None = None) -> list[Array]: ...
+
+    @overload
+    def allgather(
+        self, value: Foreign, *, algorithm: str | None = None, order: str | None = None
+    ) -> list[NDArray[Any]]: ...
+
+    @overload
+    def allgather(self, value: Rows) -> Rows: ...  # type: ignore[overload-overlap]  # these do not come as a list
+
+    @overload
+    def allgather(self, value: T, *, algorithm: str | None = None, order: str | None = None) -> list[T]: ...
+
+    def allgather(
+        self,
+        value: Any = None,
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Any:
+        """Every rank gets every rank's `value`.
+
+        Parameters
+        ----------
+        value : array or object
+            This rank's contribution. May be left out if it is already in its place in `out`.
+        out : ndarray, optional
+            All ranks' rows, one rank's after the other along the first axis.
+        counts : sequence of int, optional
+            Rows of every rank. With `out`, the even division by default.
+        algorithm : str, optional
+            By default the cheapest for these sizes and this world is chosen.
+        order : {"racks", "given", "random", "random:SEED"}, optional
+            The order of the ranks in chains, rings and trees, see `Communicator`.
+
+        Returns
+        -------
+        list or ndarray
+            A list with one value per rank; with `out` or `counts`, one array of all rows. Of key-values, those of all
+            ranks in one; of tables, one with the partitions of all, equal ids combined.
+        """
+        algorithm = in_order(algorithm, order)
+        if isinstance(value, KEYED):
+            refuse_options(value, out=out, counts=counts, algorithm=algorithm)
+            return self._do(collectives.allgathered(value))
+        if out is None and counts is None:
+            return self._do(StagedCall(lambda native: objects.allgather(native, value, algorithm)))
+        out, rows, element_counts = self._all_rows(value, out, counts)
+        return self._do(NativeCalls([("allgather", rows, element_counts, algorithm, forms.of_array(out))], lambda: out))
+
+    def _all_rows(
+        self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None
+    ) -> tuple[NDArray[Any], NDArray[Any], list[int]]:
+        """The array of all ranks' rows with this rank's in place, its flat form, and elements per rank of that form."""
+        mine = None if value is None else required(value, "value")
+        if out is None:
+            if mine is None or counts is None:
+                raise InputError("expected this rank's rows as value")
+            counts = listed_counts(counts, self.world_size)
+            if len(in_rows(mine, "value")) != counts[self.rank]:
+                raise InputError(f"value: {len(mine)} rows: expected {counts[self.rank]}, counts[{self.rank}]")
+            out = empty_rows(counts, mine)
+        counts = checked_counts(counts, len(in_rows(in_place(out), "out")), self.world_size)
+        if mine is not None:
+            fill(split(out, counts)[self.rank], mine)
+        return out, *elements(out, counts)
+
+
+def one_per_rank(values: Any, counts: Sequence[int] | None, world_size: int, what: str) -> list[Any]:
+    """A value for each rank: those of a sequence, or the rows of an array, divided by `counts`.
+
+    Raises
+    ------
+    InputError
+        There are more or fewer values than ranks, or `counts` does not fit them.
+    """
+    array = as_array(values)
+    if array is not None and array.ndim:
+        return split(array, checked_counts(counts, len(array), world_size))
+    if counts is not None:
+        raise InputError(f"counts={counts!r}: expected an array as the values of {what}, whose rows they divide")
+    if not isinstance(values, Sequence) or len(values) != world_size:
+        raise InputError(f"{what}: expected a sequence of {world_size} values, one per rank, or an array")
+    return list(values)

@@ -1,0 +1,93 @@
+"""Communicators made of a communicator: of some of its ranks, or of ranks that have replicas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from ripieno._checks import whole
+from ripieno.comm.rank import Rank
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
+
+
+class Groups(Rank):
+    """The calls of a communicator that make another."""
+
+    def split(self, color: int | None, key: int = 0) -> Self | None:
+        """Divide the ranks: those of one color get a communicator of their own.
+
+        Parameters
+        ----------
+        color : int or None
+            Not negative. Ranks of the same color come together. A rank with None is in no new communicator.
+        key : int
+            Members are numbered in the order of their keys, and of their ranks here where these are equal.
+
+        Returns
+        -------
+        Communicator or None
+            It uses the connections of this one, may be split again, and is closed with the world at the latest. Its
+            ranks are numbered anew, but `RankFailed.rank` and "waited_for" of `flight` are ranks of the world, as a
+            failure is one of the whole world.
+        """
+        if color is not None:
+            color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
+        native = self._native.split(color, whole("key", key, -(2**63), 2**63 - 1))
+        return None if native is None else self._member(native)
+
+    def replicate(self, replicas: int) -> Self:
+        """The communicator of logical ranks. A logical rank lives as long as one of its copies does.
+
+        In a world started with ``replicas=s`` (`ripieno.launch`, ``ripieno run --replicas``, or RIPIENO_REPLICAS in the
+        environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
+        are copies of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
+        copies of its receiver, which takes each byte from the copy of the sender that brings it first. So every
+        collective ends with the same bits on every living rank, as long as one copy of each logical rank lives. When
+        the last copy of a rank dies, all calls raise `RankFailed`. Once any rank has died, so does every call on the
+        world itself, or on a communicator that was split from it. An exception in one copy ends the job, because its
+        copies would raise it, too.
+
+        Parameters
+        ----------
+        replicas : int
+            As many as the world was started with.
+
+        Returns
+        -------
+        Communicator
+            Of ``m`` ranks: `rank` is the logical rank, `replica` says which copy of it this process is. It may be
+            split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
+
+        Raises
+        ------
+        InputError
+            This is not the communicator of the world, or the world was started with another number of copies.
+
+        Notes
+        -----
+        Copies must give the same bytes. Other objects than arrays travel as pickles, so times, random numbers without a
+        common seed and the like have no place in them. Ripieno's launchers set PYTHONHASHSEED where ranks have copies
+        and it is not set, so that sets of strings have one order; other launchers have to.
+
+        When a call has ended, a slower copy may still have to send. These bytes are taken from its link during the next
+        calls. A rank sends to all copies to the end. So a copy holds the others back if it lags by more than the links
+        hold (1 MiB each in shared memory).
+        """
+        native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
+        return self._member(native)
+
+    @property
+    def lost_ranks(self) -> list[int]:
+        """The ranks of the world that have died while a copy of each lives, as far as this rank knows."""
+        return self._native.lost()
+
+    def _logical(self, replicas: int) -> Self:
+        """The communicator for calls with ``replicas=``, always the same."""
+        if self._replicated is None or self._replicated.closed or self._replicated.replicas != replicas:
+            self._replicated = self.replicate(replicas)
+        return self._replicated
+
+    def _member(self, native: NativeCommunicator) -> Self:
+        """This process in another communicator of the same world."""
+        return type(self)(native, threads=self.threads, on_event=self._on_event, parent=self)

@@ -1,0 +1,158 @@
+"""One rank of a communicator: who it is, its way into the native module, and its life."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import traceback
+import weakref
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import ripieno.flight as flight
+from ripieno._checks import whole
+from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
+
+
+R = TypeVar("R")
+
+#: What a process that is forked from this one must leave alone.
+_living: weakref.WeakSet[Rank] = weakref.WeakSet()
+
+
+class Rank:
+    """What every call of a communicator needs; `Communicator` tells of its attributes."""
+
+    def __init__(
+        self,
+        native: NativeCommunicator,
+        *,
+        threads: int = 1,
+        on_event: Callable[[dict[str, Any]], None] | None = None,
+        parent: Rank | None = None,
+    ) -> None:
+        self._native_or_none: NativeCommunicator | None = native
+        self._on_event = on_event
+        self._parent = parent
+        self._replicated: Self | None = None
+        self._queue: CallQueue = CallQueue() if parent is None else parent._queue
+        self.rank: int = native.rank
+        self.world_size: int = native.world_size
+        self.replicas: int = native.replicas
+        self.replica: int = native.replica
+        self.hosts: list[str] = list(native.hosts)
+        self.nodes: list[int] = list(native.nodes)
+        self.racks: list[str | None] = list(native.racks)
+        self.threads = threads
+        self.kept: dict[Any, Any] = {}
+        self._is_forked = False
+        _living.add(self)
+
+    def __repr__(self) -> str:
+        state = "" if self._native_or_none is not None else ", closed"
+        return f"<Communicator rank {self.rank} of {self.world_size}{state}>"
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has been closed."""
+        return self._native_or_none is None or (self._parent is not None and self._parent.closed)
+
+    def emit(self, event: dict[str, Any]) -> None:
+        """Hand a small dict to the process that launched the job (``on_event=``); without a listener it is dropped."""
+        self._check_process()
+        if not isinstance(event, Mapping):
+            raise InputError(f"emit: a {type(event).__name__}: expected a dict")
+        if self._on_event is not None:
+            self._on_event(event)
+
+    def abort(self, cause: str, traceback: str = "") -> None:
+        """Tell every rank that this one has failed: their calls raise `RankFailed` with `cause` and `traceback`."""
+        self._check_process()
+        native = self._native_or_none
+        if native is None:
+            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        # Not behind calls that wait: these end by it, and then the recorder is free to be asked.
+        native.abort(cause, traceback)
+        flight.leave_file(native)
+
+    def close(self) -> None:
+        """End the calls in flight, then the connections. May be called again.
+
+        Communicators that were split from the world are closed with it. Closing such a communicator leaves the world as
+        it is. Its calls on arrays that are in flight go on to their end. Its calls on objects that are queued behind
+        others raise `CommunicatorClosed` from ``wait()``.
+        """
+        native, self._native_or_none = self._native_or_none, None
+        self.kept.clear()
+        if native is not None:
+            if self._parent is None:
+                self._queue.drain()
+                flight.leave_file(native)
+            native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._native_or_none is not None:
+            self.abort(*describe(error))
+        self.close()
+
+    @property
+    def _native(self) -> NativeCommunicator:
+        if self._native_or_none is None:
+            self._check_process()
+            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        if self._queue.is_busy:
+            # Calls count in the order in which they are made.
+            self._queue.drain()
+        return self._native_or_none
+
+    def _check_process(self) -> None:
+        if self._is_forked:
+            raise CommunicatorClosed(
+                f"this process was forked from that of rank {self.rank} and is no rank itself: have it return what it "
+                "finds, and call collectives there"
+            )
+
+    def _leave(self) -> None:
+        """In a process that was forked from the rank's: end nothing here, for all of it is the rank's."""
+        native, self._native_or_none = self._native_or_none, None
+        self._is_forked = True
+        if native is not None:
+            # Never collected, as that would close it: its links and threads are those of the other process.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+
+    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> R:
+        """Carry a call out; a `AsyncCommunicator` begins it only."""
+        return call.run(self._native)
+
+    def _rank(self, name: str, rank: int) -> int:
+        return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
+
+    def _other(self, name: str, rank: int) -> int:
+        rank = self._rank(name, rank)
+        if rank == self.rank:
+            raise InputError(f"{name}={rank}: expected another rank than this one")
+        return rank
+
+
+def _leave_all() -> None:
+    for comm in _living:
+        comm._leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
+
+
+def describe(error: BaseException) -> tuple[str, str]:
+    """Cause in short and traceback text of an exception, as `Communicator.abort` takes them."""
+    cause = f"{type(error).__qualname__}: {error}".rstrip(": ")
+    return cause, "".join(traceback.format_exception(error))

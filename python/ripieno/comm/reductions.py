@@ -1,0 +1,433 @@
+"""Collectives that combine the values of ranks element by element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno._types import Array, Foreign
+from ripieno.comm.rank import Rank
+from ripieno.errors import InputError
+from ripieno.keyed import collectives
+from ripieno.keyed.collectives import KEYED
+from ripieno.keyed.options import refuse_options
+from ripieno.wire import forms, wholes
+from ripieno.wire.arrays import (
+    ARITHMETIC,
+    check_combinable,
+    check_fits,
+    check_op,
+    checked_counts,
+    elements,
+    fill,
+    fitting,
+    identity_like,
+    in_order,
+    in_place,
+    is_alike,
+    is_native,
+    is_tree,
+    known,
+    like,
+    line,
+    map_leaves,
+    own,
+    reducible,
+    split,
+    together,
+)
+from ripieno.wire.calls import NativeCalls
+
+if TYPE_CHECKING:
+    from ripieno.keyed import KeyValues, Table
+    from ripieno.keyed.combiners import Combine
+
+
+T = TypeVar("T")
+#: What comes together by its keys or ids.
+Rows = TypeVar("Rows", bound="KeyValues | Table")
+
+
+class Reductions(Rank):
+    """The calls of a communicator that combine arrays, numbers, trees of these, and keyed data."""
+
+    @overload
+    def allreduce(
+        self, value: Any, op: str | None = None, *, out: Array, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def allreduce(
+        self,
+        value: bool,
+        op: Literal["sum", "prod"] | None = None,
+        *,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> int: ...
+
+    @overload
+    def allreduce(
+        self, value: Array, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+    ) -> Array: ...
+
+    @overload
+    def allreduce(
+        self, value: Foreign, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def allreduce(self, value: Rows, op: Combine | None = None) -> Rows: ...
+
+    @overload
+    def allreduce(
+        self, value: T, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+    ) -> T: ...
+
+    def allreduce(
+        self,
+        value: Any,
+        op: Combine | None = None,
+        *,
+        out: NDArray[Any] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Any:
+        """Every rank gets the elementwise combination of all ranks' values, equal to the last bit on every rank.
+
+        Parameters
+        ----------
+        value : array, number, or tuple, list, dict of these; KeyValues; Table
+            Same kinds of containers, keys, shapes and dtypes on every rank; if not, `CollectiveMismatch` lists those of
+            the ranks. All parts of one dtype travel together. Key-values and tables may differ from rank to rank. Every
+            rank gets one row per key, or one partition per id, of those of all ranks.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}, optional
+            How two elements are combined, by default "sum"; "and", "or", "xor" work on the bits of integers, and on
+            booleans. For rows of key-values also a function, see `regroup`; a table has its own, and no other.
+        out : ndarray, optional
+            Receives the result; it may be `value` itself.
+        algorithm : str, optional
+            By default the cheapest for this size and world is chosen.
+        order : {"racks", "given", "random", "random:SEED"}, optional
+            The order of the ranks in chains, rings and trees, see `Communicator`.
+
+        Returns
+        -------
+        array, number, or tuple, list, dict of these
+            Of the same form as `value`; numbers come back as numbers.
+
+        Notes
+        -----
+        Sums and products of Python's whole numbers are exact, however large they become; each number is smaller than
+        2**72, and True counts as 1. For other operations they are int64. Arrays and numbers of NumPy keep their dtype,
+        and wrap around as they do in NumPy.
+        """
+        if algorithm is not None or order is not None:
+            algorithm = in_order(algorithm, order)
+        if op is None and not isinstance(value, KEYED):
+            op = "sum"
+        if out is not None and out is value and op in ARITHMETIC and type(out) is np.ndarray and is_native(out.dtype):
+            # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
+            return self._allreduce_in_place(out, op, algorithm)
+        if isinstance(value, KEYED):
+            refuse_options(value, out=out, algorithm=algorithm)
+            return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
+        return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
+
+    @overload
+    def reduce(
+        self,
+        value: Any,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: Array,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: bool,
+        op: Literal["sum", "prod"] = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> int | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: Array,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: Foreign,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> NDArray[Any] | None: ...
+
+    @overload
+    def reduce(
+        self,
+        value: T,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> T | None: ...
+
+    def reduce(
+        self,
+        value: Any,
+        op: str = "sum",
+        root: int = 0,
+        *,
+        out: NDArray[Any] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Any:
+        """Like `allreduce`, but only the root gets the result; the others get None and need no `out`.
+
+        Values are combined in their own dtype. `out` may have another dtype.
+        """
+        root = self._rank("root", root)
+        args = (op, root, in_order(algorithm, order))
+        if self.rank != root:
+            return self._do(NativeCalls(self._reduced("reduce", value, op, None, args).calls, lambda: None))
+        if out is None or is_alike(check_combinable(out, op, "reduce"), value):
+            return self._do(self._reduced("reduce", value, op, out, args))
+        fitting(out, value)
+        calls, finish = self._reduced("reduce", value, op, None, args)
+        return self._do(NativeCalls(calls, lambda: fill(out, finish())))
+
+    @overload
+    def scan(self, value: Any, op: str = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def scan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
+
+    @overload
+    def scan(self, value: Array, op: str = "sum", *, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def scan(self, value: Foreign, op: str = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+
+    @overload
+    def scan(self, value: T, op: str = "sum", *, algorithm: str | None = None) -> T: ...
+
+    def scan(
+        self, value: Any, op: str = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Rank i gets the elementwise combination of the values of ranks 0 … i.
+
+        Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
+        """
+        return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
+
+    @overload
+    def exscan(self, value: Any, op: str = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def exscan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
+
+    @overload
+    def exscan(self, value: Array, op: str = "sum", *, algorithm: str | None = None) -> Array: ...
+
+    @overload
+    def exscan(self, value: Foreign, op: str = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+
+    @overload
+    def exscan(self, value: T, op: str = "sum", *, algorithm: str | None = None) -> T: ...
+
+    def exscan(
+        self, value: Any, op: str = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
+    ) -> Any:
+        """Rank i gets the elementwise combination of the values of ranks 0 … i - 1, rank 0 the identity of `op`.
+
+        The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
+        value of the dtype for "min" ("max"). Parameters, results and errors are those of `allreduce`.
+        """
+        work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
+        if self.rank > 0:
+            return self._do(work)
+
+        def finish() -> Any:
+            result = work.finish()
+            if out is not None:
+                out[...] = identity_like(out, op)
+                return out
+            return map_leaves(result, lambda leaf: identity_like(leaf, op))
+
+        return self._do(NativeCalls(work.calls, finish))
+
+    @overload
+    def reduce_scatter(
+        self,
+        value: Any,
+        op: str = "sum",
+        *,
+        out: Array,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def reduce_scatter(
+        self,
+        value: Array,
+        op: str = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> Array: ...
+
+    @overload
+    def reduce_scatter(
+        self,
+        value: Foreign,
+        op: str = "sum",
+        *,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> NDArray[Any]: ...
+
+    def reduce_scatter(
+        self,
+        value: Any,
+        op: str = "sum",
+        *,
+        out: NDArray[Any] | None = None,
+        counts: Sequence[int] | None = None,
+        algorithm: str | None = None,
+        order: str | None = None,
+    ) -> NDArray[Any]:
+        """Rank i gets the i-th part of the elementwise combination of all ranks' arrays.
+
+        Parameters
+        ----------
+        value : array
+            Same shape and dtype on every rank; its rows are divided among the ranks.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
+            How two elements are combined.
+        out : ndarray, optional
+            Receives this rank's rows.
+        counts : sequence of int, optional
+            Rows of every rank; as even as possible by default, the first ranks taking one more.
+        algorithm : str, optional
+            By default the cheapest for this size and world is chosen.
+        order : {"racks", "given", "random", "random:SEED"}, optional
+            The order of the ranks in chains, rings and trees, see `Communicator`.
+
+        Returns
+        -------
+        ndarray
+            This rank's rows, of the dtype of `value`; `out` if given.
+        """
+        check_op(op)
+        scratch = own(reducible(value, op, "reduce_scatter"))
+        if scratch.ndim == 0:
+            raise InputError("reduce_scatter: expected an array with at least one axis")
+        counts = checked_counts(counts, len(scratch), self.world_size)
+        array, element_counts = elements(scratch, counts)
+        algorithm = in_order(algorithm, order)
+        mine = split(scratch, counts)[self.rank]
+        if out is not None:
+            check_fits(in_place(out), mine.shape, mine.dtype)
+        return self._do(
+            NativeCalls(
+                [("reduce_scatter", array, element_counts, op, algorithm, forms.of_array(scratch))],
+                # A copy, for a view would keep all ranks' rows in memory.
+                lambda: mine.copy() if out is None else fill(out, mine),
+            )
+        )
+
+    def _allreduce_in_place(self, out: NDArray[Any], op: str, algorithm: str | None) -> NDArray[Any]:
+        self._native.allreduce(out, op, algorithm)
+        return out
+
+    def _reduced(
+        self, what: str, value: Any, op: Any, out: NDArray[Any] | None, args: tuple[Any, ...]
+    ) -> NativeCalls[Any]:
+        """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
+        check_op(op)
+        if out is not None:
+            check_combinable(out, op, what)
+            if value is not out:
+                fill(out, value)
+            return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
+        if isinstance(value, np.ndarray):
+            # The common case, where every microsecond counts.
+            result = own(reducible(value, op, what))
+            return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: result)
+        if is_tree(value) or wholes.is_whole(value, op):
+            return self._reduced_leaves(what, value, op, args)
+        result = own(reducible(value, op, what))
+        return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
+
+    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
+        """As `_reduced`, of Python's whole numbers, and of tuples, lists and dicts."""
+        leaves, names = [], []
+
+        def visit(leaf: Any) -> None:
+            if wholes.is_whole(leaf, op):
+                leaves.append(wholes.words(leaf, what))
+                names.append(forms.WHOLE)
+            else:
+                leaves.append(reducible(leaf, op, what))
+                names.append(forms.of_leaf(leaves[-1]))
+
+        map_leaves(value, visit)
+        form = forms.of_tree(value, iter(names))
+        gathered = [index for index, name in enumerate(names) if name is forms.WHOLE and op == "prod"]
+        lines, parts = together([leaf for index, leaf in enumerate(leaves) if index not in gathered])
+        calls = [(what, known(each)[0], *args, form) for each in lines]
+        factors = np.empty((self.world_size, len(gathered), wholes.WORDS), np.int64)
+        if gathered:
+            factors[self.rank] = [leaves[index] for index in gathered]
+            counts = [factors[0].size] * self.world_size
+            calls.append(("allgather", line(factors), counts, None, f"{what} of {form}"))
+        if not calls:
+            # Nothing to combine, but the others may have something.
+            calls.append((what, np.empty(0, np.uint8), *args, form))
+
+        def finish() -> Any:
+            results = iter(parts)
+            products = iter(factors[self._ranks_of(what)].swapaxes(0, 1))
+
+            def restore(leaf: Any) -> Any:
+                if not wholes.is_whole(leaf, op):
+                    return like(leaf, next(results))
+                result = wholes.product(next(products)) if op == "prod" else wholes.number(next(results))
+                return np.int64(result) if isinstance(leaf, np.bool_) else result
+
+            return map_leaves(value, restore)
+
+        return NativeCalls(calls, finish)
+
+    def _ranks_of(self, what: str) -> slice:
+        """The ranks whose values this one gets the combination of."""
+        return slice({"scan": self.rank + 1, "exscan": self.rank}.get(what, self.world_size))
