@@ -72,7 +72,7 @@ def test_every_case_of_the_emulated_cluster_runs(tmp_path):
 
 
 @needs_lab
-def test_copies_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
+def test_replicas_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
     figures = reports_of("replicas", tmp_path)["figures"]
 
     for what in ("configure", "reduce"):

@@ -513,7 +513,7 @@ def test_a_broadcast_value_stays_until_it_is_released(world, workers):
     with pytest.raises(rp.RipienoError, match="was released"):
         job.run(lambda comm, value: value.value, value)
     value.release()
-    assert not job.kept
+    assert not job._kept
 
 
 def test_a_broadcast_value_of_another_job_is_told(world):

@@ -136,7 +136,7 @@ def test_wrong_input_is_named(world):
             job.broadcast(job.accumulator(0))
 
 
-def test_a_job_goes_on_when_a_copy_of_a_rank_dies():
+def test_a_job_goes_on_when_a_replica_of_a_rank_dies():
     def emit(part, value):
         if value == 1 and os.getpid() == victim:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Worlds in which ranks have copies: whoever dies, the others end with the same values, until a last copy dies."""
+"""Worlds in which ranks have replicas: whoever dies, the others end with the same values, until a last replica dies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from test_run import COMMAND
 from watching import PROMPT_S, SLACK_S, comes_true
 
 WORKERS = 4
-COPIES = [(0, 2), (1, 3)]
+REPLICAS = [(0, 2), (1, 3)]
 LENGTH = 20_000
 ROUNDS = 60
 # A victim goes no further, so it is killed somewhere before.
@@ -24,8 +24,8 @@ LAST_ROUND_OF_VICTIMS = 30
 
 
 def deaths() -> list[tuple[int, ...]]:
-    """Every set of ranks that leaves a copy of each."""
-    choices = itertools.product(*[[(), *((rank,) for rank in copies)] for copies in COPIES])
+    """Every set of ranks that leaves a replica of each."""
+    choices = itertools.product(*[[(), *((rank,) for rank in replicas)] for replicas in REPLICAS])
     return [tuple(sorted(sum(choice, ()))) for choice in choices if any(choice)]
 
 
@@ -64,7 +64,7 @@ def doomed(signal_number=signal.SIGKILL, **options):
 @pytest.mark.parametrize(
     ("victims", "links"), [*((ranks, "shared-memory") for ranks in deaths()), ((0,), "tcp"), ((1, 2), "tcp")]
 )
-def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_copy_of_each(victims, links):
+def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(victims, links):
     with doomed(links=links) as job:
         results = job.run(reduce_for_long, victims)
 
@@ -77,7 +77,7 @@ def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_copy_of_each(vic
         assert replicas == [int(rank in victims) for rank in range(2)]
 
 
-def test_a_stopped_copy_is_found_by_its_silence_and_done_without():
+def test_a_stopped_replica_is_found_by_its_silence_and_done_without():
     with doomed(signal.SIGSTOP, heartbeat_timeout_s=1.0) as job:
         assert [rank for rank, _, _ in run_until_found(job)] == [0, 1]
 
@@ -110,7 +110,7 @@ def stop_and_tell(comm, victims):
     return result
 
 
-def test_the_last_copy_fails_the_job_in_time_and_is_named():
+def test_the_last_replica_fails_the_job_in_time_and_is_named():
     with doomed() as job, pytest.raises(rp.RankFailed) as raised:
         job.run(reduce_for_long, (1, 3))
     assert raised.value.rank in (1, 3) and "before that its replica, rank" in str(raised.value)
@@ -119,18 +119,18 @@ def test_the_last_copy_fails_the_job_in_time_and_is_named():
 def tell_time_of_failure(comm, victims):
     start = time.monotonic()
     try:
-        copies = comm.replicate(2)
-        copies.barrier()
+        replicas = comm.replicate(2)
+        replicas.barrier()
         # Others may still be in that barrier.
         if comm.rank in victims:
             os.kill(os.getpid(), signal.SIGKILL)
         while True:
-            copies.barrier()
+            replicas.barrier()
     except rp.RankFailed as error:
         raise ValueError(f"{error.rank}: {time.monotonic() - start:.3f}") from None
 
 
-def test_every_rank_is_told_of_the_last_copy_within_two_seconds():
+def test_every_rank_is_told_of_the_last_replica_within_two_seconds():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         with pytest.raises(rp.RankFailed) as raised:
             job.run(tell_time_of_failure, (0, 2))
@@ -205,7 +205,7 @@ def differ(comm):
     logical.allreduce(np.ones(3 if comm.rank == 3 else 4))
 
 
-def test_copies_that_make_different_calls_are_told():
+def test_replicas_that_make_different_calls_are_told():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job, pytest.raises(rp.CollectiveMismatch):
         job.run(differ)
 
@@ -213,7 +213,7 @@ def test_copies_that_make_different_calls_are_told():
 def explain_without_times(comm):
     rows = np.arange(10)
     live = comm.sparse(rows, rows, replicas=2).explain()
-    return live.seconds, "not measured where ranks have copies" in str(live)
+    return live.seconds, "not measured where ranks have replicas" in str(live)
 
 
 def refuse_seeds_of_their_own(comm):
@@ -225,13 +225,13 @@ def refuse_seeds_of_their_own(comm):
     return None
 
 
-def test_nothing_that_differs_between_copies_goes_into_what_they_give():
+def test_nothing_that_differs_between_replicas_goes_into_what_they_give():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         assert job.run(explain_without_times) == [(None, True)] * 2
         assert all(
-            "random_state=None: each of the 2 copies" in str(told) for told in job.run(refuse_seeds_of_their_own)
+            "random_state=None: each of the 2 replicas" in str(told) for told in job.run(refuse_seeds_of_their_own)
         )
-        # Of every copy: sets of strings have the same order in all.
+        # Of every replica: sets of strings have the same order in all.
         orders = job.run(lambda comm: comm.allgather(hash("order")))
         assert len({each for order in orders for each in order}) == 1
 
@@ -243,12 +243,12 @@ def raise_in_one_copy(comm):
     logical.barrier()
 
 
-def test_an_exception_in_one_copy_is_the_jobs():
+def test_an_exception_in_one_replica_is_the_jobs():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job, pytest.raises(KeyError, match="culprit"):
         job.run(raise_in_one_copy)
 
 
-def test_a_world_without_copies_says_how_to_start_one(world):
+def test_a_world_without_replicas_says_how_to_start_one(world):
     with pytest.raises(rp.InputError, match=r"replicas=2: expected 1.*ripieno run --replicas 2"):
         world(2).run(lambda comm: comm.replicate(2) and None)
     with pytest.raises(rp.InputError, match="replicas=3: expected a divisor of the number of workers, 4"):
@@ -281,15 +281,15 @@ def run_script(tmp_path, *arguments) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
-def test_run_lets_ranks_die_of_which_a_copy_lives_and_says_who(tmp_path):
+def test_run_lets_ranks_die_of_which_a_replica_lives_and_says_who(tmp_path):
     done = run_script(tmp_path, "0", "3")
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == ["rank 0 replica 1 total 59", "rank 1 replica 0 total 59"]
-    for rank, copy in [(0, 2), (3, 1)]:
-        assert f"ripieno: rank {rank} of " in done.stderr and f"its replica, rank {copy}, goes on" in done.stderr
+    for rank, replica in [(0, 2), (3, 1)]:
+        assert f"ripieno: rank {rank} of " in done.stderr and f"its replica, rank {replica}, goes on" in done.stderr
 
 
-def test_run_fails_with_the_last_copy_and_with_what_a_copy_raises(tmp_path):
+def test_run_fails_with_the_last_replica_and_with_what_a_replica_raises(tmp_path):
     last = run_script(tmp_path, "1", "3")
     assert last.returncode == 137 and "failed: killed by SIGKILL" in last.stderr
     raised = run_script(tmp_path, "raise2")

@@ -78,7 +78,9 @@ class WorkerEstimator(BaseEstimator):
                 f"workers with {job.threads} threads: leave both out"
             )
         if job.replicas != 1:
-            raise InputError(f"engine: the job has {job.replicas} copies of each rank, estimators want one: replicas=1")
+            raise InputError(
+                f"engine: the job has {job.replicas} replicas of each rank, estimators want one: replicas=1"
+            )
 
     def _seed(self, comm: Communicator | None) -> int:
         """A seed from the parameter `random_state`; of ranks that are there already, rank 0's."""
@@ -87,12 +89,12 @@ class WorkerEstimator(BaseEstimator):
         return seed if comm is None else comm.broadcast(seed)
 
     def _check_seeds(self, comm: Communicator | None) -> None:
-        """Copies of a rank have to draw the same seeds."""
+        """Replicas of a rank have to draw the same seeds."""
         has_own_seeds = self.random_state is None or self.random_state is np.random
         if has_own_seeds and comm is not None and comm.replicas > 1:
             raise InputError(
-                f"random_state={self.random_state!r}: each of the {comm.replicas} copies of a rank would draw its own "
-                "seed: expected a whole number"
+                f"random_state={self.random_state!r}: each of the {comm.replicas} replicas of a rank would draw its "
+                "own seed: expected a whole number"
             )
 
 

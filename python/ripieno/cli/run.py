@@ -40,7 +40,7 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="Copies of each logical rank; one of each is enough. The script calls replicate(COUNT).",
+    help="Replicas of each logical rank; one of each is enough. The script calls replicate(COUNT).",
 )
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.option(
@@ -81,7 +81,7 @@ def run_command(
 
     Ripieno's own commands run as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
 
-    With --replicas a rank may die, for instance by a signal, as long as a copy of it lives. The exit code is then 0,
+    With --replicas a rank may die, for instance by a signal, as long as a replica of it lives. The exit code is then 0,
     and a line on stderr names the rank that died.
     """
     import ripieno.flight as flight

@@ -78,9 +78,9 @@ class Communicator(Reductions, Gathers, Exchanges, Groups, KeyedData):
     threads : int
         The number of threads for this rank's computation, so that the ranks of a host share its cores.
     replicas : int
-        How many copies there are of each rank, see `replicate`.
+        How many replicas there are of each rank, see `replicate`.
     replica : int
-        Which of the copies of its rank this process is, 0 … replicas - 1.
+        Which of the replicas of its rank this process is, 0 … replicas - 1.
     kept : dict
         Values that programs keep on this rank from one `Job.run` to the next, under keys of their own. It is emptied
         when the communicator is closed. After a failure the next program gets a new communicator with an empty `kept`.
@@ -365,7 +365,7 @@ class Communicator(Reductions, Gathers, Exchanges, Groups, KeyedData):
         seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
         if all_ranks and self.replicas > 1:
             raise InputError(
-                "all_ranks=True: copies of a rank have waited for others each; ask without it on each rank"
+                "all_ranks=True: replicas of a rank have waited for others each; ask without it on each rank"
             )
         if not all_ranks:
             return {**self._native.statistics(), "seconds_waited_for": seconds_waited_for}
@@ -396,7 +396,7 @@ class AsyncCommunicator(Communicator):
     def __init__(self, comm: Communicator) -> None:
         self.__dict__ = comm.__dict__
 
-    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> Handle[R]:  # type: ignore[override]  # as `_asynchronous` says
+    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> Handle[R]:  # type: ignore[override]  # see `_asynchronous`
         native = self._native_or_none
         if native is None:
             self._check_process()

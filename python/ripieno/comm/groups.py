@@ -37,16 +37,16 @@ class Groups(Rank):
         return None if native is None else self._member(native)
 
     def replicate(self, replicas: int) -> Self:
-        """The communicator of logical ranks. A logical rank lives as long as one of its copies does.
+        """The communicator of logical ranks. A logical rank lives as long as one of its replicas does.
 
         In a world started with ``replicas=s`` (`ripieno.launch`, ``ripieno run --replicas``, or RIPIENO_REPLICAS in the
         environment of every rank) the ranks ``i``, ``i + m``, ``i + 2m`` … of the world, with ``m = world_size / s``,
-        are copies of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
-        copies of its receiver, which takes each byte from the copy of the sender that brings it first. So every
-        collective ends with the same bits on every living rank, as long as one copy of each logical rank lives. When
-        the last copy of a rank dies, all calls raise `RankFailed`. Once any rank has died, so does every call on the
-        world itself, or on a communicator that was split from it. An exception in one copy ends the job, because its
-        copies would raise it, too.
+        are replicas of logical rank ``i``. They hold the same data and make the same calls. Every message goes to all
+        replicas of its receiver, which takes each byte from the replica of the sender that brings it first. So every
+        collective ends with the same bits on every living rank, as long as one replica of each logical rank lives. When
+        the last replica of a rank dies, all calls raise `RankFailed`. Once any rank has died, so does every call on the
+        world itself, or on a communicator that was split from it. An exception in one replica ends the job, because its
+        replicas would raise it, too.
 
         Parameters
         ----------
@@ -56,30 +56,30 @@ class Groups(Rank):
         Returns
         -------
         Communicator
-            Of ``m`` ranks: `rank` is the logical rank, `replica` says which copy of it this process is. It may be
+            Of ``m`` ranks: `rank` is the logical rank, `replica` says which replica of it this process is. It may be
             split. `RankFailed.rank` and "waited_for" of `flight` are ranks of the world.
 
         Raises
         ------
         InputError
-            This is not the communicator of the world, or the world was started with another number of copies.
+            This is not the communicator of the world, or the world was started with another number of replicas.
 
         Notes
         -----
-        Copies must give the same bytes. Other objects than arrays travel as pickles, so times, random numbers without a
-        common seed and the like have no place in them. Ripieno's launchers set PYTHONHASHSEED where ranks have copies
-        and it is not set, so that sets of strings have one order; other launchers have to.
+        Replicas must give the same bytes. Other objects than arrays travel as pickles, so times, random numbers without
+        a common seed and the like have no place in them. Ripieno's launchers set PYTHONHASHSEED where ranks have
+        replicas and it is not set, so that sets of strings have one order; other launchers have to.
 
-        When a call has ended, a slower copy may still have to send. These bytes are taken from its link during the next
-        calls. A rank sends to all copies to the end. So a copy holds the others back if it lags by more than the links
-        hold (1 MiB each in shared memory).
+        When a call has ended, a slower replica may still have to send. These bytes are taken from its link during the
+        next calls. A rank sends to all replicas to the end. So a replica holds the others back if it lags by more than
+        the links hold (1 MiB each in shared memory).
         """
         native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
         return self._member(native)
 
     @property
     def lost_ranks(self) -> list[int]:
-        """The ranks of the world that have died while a copy of each lives, as far as this rank knows."""
+        """The ranks of the world that have died while a replica of each lives, as far as this rank knows."""
         return self._native.lost()
 
     def _logical(self, replicas: int) -> Self:

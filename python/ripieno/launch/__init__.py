@@ -14,11 +14,11 @@ from ripieno.flight.trace import Trace
 from ripieno.host import usable_cores
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
-from ripieno.launch.job import replicas as copies
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
+from ripieno.launch.job.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
 
 __all__ = ["Broadcast", "Job", "init", "launch"]
@@ -51,9 +51,9 @@ def launch(
     on_event : callable, optional
         Gets every dict that a rank emits, with its "rank", in the calling process while `Job.run` waits.
     replicas : int
-        How many copies there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are copies.
-        Programs that communicate by ``comm.replicate(replicas)`` go on while one copy of each lives. `Job.run` returns
-        one result for each logical rank.
+        How many replicas there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are replicas.
+        Programs that communicate by ``comm.replicate(replicas)`` go on while one replica of each lives. `Job.run`
+        returns one result for each logical rank.
     prefix_output : bool
         Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
@@ -104,12 +104,12 @@ def launch(
         # Where there is no room at all the engine says so.
         workers = workers or max(1, where.slots())
         return where.job(
-            workers, threads=threads or where.threads, replicas=copies.checked(replicas, workers), **common, **options
+            workers, threads=threads or where.threads, replicas=checked_replicas(replicas, workers), **common, **options
         )
     _check_options(options, "local", frozenset())
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
-    replicas = copies.checked(replicas, workers)
+    replicas = checked_replicas(replicas, workers)
     if workers == 1:
         return InlineJob(threads=threads, **common, **options)
     return LocalJob(workers, threads=threads, replicas=replicas, prefix_output=prefix_output, **common, **options)

@@ -57,7 +57,7 @@ class WorkerState:
 
 
 def open_part(comm: Communicator, key: str, replicas: int) -> str:
-    """Begin a job on this rank, of which there may be copies; its host."""
+    """Begin a job on this rank, of which there may be replicas; its host."""
     part = comm.kept[key] = WorkerState(comm if replicas == 1 else comm.replicate(replicas))
     return part.comm.hosts[part.comm.rank]
 

@@ -32,7 +32,7 @@ class Broadcast(Generic[T]):
         self._job: Job | None = job
         self._value: T | None = value
         # It only notes the name: it may run anywhere, at any time.
-        self._dropping = weakref.finalize(self, job.dropped.append, self._key)
+        self._dropping = weakref.finalize(self, job._dropped.append, self._key)
         self._dropping.atexit = False
         try:
             job.run(_keep, self._key, value)
@@ -40,7 +40,7 @@ class Broadcast(Generic[T]):
             raise SerializationError(
                 f"broadcast: a {type(value).__name__} cannot be sent: {error.__cause__}"
             ) from error
-        job.kept.add(self)
+        job._kept.add(self)
 
     @property
     def value(self) -> T:
@@ -55,9 +55,9 @@ class Broadcast(Generic[T]):
         """
         job, self._job, self._value = self._job, None, None
         if job is not None:
-            job.kept.discard(self)
+            job._kept.discard(self)
             self._dropping()
-            job.forget_now()
+            job._forget_now()
 
     def sent_again(self) -> tuple[Any, ...]:
         """What ranks that come in the place of others are to run, with its arguments."""

@@ -38,13 +38,9 @@ class Job(ABC):
     threads : int
         Threads that each should compute with.
     replicas : int
-        How many copies there are of each logical rank.
+        How many replicas there are of each logical rank.
     lost : dict of int to str
-        Ranks that have died while a copy lives, and why; empty once new ranks have been started.
-    kept : set of Broadcast
-        The values that the ranks keep.
-    dropped : deque of str
-        Names of the values that they are to forget before the next program.
+        Ranks that have died while a replica lives, and why; empty once new ranks have been started.
     epoch : int
         Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
     """
@@ -56,12 +52,13 @@ class Job(ABC):
         self.threads = threads
         self.replicas = replicas
         self.lost: dict[int, str] = {}
-        self.kept: WeakSet[Broadcast[Any]] = WeakSet()
+        # The values that the ranks keep.
+        self._kept: WeakSet[Broadcast[Any]] = WeakSet()
         self.epoch = 0
         self._trace = trace
         self._listeners = [] if on_event is None else [on_event]
         # What no handle stands for any more, and ranks still keep.
-        self.dropped: deque[str] = deque()
+        self._dropped: deque[str] = deque()
         self._over: str | None = None
         # Who holds it runs a program, or several, while others wait.
         self._turn = threading.RLock()
@@ -93,8 +90,8 @@ class Job(ABC):
         Returns
         -------
         list
-            The result of each rank, in order of rank. If ranks have copies, the result of the first living copy of each
-            logical rank.
+            The result of each rank, in order of rank. If ranks have replicas, the result of the first living replica of
+            each logical rank.
 
         Raises
         ------
@@ -185,7 +182,21 @@ class Job(ABC):
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:
-        """Within the ``with`` statement `listener` gets the events of ranks, too; with None nothing changes."""
+        """Within the ``with`` statement `listener` gets what ranks emit, besides those that get it already.
+
+        Parameters
+        ----------
+        listener : callable or None
+            As ``on_event=`` of `ripieno.launch`; with None nothing changes.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> with rp.launch(1) as job, job.telling(print):
+        ...     job.run(lambda comm: comm.emit({"done": 1}))
+        {'rank': 0, 'done': 1}
+        [None]
+        """
         listeners = [] if listener is None else [listener]
         # What ranks emit for other threads is not for this listener.
         with self._turn:
@@ -213,7 +224,7 @@ class Job(ABC):
     ) -> None:
         self._close_once(failed=error is not None)
 
-    def forget_now(self) -> None:
+    def _forget_now(self) -> None:
         """Let the ranks forget what was dropped, if they wait for a program; otherwise before the next one."""
         if self._turn.acquire(blocking=False):
             try:
@@ -224,8 +235,8 @@ class Job(ABC):
 
     def _forget_dropped(self) -> None:
         names = []
-        while self.dropped:
-            names.append(self.dropped.popleft())
+        while self._dropped:
+            names.append(self._dropped.popleft())
         if names:
             self._forget(names)
 

@@ -20,7 +20,7 @@ from typing import Any
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
-from ripieno.launch.job.replicas import copies_environment
+from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
@@ -110,7 +110,7 @@ class LocalJob(ProcessJob[_Worker]):
             child = process.start(
                 "ripieno.launch.job.worker",
                 [str(theirs.fileno())],
-                environment=process.thread_environment(self.threads) | copies_environment(self.replicas),
+                environment=process.thread_environment(self.threads) | replicas_environment(self.replicas),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=pipe,

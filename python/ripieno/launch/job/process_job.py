@@ -21,7 +21,7 @@ from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, Seri
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
 from ripieno.launch.job.programs import Returned
-from ripieno.launch.job.replicas import copies_of
+from ripieno.launch.job.replicas import replicas_of
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import FailureReport, other_rank
@@ -169,7 +169,7 @@ class ProcessJob(Job, Generic[M]):
             self._end()
             raise
         self._state = State.READY
-        for each in list(self.kept):
+        for each in list(self._kept):
             self._ask(*each.sent_again())
 
     @contextmanager
@@ -336,9 +336,9 @@ class _Conversation:
         return all(member.rank in self.replies or member.rank in self._lost for member in self._members)
 
     def results(self) -> list[Any]:
-        """The reply of every logical rank: of the first of its copies that has replied."""
-        by_copy = [self._copies(logical) for logical in range(len(self._members) // self._replicas)]
-        return [next(self.replies[rank] for rank in copies if rank in self.replies) for copies in by_copy]
+        """The reply of every logical rank: of the first of its replicas that has replied."""
+        by_rank = [self._replicas_of(logical) for logical in range(len(self._members) // self._replicas)]
+        return [next(self.replies[rank] for rank in replicas if rank in self.replies) for replicas in by_rank]
 
     def check_mismatch(self) -> None:
         """Raise if the ranks have made different calls, and no program has met that: it came out in the end."""
@@ -347,8 +347,8 @@ class _Conversation:
                 if each.failure.victim is None:
                     each.failure.throw()
 
-    def _copies(self, rank: int) -> range:
-        return copies_of(rank, len(self._members), self._replicas)
+    def _replicas_of(self, rank: int) -> range:
+        return replicas_of(rank, len(self._members), self._replicas)
 
     def expect(self, verdict: Callable[[], NoReturn]) -> None:
         """Somebody has failed: call `verdict`, the first one, unless the culprit comes forward in time."""
@@ -416,7 +416,7 @@ class _Conversation:
 
     def _dead(self, member: Member) -> None:
         member, cause = self._gang._ending_of(member)
-        others = [rank for rank in self._copies(member.rank) if rank != member.rank]
+        others = [rank for rank in self._replicas_of(member.rank) if rank != member.rank]
         if self._awaited == "result" and any(rank not in self._lost for rank in others):
             self._lost[member.rank] = cause
             return

@@ -93,7 +93,7 @@ class Seat:
     meet : callable
         Meets them again.
     replicas : int
-        How many copies there are of each rank.
+        How many replicas there are of each rank.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Seat:
 
     def _take(self, comm: Communicator) -> None:
         self.comm = comm
-        # Of all ranks, whoever has died, where ranks have copies.
+        # Of all ranks, whoever has died, where ranks have replicas.
         self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
 
 

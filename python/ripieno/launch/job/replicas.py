@@ -1,6 +1,6 @@
-"""Copies of ranks: in a world of `p` ranks with ``replicas=s``, ranks ``i``, ``i + p/s``, ``i + 2p/s`` … are copies.
+"""Replicas of ranks: with ``replicas=s``, ranks ``i``, ``i + p/s``, ``i + 2p/s`` … of `p` ranks are replicas.
 
-A launcher lets a rank die of which a copy lives; see `ripieno.comm.Communicator.replicate` for what programs do.
+A launcher lets a rank die of which a replica lives; see `ripieno.comm.Communicator.replicate` for what programs do.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ripieno.errors import InputError
 
 
 def checked(replicas: int, workers: int) -> int:
-    """`replicas`, if every logical rank of so many workers can have as many copies."""
+    """`replicas`, if every logical rank of so many workers can have as many replicas."""
     if isinstance(replicas, bool) or not isinstance(replicas, Integral) or replicas < 1 or workers % replicas:
         raise InputError(f"replicas={replicas!r}: expected a divisor of the number of workers, {workers}")
     return int(replicas)
 
 
-def copies_of(rank: int, workers: int, replicas: int) -> range:
-    """The ranks that are copies of the logical rank of `rank`, itself included."""
+def replicas_of(rank: int, workers: int, replicas: int) -> range:
+    """The ranks that are replicas of the logical rank of `rank`, itself included."""
     logical_count = workers // replicas
     return range(rank % logical_count, workers, logical_count)
 
 
-def copies_environment(replicas: int, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Variables that copies need: sets of strings have one order in all of them, unless `variables` say otherwise."""
+def replicas_environment(replicas: int, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables that replicas need: sets of strings have one order in all of them, unless `variables` say otherwise."""
     return {} if replicas == 1 or variables.get("PYTHONHASHSEED") else {"PYTHONHASHSEED": "0"}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ripieno.host import usable_cores
-from ripieno.launch.job.replicas import copies_environment, copies_of
+from ripieno.launch.job.replicas import replicas_environment, replicas_of
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp, pair
 from ripieno.launch.process.interruption import interruptible
@@ -49,7 +49,7 @@ class Script:
     racks
         A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
     replicas
-        How many copies there are of each logical rank, see `ripieno.launch.job.replicas`.
+        How many replicas there are of each logical rank, see `ripieno.launch.job.replicas`.
     """
 
     target: str
@@ -68,7 +68,7 @@ class Script:
         racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
         replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
         threads = {} if self.threads is None else threads_environment(self.threads)
-        return {**racks, **replicas, **copies_environment(self.replicas), **threads}
+        return {**racks, **replicas, **replicas_environment(self.replicas), **threads}
 
 
 @dataclass
@@ -111,8 +111,9 @@ def run_here(script: Script) -> None:
 def run(script: Script, world_size: int) -> int:
     """Run `script` as `world_size` ranks; returns the exit code.
 
-    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With copies
-    a rank may die without a word as long as one of its copies does not. No rank outlives the call, whatever ends it.
+    It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With
+    replicas a rank may die without a word as long as one of its replicas does not. No rank outlives the call, whatever
+    ends it.
     """
     for _ in range(PORT_ATTEMPT_COUNT):
         ranks: list[_Rank] = []
@@ -204,15 +205,15 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
                 if first is None or (first.victim and not key.data.victim):
                     first = key.data
     if first is not None and first.report is not None and first.report.victim is not None:
-        # Its copies could go on without it, but somebody could not.
+        # Its replicas could go on without it, but somebody could not.
         culprit = first.report.victim.rank
         return ranks[culprit] if culprit in lost else first
     return first
 
 
 def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
-    """Whether `rank` has ended without a word while a copy of it has not failed; says so."""
-    spares = [copy for copy in copies_of(rank.rank, len(ranks), script.replicas) if not ranks[copy].failed]
+    """Whether `rank` has ended without a word while a replica of it has not failed; says so."""
+    spares = [replica for replica in replicas_of(rank.rank, len(ranks), script.replicas) if not ranks[replica].failed]
     if not rank.status or rank.report is not None or not spares:
         return False
     who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"

@@ -29,7 +29,7 @@ class LiveExplanation:
         How far the densities of "down" and "up" are from the power law that comes nearest, as a part of them; None
         where there are not two densities between 0 and 1 to lay one through.
     seconds
-        Of a reduction, measured: the slowest rank's, in the median. None where ranks have copies, which would tell
+        Of a reduction, measured: the slowest rank's, in the median. None where ranks have replicas, which would tell
         different times.
     """
 

@@ -61,7 +61,7 @@ def of_live(live: LiveExplanation) -> str:
     target.print(table)
     predicted = duration_text(design["seconds"])
     measured = (
-        "not measured where ranks have copies" if live.seconds is None else f"{duration_text(live.seconds)} measured"
+        "not measured where ranks have replicas" if live.seconds is None else f"{duration_text(live.seconds)} measured"
     )
     target.print(f"a reduction: {measured}, {predicted} predicted; others, predicted:")
     target.print(_beside(explanation))
