@@ -8,7 +8,7 @@ use crate::pool::{BufferPool, PooledBuffer};
 use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
-use crate::task::{self, Task};
+use crate::task::{self, Extent, Task};
 use crate::ticket::Ticket;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
 use ripieno_run::{Call, Element, Header, Memory, Replicas, Schedule};
@@ -206,27 +206,30 @@ impl CommunicatorState {
             check_write("second buffer", output, task)?;
         }
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
-        task::check(task, &self.group, main.element_count(), output.element_count())?;
+        let extents = Extent::all_of(task);
+        task::check(task, &extents, &self.group, [main, output])?;
         let choice = runtime.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
         let mut call = task::call(task, element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
-        let schedule = self.schedules.get(call, choice.order, task::extents(task, main, output), || {
-            let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
-            let plan = plan.map_err(|unsuitable| {
-                argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
+        let schedule =
+            self.schedules.get(call, choice.order, task::depends_on(task, extents, [main, output]), || {
+                let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
+                let plan = plan.map_err(|unsuitable| {
+                    argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
+                })?;
+                let schedule = in_world(plan, world_ranks, replica);
+                Ok::<_, Error>(match task.collective() {
+                    // A message has left when the link holds it.
+                    Collective::PointToPoint => schedule.copying(),
+                    _ if choice.algorithm.rendezvous => schedule.lending(),
+                    _ => schedule,
+                })
             })?;
-            let schedule = in_world(plan, world_ranks, replica);
-            Ok::<_, Error>(match task.collective() {
-                // A message has left when the link holds it.
-                Collective::PointToPoint => schedule.copying(),
-                _ if choice.algorithm.rendezvous => schedule.lending(),
-                _ => schedule,
-            })
-        })?;
         // Plans know nothing of it.
-        call.form = form(&shape, task, &choice);
+        let counts = task::common_counts(&extents);
+        call.form = form(&shape, counts, &choice);
         if call.form != 0 {
-            runtime.fabric.note_form(call.form, &|| words(&shape, task, &choice));
+            runtime.fabric.note_form(call.form, &|| words(&shape, counts, &choice));
         }
         let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
         Ok(Ready { header, schedule })
@@ -251,6 +254,7 @@ pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replic
 }
 
 /// Whether `task` may change `memory`; where there is no byte it does not.
+#[inline]
 fn check_write(name: &'static str, memory: &Memory<'_>, task: &Task<'_>) -> Result<(), Error> {
     match memory {
         Memory::Read(bytes) if !bytes.is_empty() => {
@@ -261,13 +265,15 @@ fn check_write(name: &'static str, memory: &Memory<'_>, task: &Task<'_>) -> Resu
 }
 
 /// All of `memory`, in whole elements.
+#[inline]
 fn whole(buffer: Buffer, memory: &Memory<'_>, element: Element) -> Result<Span, Error> {
-    let size_bytes = element.size_bytes();
-    if !memory.len().is_multiple_of(size_bytes) {
-        let expected = format!("a multiple of {size_bytes}, the size of {}", element.name());
+    let element_bytes = element.size_bytes();
+    // Sizes of elements are powers of two: a division would take longer than the rest of this.
+    if memory.len() & (element_bytes - 1) != 0 {
+        let expected = format!("a multiple of {element_bytes}, the size of {}", element.name());
         return Err(argument("length in bytes", memory.len(), &expected));
     }
-    Ok(Span::whole(buffer, memory.len() / size_bytes, size_bytes))
+    Ok(Span { buffer, start_bytes: 0, length_bytes: memory.len(), element_bytes })
 }
 
 /// Scratch memory for a run that needs `length_bytes` of it.

@@ -4,7 +4,6 @@
 //! order; what it stands for is told in words when ranks differ.
 
 use crate::choice::Choice;
-use crate::task::{self, Task};
 use ripieno_kernels::keyed::hash_string;
 use ripieno_run::Element;
 
@@ -61,17 +60,15 @@ impl Shape<'_> {
     }
 }
 
-/// The hash of a call's form: how its elements are arranged, the counts per rank and the order.
+/// The hash of a call's form: how its elements are arranged, the counts per rank that all give alike, and the order.
 #[inline]
-pub(crate) fn form(shape: &Shape<'_>, task: &Task<'_>, choice: &Choice) -> u32 {
-    let counts = task::common_counts(task);
+pub(crate) fn form(shape: &Shape<'_>, counts: &[usize], choice: &Choice) -> u32 {
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
     shape.form() ^ counts_hash ^ choice.order_hash()
 }
 
 /// What the form stands for.
-pub(crate) fn words(shape: &Shape<'_>, task: &Task<'_>, choice: &Choice) -> String {
-    let counts = task::common_counts(task);
+pub(crate) fn words(shape: &Shape<'_>, counts: &[usize], choice: &Choice) -> String {
     let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
     let order = choice.order_name();
     [shape.words(), counts, order].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")

@@ -30,7 +30,7 @@ pub(crate) enum Extent<'a> {
 impl<'a> Extent<'a> {
     /// What `task` says of its first buffer and of its second.
     #[inline]
-    fn all_of(task: &Task<'a>) -> [Extent<'a>; 2] {
+    pub fn all_of(task: &Task<'a>) -> [Extent<'a>; 2] {
         let mut noted = Noted::default();
         task.with(&mut noted);
         noted.extents
@@ -47,12 +47,13 @@ impl<'a> Extent<'a> {
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }
 
-    /// Whether the extent fits `group` and a buffer of `element_count` elements.
-    fn check(&self, [chunks, peers]: [&'static str; 2], element_count: usize, group: &Group) -> Result<(), Error> {
+    /// Whether the extent fits `group` and all of a buffer.
+    #[inline]
+    fn check(&self, [chunks, peers]: [&'static str; 2], whole: Span, group: &Group) -> Result<(), Error> {
         match self {
             Extent::Whole | Extent::One(_) => Ok(()),
-            Extent::Counts(counts) => check_counts(chunks, counts, element_count, group),
-            Extent::Peers(listed) => check_peers(peers, listed, element_count, group),
+            Extent::Counts(counts) => check_counts(chunks, counts, whole.element_count(), group),
+            Extent::Peers(listed) => check_peers(peers, listed, whole.element_count(), group),
         }
     }
 
@@ -150,23 +151,19 @@ impl<'a> Extents<Whole, &[usize], &[(usize, usize)]> for Placed<'a> {
     }
 }
 
-/// Whether the arguments fit `group` and buffers of `main_count` and `output_count` elements.
+/// Whether the arguments, among them the `extents` of two buffers, fit `group` and the buffers.
 #[inline]
-pub(crate) fn check(task: &Task<'_>, group: &Group, main_count: usize, output_count: usize) -> Result<(), Error> {
-    match task {
-        // Whatever their length is, it fits; short ones are called so often that a look at their extents would show.
-        Task::Allreduce { .. } | Task::Barrier { .. } | Task::Scan { .. } | Task::Exscan { .. } => Ok(()),
-        _ => check_extents(task, group, main_count, output_count),
-    }
-}
-
-fn check_extents(task: &Task<'_>, group: &Group, main_count: usize, output_count: usize) -> Result<(), Error> {
+pub(crate) fn check(
+    task: &Task<'_>,
+    [main_extent, output_extent]: &[Extent<'_>; 2],
+    group: &Group,
+    [main, output]: [Span; 2],
+) -> Result<(), Error> {
     if let Some(root) = task.root() {
         check_rank("root", root, group)?;
     }
-    let [main, output] = Extent::all_of(task);
-    main.check(["counts", "out"], main_count, group)?;
-    output.check(["counts", "into"], output_count, group)?;
+    main_extent.check(["counts", "out"], main, group)?;
+    output_extent.check(["counts", "into"], output, group)?;
     let rank = group.rank();
     match *task {
         Task::PointToPoint { from, to, .. } => {
@@ -178,9 +175,9 @@ fn check_extents(task: &Task<'_>, group: &Group, main_count: usize, output_count
             }
         }
         Task::Rotate { distance, .. } if distance.is_multiple_of(group.size()) => {
-            check_own(Some(main_count), Some(output_count), group)
+            check_own(Some(main.element_count()), Some(output.element_count()), group)
         }
-        _ if task.has_output() => check_own(main.count_of(rank), output.count_of(rank), group),
+        _ if task.has_output() => check_own(main_extent.count_of(rank), output_extent.count_of(rank), group),
         _ => Ok(()),
     }
 }
@@ -204,22 +201,22 @@ pub(crate) fn call(task: &Task<'_>, element: Element, element_count: usize, choi
     Call { kind, element, form: 0 }
 }
 
-/// The counts per rank that all ranks give alike.
+/// The counts per rank among `extents` that all ranks give alike.
 #[inline]
-pub(crate) fn common_counts<'a>(task: &Task<'a>) -> &'a [usize] {
-    match Extent::all_of(task) {
+pub(crate) fn common_counts<'a>(extents: &[Extent<'a>; 2]) -> &'a [usize] {
+    match *extents {
         [Extent::Counts(counts), Extent::Whole] => counts,
         _ => &[],
     }
 }
 
-/// What a plan depends on beside the call.
+/// What a plan depends on beside the call: the `extents`, or what stands for them where the whole buffer is meant.
 #[inline]
-pub(crate) fn extents<'a>(task: &Task<'a>, main: Span, output: Span) -> [Extent<'a>; 2] {
+pub(crate) fn depends_on<'a>(task: &Task<'a>, extents: [Extent<'a>; 2], buffers: [Span; 2]) -> [Extent<'a>; 2] {
     match *task {
         Task::PointToPoint { from, .. } => [Extent::One(from), Extent::Whole],
-        Task::Rotate { .. } => [main, output].map(|span| Extent::One(span.element_count())),
-        _ => Extent::all_of(task),
+        Task::Rotate { .. } => buffers.map(|span| Extent::One(span.element_count())),
+        _ => extents,
     }
 }
 
