@@ -147,7 +147,7 @@ pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> 
         greeting if greeting.to != rank || greeting.from >= world_size || greeting.from == rank => {
             Err(Refusal::Rank(rank))
         }
-        greeting if greeting.purpose == Purpose::Rendezvous => Err(Refusal::Purpose),
+        greeting if !matches!(greeting.purpose, Purpose::Control | Purpose::Data) => Err(Refusal::Purpose),
         _ => Ok(()),
     }
 }

@@ -9,6 +9,7 @@ pub mod endpoint;
 pub mod error;
 pub mod exchange;
 pub mod host;
+pub mod introduction;
 pub mod links;
 mod listeners;
 mod monitor;

@@ -7,6 +7,7 @@ mod errors;
 mod graph;
 mod handle;
 mod interruption;
+mod introduction;
 mod kernels;
 mod keyed;
 mod measuring;
@@ -30,6 +31,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::doctor, module)?)?;
+    introduction::register(module)?;
     measuring::register(module)?;
     design::register(module)?;
     graph::register(module)?;

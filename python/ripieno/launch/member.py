@@ -19,7 +19,7 @@ from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
 from ripieno.launch.engine import remote
 from ripieno.launch.engine.member_server import Invitation, Join, versions
-from ripieno.launch.engine.remote import RemoteChannel
+from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import Here, standing_for
 from ripieno.launch.process.channel import HungUp
@@ -174,6 +174,8 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
     where = f"the member server at {invitation.host}:{invitation.port}"
     try:
         channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S)
+    except NotAuthentic as error:
+        raise RendezvousError(f"rank {rank}: {where} is not of this job: {error}") from None
     except ConnectionError as error:
         raise RendezvousError(
             f"rank {rank}: {where} is closed ({error}): the job is over, or has begun without this attempt of the task"

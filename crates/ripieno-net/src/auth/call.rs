@@ -13,6 +13,8 @@ pub(crate) enum Denied {
     Refused(Refusal),
     /// Nothing came before the deadline: late, or none of ours.
     Silent,
+    /// It speaks our language, but does not know the token.
+    Unproven,
     /// It is none of ours.
     Stranger(String),
 }
@@ -22,6 +24,7 @@ impl std::fmt::Display for Denied {
         match self {
             Denied::Refused(refusal) => write!(f, "refused: {refusal}"),
             Denied::Silent => write!(f, "connected, but nothing answered"),
+            Denied::Unproven => write!(f, "connected, but it is no rank of this job: its proof is wrong"),
             Denied::Stranger(cause) => write!(f, "connected, but it is no rank of this job: {cause}"),
         }
     }
@@ -47,7 +50,7 @@ pub(crate) fn call(stream: &mut Stream, token: &Token, greeting: &Greeting, dead
         Some(refusal) if is_seal(proof, token, "answerer", &[verdict, &greeting, &challenge]) => {
             refusal.map_or(Ok(()), |refusal| Err(Denied::Refused(refusal)))
         }
-        _ => Err(Denied::Stranger("its proof is wrong".to_string())),
+        _ => Err(Denied::Unproven),
     }
 }
 

@@ -43,6 +43,8 @@ pub(crate) enum Purpose {
     Data = 2,
     /// The exchange of addresses.
     Rendezvous = 3,
+    /// What the process that launches a job and a member of it tell each other.
+    Member = 4,
 }
 
 /// What a caller says first.
@@ -76,6 +78,7 @@ impl Greeting {
             1 => Purpose::Control,
             2 => Purpose::Data,
             3 => Purpose::Rendezvous,
+            4 => Purpose::Member,
             _ => return None,
         };
         let nonce = JobNonce(*frame[24..].first_chunk()?);

@@ -88,7 +88,7 @@ impl Monitor {
                 }
             }
             Purpose::Data => (self.setup.take_link)(peer, stream),
-            Purpose::Rendezvous => {}
+            Purpose::Rendezvous | Purpose::Member => {}
         }
     }
 

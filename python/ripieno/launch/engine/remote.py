@@ -6,18 +6,15 @@ neither encrypted nor signed.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import secrets
 import select
 import socket
 import struct
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno._native as _native
 from ripieno.launch.process.channel import MESSAGE_S, Channel, HungUp
 from ripieno.launch.process.parcel import pack
 from ripieno.wire import packing
@@ -27,8 +24,6 @@ from ripieno.wire.arrays import empty
 KEEP_ALIVE = (10, 5, 4)
 
 _HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
-_CHALLENGE_BYTES = 32
-_PROOF_BYTES = hashlib.sha256().digest_size
 
 
 class NotAuthentic(Exception):
@@ -130,14 +125,12 @@ def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChann
         If who listens does not know the token.
     """
     end = socket.create_connection((host, port), timeout=timeout_s)
-    deadline = time.monotonic() + timeout_s
     try:
-        theirs = _exactly(end, _CHALLENGE_BYTES, deadline)
-        mine = secrets.token_bytes(_CHALLENGE_BYTES)
-        end.sendall(mine + _proof(token, b"member", theirs, mine))
-        if not hmac.compare_digest(_exactly(end, _PROOF_BYTES, deadline), _proof(token, b"hub", mine, theirs)):
-            raise NotAuthentic(f"{host}:{port} does not know this job's token")
+        _native.introduce_member(end.fileno(), token, timeout_s)
         return _channel(end, None)
+    except PermissionError as error:
+        end.close()
+        raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
     except BaseException:
         end.close()
         raise
@@ -145,16 +138,12 @@ def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChann
 
 def accept(end: socket.socket, token: bytes, timeout_s: float) -> RemoteChannel:
     """The channel to who has connected by `end`; `OSError` or `NotAuthentic` if that is no member of this job."""
-    deadline = time.monotonic() + timeout_s
     try:
-        end.settimeout(timeout_s)
-        mine = secrets.token_bytes(_CHALLENGE_BYTES)
-        end.sendall(mine)
-        theirs = _exactly(end, _CHALLENGE_BYTES, deadline)
-        if not hmac.compare_digest(_exactly(end, _PROOF_BYTES, deadline), _proof(token, b"member", mine, theirs)):
-            raise NotAuthentic("who has connected does not know this job's token")
-        end.sendall(_proof(token, b"hub", theirs, mine))
+        _native.admit_member(end.fileno(), token, timeout_s)
         return _channel(end, MESSAGE_S)
+    except PermissionError as error:
+        end.close()
+        raise NotAuthentic("who has connected does not know this job's token") from error
     except BaseException:
         end.close()
         raise
@@ -166,21 +155,3 @@ def _channel(end: socket.socket, send_s: float | None) -> RemoteChannel:
     for option, value in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT), KEEP_ALIVE, strict=True):
         end.setsockopt(socket.IPPROTO_TCP, option, value)
     return RemoteChannel(end, send_s)
-
-
-def _proof(token: bytes, role: bytes, *challenges: bytes) -> bytes:
-    return hmac.digest(token, b"ripieno " + role + b"".join(challenges), hashlib.sha256)
-
-
-def _exactly(end: socket.socket, size_bytes: int, deadline: float) -> bytes:
-    data = b""
-    while len(data) < size_bytes:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError("the other end took too long to say who it is")
-        end.settimeout(left_s)
-        piece = end.recv(size_bytes - len(data))
-        if not piece:
-            raise ConnectionError("the connection was closed before both ends knew each other")
-        data += piece
-    return data
