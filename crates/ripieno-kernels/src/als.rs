@@ -1,12 +1,13 @@
 //! A half step of alternating least squares: the factors of each row, given those of the columns it has ratings of.
 //!
 //! For each row the factors of its columns are gathered, block by block, and the upper half of their scatter matrix is
-//! summed up in
-//! register tiles; the normal equations are then solved by Cholesky's factors. All of it stays in the nearest cache.
-//! Cost: `r²` operations a rating and `r³/3` a row, for factors of length `r`, in f32.
-//! Source: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
-//! AAIM 2008,
-//! section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, eq. 4.
+//! summed up in register tiles. The normal equations are then solved by Cholesky's factors. All of it stays in the
+//! nearest cache. Cost: `r²` operations a rating and `r³/3` a row, for factors of length `r`, in f32.
+//! The bits of a row's factors depend on its ratings, their order and the SIMD level alone.
+//!
+//! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
+//! AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008,
+//! eq. 4; Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013, section 4 (the scatter matrix).
 
 use crate::Threads;
 use crate::panels::Line;
@@ -18,6 +19,8 @@ const TILE_ROWS: usize = 8;
 const BLOCK: usize = 64;
 /// Ratings of a part, about.
 const PART_ENTRIES: usize = 1 << 14;
+/// Rows of a part of a scatter matrix.
+const PART_ROWS: usize = 1 << 12;
 const LINE: usize = Line::LEN;
 
 /// The ratings of each row.
@@ -39,9 +42,8 @@ pub enum Aim<'a> {
         /// Factor of the penalty.
         reg: f32,
     },
-    /// Squared errors of all pairs, 1 where there is a rating, weighted by 1 and `alpha` times the rating; and `reg`
-    /// times
-    /// the squared factors.
+    /// Squared errors of all pairs, and `reg` times the squared factors. What is to be met is 1 where there is a
+    /// rating; its weight is 1 and `alpha` times the rating.
     Implicit {
         /// Factor of the penalty.
         reg: f32,
@@ -52,9 +54,29 @@ pub enum Aim<'a> {
     },
 }
 
+impl Aim<'_> {
+    /// How much a rating counts beyond what the matrix has already, its share of the right side, and the squared error
+    /// of factors that are zero.
+    #[inline(always)]
+    fn weighed(&self, value: f32) -> (f32, f32, f64) {
+        match self {
+            Aim::Explicit { .. } => (1.0, value, value as f64 * value as f64),
+            Aim::Implicit { alpha, .. } => (alpha * value, 1.0 + alpha * value, 1.0 + *alpha as f64 * value as f64),
+        }
+    }
+
+    /// Factor of the squared factors of a row of `count` ratings.
+    #[inline(always)]
+    fn penalty(&self, count: usize) -> f32 {
+        match self {
+            Aim::Explicit { reg } => reg * count as f32,
+            Aim::Implicit { reg, .. } => *reg,
+        }
+    }
+}
+
 /// Writes the factors of every row, `rank` each, given those of the columns; returns the weighted squared errors of the
-/// ratings,
-/// and, of an implicit aim, of all other pairs.
+/// ratings and, of an implicit aim, of all other pairs of rows that have ratings.
 ///
 /// A row without ratings gets zeros.
 ///
@@ -74,6 +96,9 @@ pub fn solve_factors(
     if let Aim::Implicit { gram, .. } = aim {
         assert_eq!(gram.len(), rank * rank, "the scatter matrix has a row for every factor");
     }
+    let width = rank.next_multiple_of(LINE);
+    let table = table(factors, rank, width);
+    let table = floats(&table);
     let ranges = parts(ratings.starts);
     let mut losses = vec![0.0; ranges.len()];
     let mut rest = out;
@@ -84,9 +109,65 @@ pub fn solve_factors(
         work.push((first, own, loss));
     }
     threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, loss)| {
-        *loss = threads.simd().run(Part { ratings, factors, rank, aim, first, out, scratch });
+        scratch.fit(width);
+        *loss = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
     });
     losses.iter().sum()
+}
+
+/// Adds up the products of the entries of each row with each other: the scatter matrix of the rows, `rank` by `rank`.
+///
+/// Every product is rounded to a multiple of what `anchor` resolves, so sums are exact, and the same bits in any order
+/// of the rows. That takes an `anchor` of 1.5 times a power of two which is at least as large as any such sum.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn scatter(factors: &[f32], rank: usize, anchor: f64, out: &mut [f64], threads: &Threads) {
+    assert_eq!(out.len(), rank * rank, "a row for every factor");
+    assert!(factors.len().is_multiple_of(rank), "rows are whole");
+    let parts: Vec<&[f32]> = factors.chunks(PART_ROWS * rank).collect();
+    let mut sums = vec![vec![0.0; rank * rank]; parts.len()];
+    let work: Vec<_> = parts.into_iter().zip(&mut sums).collect();
+    threads.for_each(work, PART_ROWS * rank * rank, Vec::new, |wide, (rows, sums)| {
+        threads.simd().run(Scatter { rows, rank, anchor, wide, sums });
+    });
+    out.fill(0.0);
+    for sums in &sums {
+        out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
+    }
+    for row in 1..rank {
+        for column in 0..row {
+            out[row * rank + column] = out[column * rank + row];
+        }
+    }
+}
+
+/// Some rows of a scatter matrix, whose upper half is added up.
+struct Scatter<'a> {
+    rows: &'a [f32],
+    rank: usize,
+    anchor: f64,
+    wide: &'a mut Vec<f64>,
+    sums: &'a mut [f64],
+}
+
+impl Job for Scatter<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        let (rank, anchor) = (self.rank, self.anchor);
+        for row in self.rows.chunks_exact(rank) {
+            self.wide.clear();
+            self.wide.extend(row.iter().map(|&x| x as f64));
+            for (at, sums) in self.sums.chunks_exact_mut(rank).enumerate() {
+                let factor = self.wide[at];
+                // Products of two f32 are exact in f64; the anchor, added and taken away, rounds them.
+                let pairs = sums[at..].iter_mut().zip(&self.wide[at..]);
+                pairs.for_each(|(sum, value)| *sum += (factor * value + anchor) - anchor);
+            }
+        }
+    }
 }
 
 /// Ranges of rows with about as many ratings each.
@@ -102,26 +183,51 @@ fn parts(starts: &[i64]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Memory of a thread.
+/// Factors in rows of whole lines, filled up with zeros.
+fn table(factors: &[f32], rank: usize, width: usize) -> Vec<Line> {
+    let mut lines = vec![Line::default(); factors.len() / rank * width / LINE];
+    for (to, from) in floats_mut(&mut lines).chunks_exact_mut(width).zip(factors.chunks_exact(rank)) {
+        to[..rank].copy_from_slice(from);
+    }
+    lines
+}
+
+fn floats(lines: &[Line]) -> &[f32] {
+    // SAFETY: lines are arrays of f32 without gaps, as many as there are.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LINE) }
+}
+
+fn floats_mut(lines: &mut [Line]) -> &mut [f32] {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LINE) }
+}
+
+/// Memory of a thread, in whole lines.
 #[derive(Default)]
 struct Scratch {
     gathered: Vec<Line>,
     scaled: Vec<Line>,
     matrix: Vec<Line>,
     right: Vec<Line>,
+    known: Vec<Line>,
 }
 
-fn sized(lines: &mut Vec<Line>, count: usize) -> &mut [f32] {
-    lines.resize(count.div_ceil(LINE), Line::default());
-    // SAFETY: lines are arrays of f32 without gaps, as many as there are.
-    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LINE) }
+impl Scratch {
+    fn fit(&mut self, width: usize) {
+        self.gathered.resize(BLOCK * width / LINE, Line::default());
+        self.scaled.resize(BLOCK * width / LINE, Line::default());
+        self.matrix.resize(width * width / LINE, Line::default());
+        self.right.resize(width / LINE, Line::default());
+        self.known.resize(width / LINE, Line::default());
+    }
 }
 
 /// The rows of a part, from `first` on.
 struct Part<'a> {
     ratings: Ratings<'a>,
-    factors: &'a [f32],
+    table: &'a [f32],
     rank: usize,
+    width: usize,
     aim: Aim<'a>,
     first: usize,
     out: &'a mut [f32],
@@ -133,14 +239,12 @@ impl Job for Part<'_> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> f64 {
-        let rank = self.rank;
-        let width = rank.next_multiple_of(TILE_ROWS.max(V::LANES));
-        let gathered = sized(&mut self.scratch.gathered, BLOCK * width);
-        let scaled = sized(&mut self.scratch.scaled, BLOCK * width);
-        let matrix = sized(&mut self.scratch.matrix, width * width);
-        let right = sized(&mut self.scratch.right, width);
-        gathered.fill(0.0);
-        scaled.fill(0.0);
+        let (rank, width) = (self.rank, self.width);
+        let gathered = floats_mut(&mut self.scratch.gathered);
+        let scaled = floats_mut(&mut self.scratch.scaled);
+        let matrix = floats_mut(&mut self.scratch.matrix);
+        let right = floats_mut(&mut self.scratch.right);
+        let known = floats_mut(&mut self.scratch.known);
         let mut loss = 0.0;
         for (at, out) in self.out.chunks_exact_mut(rank).enumerate() {
             let row = self.first + at;
@@ -149,51 +253,27 @@ impl Job for Part<'_> {
                 out.fill(0.0);
                 continue;
             }
-            let count = entries.len();
+            let penalty = self.aim.penalty(entries.len());
             let (columns, values) = (&self.ratings.columns[entries.clone()], &self.ratings.values[entries]);
             begin(matrix, width, rank, self.aim);
             right.fill(0.0);
-            let mut squares = 0.0f64;
+            let mut squares = 0.0;
             for (columns, values) in columns.chunks(BLOCK).zip(values.chunks(BLOCK)) {
-                for (entry, (&column, &value)) in columns.iter().zip(values).enumerate() {
-                    let from = &self.factors[column as usize * rank..][..rank];
-                    let to = &mut gathered[entry * width..][..rank];
-                    to.copy_from_slice(from);
-                    // How much the pair counts beyond what the matrix has already, and its share of the right side.
-                    let (beyond, share) = match self.aim {
-                        Aim::Explicit { .. } => (1.0, value),
-                        Aim::Implicit { alpha, .. } => (alpha * value, 1.0 + alpha * value),
-                    };
-                    squares += match self.aim {
-                        Aim::Explicit { .. } => value as f64 * value as f64,
-                        Aim::Implicit { .. } => share as f64,
-                    };
-                    let weighted = &mut scaled[entry * width..][..rank];
-                    for (at, factor) in from.iter().enumerate() {
-                        weighted[at] = beyond * factor;
-                        right[at] += share * factor;
-                    }
-                }
-                add_products::<V>(&gathered[..columns.len() * width], scaled, matrix, width);
+                squares += gather::<V>(self.table, columns, values, self.aim, width, gathered, scaled, right);
+                let gathered = &gathered[..columns.len() * width];
+                let scaled = if let Aim::Explicit { .. } = self.aim { gathered } else { &*scaled };
+                add_products::<V>(gathered, scaled, matrix, width);
             }
-            let reg = match self.aim {
-                Aim::Explicit { reg } => reg * count as f32,
-                Aim::Implicit { reg, .. } => reg,
-            };
             for at in 0..rank {
-                matrix[at * width + at] += reg;
+                matrix[at * width + at] += penalty;
             }
-            let gained: f64;
-            {
-                let before = &mut *right;
-                out.copy_from_slice(&before[..rank]);
-                solve(matrix, width, rank, before);
-                gained = out.iter().zip(&before[..rank]).map(|(&b, &x)| b as f64 * x as f64).sum();
-                out.copy_from_slice(&before[..rank]);
-            }
+            out.copy_from_slice(&right[..rank]);
+            solve::<V>(matrix, width, rank, right, known);
+            let gained: f64 = out.iter().zip(&*right).map(|(&b, &x)| b as f64 * x as f64).sum();
+            out.copy_from_slice(&right[..rank]);
             let length: f64 = out.iter().map(|&x| x as f64 * x as f64).sum();
-            // With (A + reg)·x = b the squared errors, squares − 2·b·x + x·A·x, need no matrix.
-            loss += squares - gained - reg as f64 * length;
+            // With (A + penalty)·x = b the squared errors, squares − 2·b·x + x·A·x, need no matrix.
+            loss += squares - gained - penalty as f64 * length;
         }
         loss
     }
@@ -208,6 +288,45 @@ fn begin(matrix: &mut [f32], width: usize, rank: usize, aim: Aim) {
             to[..rank].copy_from_slice(from);
         }
     }
+}
+
+/// Brings the factors of some columns together, and of an implicit aim these times their weights; adds their shares to
+/// the right side. Returns the squared errors of factors that are zero.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn gather<V: Vector>(
+    table: &[f32],
+    columns: &[i32],
+    values: &[f32],
+    aim: Aim,
+    width: usize,
+    gathered: &mut [f32],
+    scaled: &mut [f32],
+    right: &mut [f32],
+) -> f64 {
+    assert!(columns.len() * width <= gathered.len() && scaled.len() == gathered.len() && right.len() == width);
+    let mut squares = 0.0;
+    for (entry, (&column, &value)) in columns.iter().zip(values).enumerate() {
+        let from = table[column as usize * width..][..width].as_ptr();
+        let (beyond, share, square) = aim.weighed(value);
+        let (beyond, share) = (V::splat(beyond), V::splat(share));
+        squares += square;
+        for at in (0..width).step_by(V::LANES) {
+            // SAFETY: all memory is of whole lines, of which `width` and so `at` are multiples of the lanes; the entry
+            // is within it by the check above, its factors by that of the slice.
+            unsafe {
+                let factors = V::load(from.add(at));
+                factors.store(gathered.as_mut_ptr().add(entry * width + at));
+                if let Aim::Implicit { .. } = aim {
+                    let weighted = factors.multiply_add(beyond, V::splat(0.0));
+                    weighted.store(scaled.as_mut_ptr().add(entry * width + at));
+                }
+                let sum = right.as_mut_ptr().add(at);
+                factors.multiply_add(share, V::load(sum)).store(sum);
+            }
+        }
+    }
+    squares
 }
 
 /// Adds the products of the scaled rows with the gathered ones, in tiles on or above the diagonal.
@@ -236,9 +355,8 @@ fn add_tile<V: Vector, const VECTORS: usize>(
 ) {
     assert!(scaled.len() >= gathered.len() && matrix.len() >= width * width);
     assert!(top + TILE_ROWS <= width && left + VECTORS * V::LANES <= width && gathered.len().is_multiple_of(width));
-    // SAFETY: `width` and `left` are multiples of the lanes, and memory begins at a line, so vectors are aligned; the
-    // tile is
-    // within the matrix, and within each gathered row, by the checks above.
+    // SAFETY: `width` and `left` are multiples of the lanes, and memory begins at a line, so vectors are aligned. The
+    // tile is within the matrix, and within each gathered row, by the checks above.
     unsafe {
         let to = matrix.as_mut_ptr().add(top * width + left);
         let mut sums = [[V::splat(0.0); VECTORS]; TILE_ROWS];
@@ -268,36 +386,76 @@ fn add_tile<V: Vector, const VECTORS: usize>(
     }
 }
 
-/// Replaces `x` by the solution of `matrix · x`, by Cholesky's factor, which takes the place of the matrix's upper
-/// half.
+/// Replaces `x` by the solution of `matrix · x`, by Cholesky's factor, which takes the place of the matrix's upper half.
 #[inline(always)]
-fn solve(matrix: &mut [f32], width: usize, rank: usize, x: &mut [f32]) {
+fn solve<V: Vector>(matrix: &mut [f32], width: usize, rank: usize, x: &mut [f32], known: &mut [f32]) {
+    assert!(matrix.len() == width * width && x.len() == width && known.len() == width && rank <= width);
+    // What stands before the diagonal in a row is finite and decides nothing, so rows are taken from the beginning of
+    // a vector.
+    let from = |at: usize| at / V::LANES * V::LANES;
     for k in 0..rank {
         let (above, below) = matrix.split_at_mut((k + 1) * width);
         let pivot = &mut above[k * width..];
         // A penalty keeps pivots away from zero, but for what rounding takes.
         let inverse = 1.0 / pivot[k].max(f32::MIN_POSITIVE).sqrt();
-        // What stands before the diagonal in a row is never read, so rows are taken from the beginning of a line.
-        let from = k / LINE * LINE;
-        pivot[from..width].iter_mut().for_each(|value| *value *= inverse);
+        known[k] = x[k] * inverse;
+        scale::<V>(inverse, &mut pivot[from(k)..]);
+        subtract::<V>(known[k], &pivot[from(k)..], &mut x[from(k)..]);
         for (row, below) in (k + 1..rank).zip(below.chunks_exact_mut(width)) {
-            let factor = pivot[row];
-            let from = row / LINE * LINE;
-            let values = below[from..width].iter_mut().zip(&pivot[from..width]);
-            values.for_each(|(value, above)| *value -= factor * above);
-        }
-        x[k] *= inverse;
-        let known = x[k];
-        for at in k + 1..rank {
-            x[at] -= known * pivot[at];
+            subtract::<V>(pivot[row], &pivot[from(row)..], &mut below[from(row)..]);
         }
     }
+    x.fill(0.0);
     for k in (0..rank).rev() {
-        let row = &matrix[k * width..];
-        let mut parts = [0.0f32; LINE];
-        for (at, value) in x.iter().enumerate().take(rank).skip(k + 1) {
-            parts[at % LINE] += value * row[at];
-        }
-        x[k] = (x[k] - parts.iter().sum::<f32>()) / row[k];
+        let row = &matrix[k * width..][..width];
+        x[k] = (known[k] - product::<V>(&row[from(k)..], &x[from(k)..])) / row[k];
     }
+}
+
+/// Multiplies whole vectors.
+#[inline(always)]
+fn scale<V: Vector>(factor: f32, values: &mut [f32]) {
+    for at in (0..values.len()).step_by(V::LANES) {
+        // SAFETY: rows begin at a line and end with one, and are taken from the beginning of a vector.
+        unsafe {
+            let to = values.as_mut_ptr().add(at);
+            V::load(to).multiply_add(V::splat(factor), V::splat(0.0)).store(to);
+        }
+    }
+}
+
+/// Takes `factor` times one row of whole vectors from another.
+#[inline(always)]
+fn subtract<V: Vector>(factor: f32, row: &[f32], values: &mut [f32]) {
+    assert_eq!(row.len(), values.len(), "rows of one length");
+    for at in (0..values.len()).step_by(V::LANES) {
+        // SAFETY: as for `scale`; both rows are equally long.
+        unsafe {
+            let to = values.as_mut_ptr().add(at);
+            V::load(row.as_ptr().add(at)).multiply_subtract_from(V::splat(factor), V::load(to)).store(to);
+        }
+    }
+}
+
+/// The product of two rows of whole vectors.
+#[inline(always)]
+fn product<V: Vector>(one: &[f32], other: &[f32]) -> f32 {
+    assert_eq!(one.len(), other.len(), "rows of one length");
+    let mut sum = V::splat(0.0);
+    for at in (0..one.len()).step_by(V::LANES) {
+        // SAFETY: as for `subtract`.
+        unsafe { sum = V::load(one.as_ptr().add(at)).multiply_add(V::load(other.as_ptr().add(at)), sum) };
+    }
+    let mut line = [Line::default()];
+    // SAFETY: a line has room for a vector, and begins where one may.
+    unsafe { sum.store(line[0].as_mut_ptr()) };
+    let lanes = floats_mut(&mut line);
+    let mut half = LINE / 2;
+    while half > 0 {
+        for at in 0..half {
+            lanes[at] += lanes[at + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
 }

@@ -3,7 +3,7 @@
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
 //! All matrices are row-major and contiguous. Models: [`logistic_loss`] and [`logistic_curvature`] of sparse rows,
-//! [`solve_factors`] of ratings. Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data:
+//! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors. Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data:
 //! [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
@@ -43,7 +43,7 @@ pub mod text;
 mod threads;
 
 pub use accumulate::{Moved, recenter};
-pub use als::{Aim, Ratings, solve_factors};
+pub use als::{Aim, Ratings, scatter, solve_factors};
 pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};

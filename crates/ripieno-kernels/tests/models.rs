@@ -1,6 +1,8 @@
 //! Logistic regression on sparse rows and alternating least squares, held against what their formulas say.
 
-use ripieno_kernels::{Aim, Ratings, Simd, SparseRows, Threads, logistic_curvature, logistic_loss, solve_factors};
+use ripieno_kernels::{
+    Aim, Ratings, Simd, SparseRows, Threads, logistic_curvature, logistic_loss, scatter, solve_factors,
+};
 
 /// Numbers that look random, of −1 … 1.
 fn numbers(count: usize, seed: u64) -> Vec<f64> {
@@ -133,5 +135,30 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                 assert!((loss - expected).abs() < 1e-3 * expected, "{simd:?} rank {rank}: {loss} {expected}");
             }
         }
+    }
+}
+
+#[test]
+fn a_scatter_matrix_has_the_same_bits_in_any_order_of_rows_and_on_every_simd_level() {
+    let (rows, rank) = (9_000, 5);
+    let factors: Vec<f32> = numbers(rows * rank, 7).iter().map(|&x| x as f32).collect();
+    let backwards: Vec<f32> = factors.chunks(rank).rev().flatten().copied().collect();
+    let anchor = 1.5 * f64::from(1 << 17);
+    let mut expected = vec![0.0; rank * rank];
+    scatter(&factors, rank, anchor, &mut expected, &Threads::with_simd(1, Simd::Scalar));
+    for at in 0..rank * rank {
+        let wide: f64 = factors.chunks(rank).map(|row| row[at / rank] as f64 * row[at % rank] as f64).sum();
+        assert!((expected[at] - wide).abs() < 1e-6, "{at}: {} {wide}", expected[at]);
+    }
+    for simd in Simd::available() {
+        let mut found = vec![9.0; rank * rank];
+        scatter(&backwards, rank, anchor, &mut found, &Threads::with_simd(3, simd));
+        assert_eq!(found, expected, "{simd:?}");
+        let (mut first, mut second) = (vec![0.0; rank * rank], vec![0.0; rank * rank]);
+        let (some, others) = factors.split_at(100 * rank);
+        scatter(some, rank, anchor, &mut first, &Threads::with_simd(2, simd));
+        scatter(others, rank, anchor, &mut second, &Threads::with_simd(2, simd));
+        let together: Vec<f64> = first.iter().zip(&second).map(|(a, b)| a + b).collect();
+        assert_eq!(together, expected, "{simd:?}");
     }
 }

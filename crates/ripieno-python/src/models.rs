@@ -11,7 +11,8 @@ use std::num::NonZeroUsize;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logistic_loss, module)?)?;
     module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
-    module.add_function(wrap_pyfunction!(solve_factors, module)?)
+    module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
+    module.add_function(wrap_pyfunction!(scatter, module)?)
 }
 
 /// Rows of few entries as arrays, see `ripieno.kernels.SparseRows`.
@@ -93,4 +94,18 @@ fn solve_factors(
         _ => return Err(errors::input("alpha and gram: expected both or neither".to_string())),
     };
     Ok(with_threads(py, threads, |threads| ripieno_kernels::solve_factors(ratings, factors, rank, aim, out, threads)))
+}
+
+#[pyfunction]
+fn scatter(
+    py: Python<'_>,
+    factors: PyReadonlyArray2<'_, f32>,
+    anchor: f64,
+    mut out: PyReadwriteArray2<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let rank = factors.shape()[1];
+    let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
+    with_threads(py, threads, |threads| ripieno_kernels::scatter(factors, rank, anchor, out, threads));
+    Ok(())
 }

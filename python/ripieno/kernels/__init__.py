@@ -321,3 +321,24 @@ def solve_factors(
     out = np.empty((len(starts) - 1, factors.shape[1]), np.float32)
     loss = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, out, threads)
     return out, loss
+
+
+def scatter(factors: NDArray[np.float32], anchor: float, *, threads: int = 1) -> NDArray[np.float64]:
+    """The scatter matrix of rows, (r, r): the sums of the products of their entries, the same bits in any order.
+
+    Parameters
+    ----------
+    factors : (n, r) float32
+    anchor
+        1.5 times a power of two that no such sum exceeds, of these rows and of those that sums are added to. Products
+        are rounded to what it resolves, so that sums are exact.
+    threads
+        Threads to compute with.
+
+    References
+    ----------
+    Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013, section 4.
+    """
+    out = np.empty((factors.shape[1], factors.shape[1]))
+    _native.scatter(factors, anchor, out, threads)
+    return out
