@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ripieno import input as input
     from ripieno import spark as spark
     from ripieno.algorithms import (
+        ALS,
         BFS,
         PCA,
         ConnectedComponents,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from ripieno.text import count_words, grep
 
 __all__ = [
+    "ALS",
     "BFS",
     "PCA",
     "CheckpointError",
@@ -101,6 +103,7 @@ _LATE = {
     "grep": "ripieno.text",
 } | dict.fromkeys(
     (
+        "ALS",
         "BFS",
         "ConnectedComponents",
         "EffectiveDiameter",

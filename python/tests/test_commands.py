@@ -17,6 +17,7 @@ RESULTS = {
     "bfs --trace": ["bfs", "none.txt", "--source", "0", "--trace", "result.json"],
     "components --out": ["components", "none.txt", "--out", "result.csv"],
     "components --trace": ["components", "none.txt", "--trace", "result.json"],
+    "als --trace": ["als", "none.parquet", "--trace", "result.json"],
     "demo --trace": ["demo", "--trace", "result.json"],
     "diameter --out": ["diameter", "none.txt", "--out", "result.csv"],
     "diameter --trace": ["diameter", "none.txt", "--trace", "result.json"],
@@ -37,6 +38,7 @@ RESULTS = {
     "wordcount --trace": ["wordcount", "none.txt", "--trace", "result.json"],
 }
 FOLDERS = {
+    "als": ["als", "none.parquet", "--out", "result"],
     "demo": ["demo", "--out", "result"],
     "kmeans": ["kmeans", "none.npy", "--clusters", "2", "--out", "result"],
     "logistic": ["logistic", "none.svm", "--out", "result"],
@@ -117,6 +119,7 @@ def test_a_result_is_replaced_if_that_is_asked_for(folder, capfd):
 
 #: Commands that read files, and what they need beside them; INPUT stands for the file.
 READING = {
+    "als": ["als", "INPUT"],
     "bfs": ["bfs", "INPUT", "--source", "1"],
     "components": ["components", "INPUT"],
     "diameter": ["diameter", "INPUT"],
@@ -135,6 +138,7 @@ READING = {
     "wordcount": ["wordcount", "INPUT"],
 }
 NUMBERED = (
+    "als",
     "bfs",
     "components",
     "diameter",
@@ -178,7 +182,20 @@ def test_a_command_without_words_says_what_is_missing(name, capfd):
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
 @pytest.mark.parametrize(
     "name",
-    ["bfs", "components", "diameter", "grep", "kmeans", "logistic", "pagerank", "pca", "ridge", "run", "wordcount"],
+    [
+        "als",
+        "bfs",
+        "components",
+        "diameter",
+        "grep",
+        "kmeans",
+        "logistic",
+        "pagerank",
+        "pca",
+        "ridge",
+        "run",
+        "wordcount",
+    ],
 )
 def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")

@@ -25,6 +25,7 @@ def folder(tmp_path, monkeypatch):
     np.save("prices.npy", PRICE)
     np.savetxt("dear.csv", np.c_[X, DEAR], "%.17g", ",", header="a,b,c,d,dear", comments="")
     dump_svmlight_file(X, DEAR, "dear.svm", zero_based=False)
+    (tmp_path / "ratings.csv").write_text("user_id,item,rating\nann,7,5\nann,9,1\nbob,7,4\nbob,9,2\ncem,9,3\n")
     return tmp_path
 
 
@@ -87,6 +88,25 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     assert told["iteration_count"] == len(told["iterations"])
 
 
+@pytest.mark.parametrize("more", [[], ["--implicit", "-w", "2"]], ids=["explicit", "implicit"])
+def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
+    words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
+    assert main([*words, "--checkpoint", "kept"]) == 0
+
+    arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy"]
+    told = described(folder / "result", arrays)
+    expected = rp.ALS(2, reg=0.1, implicit=bool(more), random_state=3).fit("ratings.csv")
+    assert np.load("result/user_ids.npy").tolist() == ["ann", "bob", "cem"]
+    assert np.load("result/item_ids.npy").tolist() == [7, 9]
+    np.testing.assert_array_equal(np.load("result/user_factors.npy"), expected.user_factors_)
+    np.testing.assert_array_equal(np.load("result/item_factors.npy"), expected.item_factors_)
+    assert told["test_percentile_rank" if more else "test_rmse"] == -expected.score("ratings.csv")
+    assert (told["rating_count"], told["row_count"], told["column_count"]) == (5, 3, 2)
+    assert "iteration 10, objective" in capfd.readouterr().err
+    assert main([*words, "--checkpoint", "kept", "--overwrite", "-q"]) == 0
+    assert json.loads((folder / "result/model.json").read_text())["resumed_from"] == 9
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -94,6 +114,9 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
         (["ridge", "prices.csv", "--target", "cost"], "--target 'cost': prices.csv has no such column"),
         (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),
         (["logistic", "prices.csv"], "prices.csv: "),
+        (["als", "prices.csv"], "prices.csv has 'a', 'b', 'c', 'd', 'price': nothing says which are users"),
+        (["als", "ratings.csv", "--columns", "who,what"], "--columns 'who,what': expected three names"),
+        (["als", "ratings.csv", "--columns", "who,item,stars"], "--columns 'who': ratings.csv has no such column"),
         (["logistic", "dear.csv", "--target", "cheap"], "--target 'cheap': dear.csv has no such column"),
         (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),
     ],

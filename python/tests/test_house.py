@@ -77,6 +77,7 @@ INNER_ROOMS = {
         "pca",
         "sgd",
         "logistic",
+        "als",
         "vertices",
         "pagerank",
     ),

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ripieno.algorithms.als.estimator import ALS
     from ripieno.algorithms.kmeans.estimator import KMeans
     from ripieno.algorithms.linear.regression import LinearRegression, Ridge
     from ripieno.algorithms.logistic.estimator import LogisticRegression
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms.vertices.spectral import SpectralEmbedding
 
 __all__ = [
+    "ALS",
     "BFS",
     "PCA",
     "ConnectedComponents",
@@ -33,6 +35,7 @@ __all__ = [
 
 # Workers import the programs of this package, and need not wait for scikit-learn, which only estimators use.
 _MODULES = {
+    "ALS": "als.estimator",
     "BFS": "vertices.bfs",
     "ConnectedComponents": "vertices.components",
     "EffectiveDiameter": "vertices.diameter",

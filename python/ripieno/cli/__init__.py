@@ -28,6 +28,7 @@ SIGNAL_BASE = 128
 
 #: Where each command lives. Commands are imported when they are called for: some bring large libraries with them.
 COMMANDS = {
+    "als": "ripieno.cli.als:als_command",
     "bench": "ripieno.cli.bench:bench_command",
     "bfs": "ripieno.cli.vertices:bfs_command",
     "components": "ripieno.cli.vertices:components_command",
@@ -67,8 +68,16 @@ GRAPH_OPTIONS = {
 PCA_OPTIONS = {"n_components": "--components", "svd_solver": "--solver"}
 TARGET_OPTIONS = {"y": "--target"}
 LOGISTIC_OPTIONS = {"C": "--c", "max_iter": "--max-iter", "tol": "--tol", **TARGET_OPTIONS}
+ALS_OPTIONS = {
+    "columns": "--columns",
+    "implicit=False": "INPUTS without --implicit",
+    "implicit=True": "--implicit",
+    "max_iter": "--max-iter",
+    "reg": "--reg",
+}
 RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
 OPTIONS = {
+    "als": ALS_OPTIONS,
     **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
     "kmeans": RECORD_OPTIONS,
     "logistic": LOGISTIC_OPTIONS,

@@ -178,6 +178,14 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(classifier.predict_proba(X), Floats)
     print(classifier.partial_fit(X, y, classes=[0, 1]).predict("new.libsvm"), classifier.score(X, y))
 
+    recommender = rp.ALS(rank=8, implicit=True, workers=2, checkpoint=Path("kept")).fit(sp.csr_matrix(X))
+    assert_type(recommender, rp.ALS)
+    assert_type(recommender.user_factors_, NDArray[np.float32])
+    assert_type(recommender.predict([1], [2]), NDArray[np.float32])
+    assert_type(recommender.rmse(([1], [2], [3.0])) + recommender.percentile_rank("test.csv"), float)
+    print(recommender.recommend("ann", n=3, filter_rated=False), recommender.score("test.csv"), recommender.n_iter_)
+    print([way.chosen for way in recommender.report_.ways], recommender.item_ids_, recommender.resumed_from_)
+
     graph = rp.Graph((y, y), directed=False)
     assert_type(rp.PageRank(damping=0.9).fit(graph).ranks_, Floats)
     assert_type(rp.BFS(source=0).fit(graph).distances_, NDArray[np.int64])

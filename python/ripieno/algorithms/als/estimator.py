@@ -1,0 +1,393 @@
+"""Alternating least squares as an estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from ripieno._checks import check_count
+from ripieno.algorithms.als import program
+from ripieno.algorithms.als.exchange import WAYS, Way
+from ripieno.algorithms.als.program import ALSOptions, ALSPart
+from ripieno.algorithms.als.table import Numbered, RatingFiles, Triples, numbered, opened, places_of
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+#: Pairs whose ratings are predicted at once.
+PAIRS = 1 << 18
+
+
+@dataclass(frozen=True, kw_only=True)
+class ALSReport(RunReport):
+    """What happened in a fit; rows are users, columns are items.
+
+    Parameters
+    ----------
+    rating_count
+        Ratings.
+    ways
+        How the factors of items, and those of users, travelled.
+    """
+
+    rating_count: int = 0
+    ways: tuple[Way, ...] = ()
+
+
+class ALS(ObservedEstimator):
+    """Factors of users and items whose products are the ratings, by alternating least squares.
+
+    Explicit ratings are met with `reg` times the squared factors, of a user and of an item for each of its ratings, as
+    in Spark's MLlib. Implicit ones are counts: 1 is to be met where there is one, with the weight 1 + `alpha` times the
+    count, and 0 everywhere else, with the weight 1.
+
+    Parameters
+    ----------
+    rank : int, default=32
+        Factors of each user and item.
+    implicit : bool, default=False
+        Whether ratings are counts of what users did, rather than what they said.
+    reg : float, default=0.05
+        Factor of the squared factors.
+    alpha : float, default=1.0
+        By how much an implicit rating raises the weight of its pair.
+    max_iter : int, default=10
+        Iterations; in each the factors of all users are found, then those of all items.
+    columns : tuple of three str, default=None
+        Columns of tables that hold users, items and ratings. None: by their names, such as userId, movieId and rating,
+        or, of three columns, in this order.
+    exchange : {"auto", "allgather", "needed"}, default="auto"
+        How factors get to the workers: to all of them, to each those that its ratings need, or whatever costs less.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. After each iteration but the last the fit is kept there, and a fit of the same
+        ratings and parameters goes on from it; `max_iter` may be another.
+    random_state : int, RandomState or None, default=None
+        Of the first factors. With an int the same input gives the same factors, bit for bit, on any number of workers.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
+        "objective", of explicit ratings "rmse", and rank 0's "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    user_ids_, item_ids_ : ndarray of shape (n_users,) and (n_items,)
+        What users and items are called, ascending; rows and columns of a sparse matrix are numbers from 0.
+    user_factors_, item_factors_ : ndarray of shape (n_users, rank) and (n_items, rank), float32
+        Zeros without ratings.
+    objective_ : float
+        What was minimised, at the end.
+    n_iter_ : int
+        Iterations, those before a checkpoint included.
+    resumed_from_ : int or None
+        After how many iterations the fit went on from a checkpoint.
+    report_ : ALSReport
+        Objective and seconds of each iteration and rank; how factors travelled.
+
+    References
+    ----------
+    Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, eq. 3 to 5, 8.
+    Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize", AAIM 2008.
+
+    Examples
+    --------
+    >>> from ripieno.algorithms import ALS
+    >>> users, items = ["ann", "ann", "bob", "bob", "cem"], ["tea", "jam", "tea", "ham", "jam"]
+    >>> model = ALS(rank=2, random_state=0).fit((users, items, [5, 1, 5, 4, 2]))
+    >>> model.predict(["ann", "bob"], ["tea", "ham"]).round()
+    array([5., 4.], dtype=float32)
+    >>> model.recommend("ann", 1)[0]
+    array(['ham'], dtype='<U3')
+    """
+
+    user_ids_: NDArray[Any]
+    item_ids_: NDArray[Any]
+    user_factors_: NDArray[np.float32]
+    item_factors_: NDArray[np.float32]
+    objective_: float
+    n_iter_: int
+    resumed_from_: int | None
+    report_: ALSReport
+
+    def __init__(
+        self,
+        rank: int = 32,
+        *,
+        implicit: bool = False,
+        reg: float = 0.05,
+        alpha: float = 1.0,
+        max_iter: int = 10,
+        columns: tuple[str, str, str] | None = None,
+        exchange: str = "auto",
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
+        self.rank = rank
+        self.implicit = implicit
+        self.reg = reg
+        self.alpha = alpha
+        self.max_iter = max_iter
+        self.columns = columns
+        self.exchange = exchange
+        self.checkpoint = checkpoint
+        self.random_state = random_state
+
+    def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None) -> ALS:
+        """Find the factors.
+
+        Parameters
+        ----------
+        ratings : sparse matrix, table, tuple (users, items, ratings), path, glob, or list of paths
+            A matrix of SciPy has a row for each user and a column for each item. Tables are frames of pandas, polars
+            or Arrow, or files, .parquet, .csv or .tsv, of which each worker reads its own share. Users and items of
+            tables are whole numbers or strings.
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
+
+        Returns
+        -------
+        ALS
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CheckpointError
+            The checkpoint is of another fit, in use, or cannot be written.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        options = self._options(comm)
+        source, user_ids, item_ids = self._open(ratings)
+        parts = self._run_fit(program.fit, source, options, comm=comm)
+        first: ALSPart = parts[0]
+        if first.user_ids is not None and first.item_ids is not None:
+            user_ids, item_ids = first.user_ids, first.item_ids
+        self.user_ids_, self.item_ids_ = user_ids, item_ids
+        self._keep(parts, time.perf_counter() - begin)
+        return self
+
+    def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
+        """Predicted ratings of pairs; implicit ones are near 1 where something is to be expected.
+
+        Parameters
+        ----------
+        users, items : array-like of shape (n,), or a single one for all
+            Ids.
+
+        Returns
+        -------
+        ndarray of shape (n,), float32
+            NaN where the user or the item had no ratings.
+        """
+        check_is_fitted(self, "user_factors_")
+        of_users, of_items = np.broadcast_arrays(self._users(users), self._items(items))
+        return self._predicted(of_users, of_items)
+
+    def recommend(self, user: Any, n: int = 10, *, filter_rated: bool = True) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The items of the highest predicted ratings of a user.
+
+        Parameters
+        ----------
+        user : int or str
+            An id.
+        n : int, default=10
+            How many; fewer if there are not so many.
+        filter_rated : bool, default=True
+            Leave out what the user has rated.
+
+        Returns
+        -------
+        items : ndarray of shape (n,)
+            Ids, the highest first.
+        scores : ndarray of shape (n,), float32
+            Predicted ratings.
+
+        Raises
+        ------
+        InputError
+            Nothing is known of the user.
+        """
+        check_is_fitted(self, "user_factors_")
+        check_count("n", n)
+        place = int(self._users([user])[0])
+        if place < 0:
+            raise InputError(f"user {user!r} had no ratings when the model was fitted, so nothing can be recommended")
+        scores = self.item_factors_ @ self.user_factors_[place]
+        open_items = self._item_rated.copy()
+        if filter_rated:
+            open_items[self._rated_by(place)] = False
+        left = np.flatnonzero(open_items)
+        best = left[np.argsort(-scores[left], kind="stable")[:n]]
+        return self.item_ids_[best], scores[best]
+
+    def rmse(self, ratings: Any) -> float:
+        """The root mean square of the errors of predictions; ratings are given as for `fit`.
+
+        Pairs whose user or item had no ratings are left out, with a warning.
+        """
+        places, errors = self._held(ratings), []
+        for users, items, values in places:
+            errors.append(self._predicted(users, items).astype(np.float64) - values)
+        return float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
+
+    def percentile_rank(self, ratings: Any) -> float:
+        """How far up in the lists of their users the items stand, 0 (all first) … 1; a random list has 0.5.
+
+        A list has all items that the user had not rated in the fit. Means are weighted by the ratings, as in Hu, Koren
+        and Volinsky, eq. 8; ratings are given as for `fit`.
+        """
+        total = weight = 0.0
+        for users, items, values in self._held(ratings, by_user=True):
+            scores = self.item_factors_ @ self.user_factors_[users[0]]
+            listed = self._item_rated.copy()
+            listed[self._rated_by(int(users[0]))] = False
+            others = np.sort(scores[listed])
+            above = len(others) - np.searchsorted(others, scores[items], side="right")
+            total += float(values @ (above / max(len(others) - 1, 1)))
+            weight += float(values.sum())
+        if not weight:
+            raise InputError("ratings: their sum is 0: expected some above 0")
+        return total / weight
+
+    def score(self, ratings: Any, y: object = None) -> float:
+        """Higher is better: minus the `rmse`, or, of implicit ratings, minus the `percentile_rank`."""
+        return -(self.percentile_rank(ratings) if self.implicit else self.rmse(ratings))
+
+    def _options(self, comm: Communicator | None) -> ALSOptions:
+        for name in ("rank", "max_iter"):
+            check_count(name, getattr(self, name))
+        self._check_workers()
+        for name in ("reg", "alpha"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+                raise InputError(f"{name}={value!r}: expected a number > 0")
+        if self.exchange not in ("auto", *WAYS):
+            raise InputError(f"exchange={self.exchange!r}: expected one of auto, {', '.join(WAYS)}")
+        is_three = isinstance(self.columns, tuple | list) and len(self.columns) == 3
+        if self.columns is not None and not (is_three and all(isinstance(name, str) for name in self.columns)):
+            raise InputError(f"columns={self.columns!r}: expected the names of three columns")
+        return ALSOptions(
+            rank=int(self.rank),
+            implicit=bool(self.implicit),
+            reg=float(self.reg),
+            alpha=float(self.alpha),
+            max_iter=int(self.max_iter),
+            seed=self._seed(comm),
+            exchange=None if self.exchange == "auto" else self.exchange,
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            has_seed=isinstance(self.random_state, int | np.integer),
+        )
+
+    def _opened(self, ratings: Any) -> Triples | RatingFiles:
+        return opened(ratings, self.columns)
+
+    def _open(self, ratings: Any) -> tuple[Numbered | RatingFiles, NDArray[Any], NDArray[Any]]:
+        """What workers are sent, and ids of users and items, if they are known."""
+        found = self._opened(ratings)
+        if isinstance(found, RatingFiles):
+            return found, np.empty(0, np.int64), np.empty(0, np.int64)
+        found = found.checked(implicit=self.implicit, where="")
+        if hasattr(ratings, "tocoo"):
+            user_ids, item_ids = (np.arange(count) for count in ratings.shape)
+            users, items = (ids.to_numpy().astype(np.int32) for ids in (found.users, found.items))
+        else:
+            (users, user_ids), (items, item_ids) = numbered(found.users), numbered(found.items)
+        return Numbered(users, items, found.values, len(user_ids), len(item_ids)), user_ids, item_ids
+
+    def _keep(self, parts: Sequence[ALSPart], total_s: float) -> None:
+        first = parts[0]
+        self.user_factors_ = np.concatenate([part.users for part in parts])
+        self.item_factors_ = np.concatenate([part.items for part in parts])
+        counts = np.concatenate([part.user_counts for part in parts])
+        self._rated_starts = np.concatenate([[0], np.cumsum(counts)])
+        self._rated = np.concatenate([part.rated for part in parts])
+        self._user_rated = counts > 0
+        self._item_rated = np.concatenate([part.item_counts for part in parts]) > 0
+        plain = RunReport.of(
+            [part.record for part in parts],
+            row_count=len(self.user_ids_),
+            column_count=len(self.item_ids_),
+            dtype="float32",
+            total_s=total_s,
+        )
+        known = {field.name: getattr(plain, field.name) for field in fields(plain)}
+        self.report_ = ALSReport(**known, rating_count=first.rating_count, ways=first.ways)
+        self.objective_ = float(plain.iterations[-1].measures["objective"])
+        self.resumed_from_ = first.resumed_from
+        self.n_iter_ = len(plain.iterations) + (first.resumed_from or 0)
+
+    def _users(self, ids: Any) -> NDArray[np.int64]:
+        return _rated_only(places_of(ids, self.user_ids_, "users"), self._user_rated)
+
+    def _items(self, ids: Any) -> NDArray[np.int64]:
+        return _rated_only(places_of(ids, self.item_ids_, "items"), self._item_rated)
+
+    def _rated_by(self, place: int) -> NDArray[np.int32]:
+        return self._rated[self._rated_starts[place] : self._rated_starts[place + 1]]
+
+    def _predicted(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = np.full(len(users), np.nan, np.float32)
+        known = np.flatnonzero((users >= 0) & (items >= 0))
+        for begin in range(0, len(known), PAIRS):
+            some = known[begin : begin + PAIRS]
+            factors = self.user_factors_[users[some]], self.item_factors_[items[some]]
+            found[some] = np.einsum("ij,ij->i", *factors)
+        return found
+
+    def _held(
+        self, ratings: Any, *, by_user: bool = False
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
+        """Places of users and items, and ratings, of pairs that something is known of; of one user each, if asked."""
+        check_is_fitted(self, "user_factors_")
+        found = self._opened(ratings)
+        triples = found.read() if isinstance(found, RatingFiles) else found
+        triples = triples.checked(implicit=self.implicit, where="")
+        users, items, values = self._users(triples.users), self._items(triples.items), triples.values
+        known = (users >= 0) & (items >= 0)
+        if not known.any():
+            raise InputError("ratings: expected some of users and items that had ratings when the model was fitted")
+        if not known.all():
+            left_out = len(known) - np.count_nonzero(known)
+            warnings.warn(f"{left_out} of {len(known)} ratings are of users or items that the fit had none of, and "
+                          "are left out", UserWarning, stacklevel=3)  # fmt: skip
+            users, items, values = users[known], items[known], values[known]
+        if not by_user:
+            return [(users, items, values)]
+        order = np.argsort(users, kind="stable")
+        users, items, values = users[order], items[order], values[order]
+        ends = np.flatnonzero(np.diff(users)) + 1
+        return list(zip(np.split(users, ends), np.split(items, ends), np.split(values, ends), strict=True))
+
+
+def _rated_only(places: NDArray[np.int64], rated: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Places; -1 for those without ratings, too."""
+    known = places >= 0
+    known[known] = rated[places[known]]
+    return np.where(known, places, -1)

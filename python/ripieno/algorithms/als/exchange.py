@@ -1,0 +1,135 @@
+"""How the factors of one side get to the ranks whose ratings need them: all to all ranks, or to each what it needs.
+
+With `n` rows of `w` bytes on `p` ranks an allgather brings each rank `n - n/p` of them, at `β` seconds a byte. If no
+rank gets or gives more than `m` rows of those that are needed, an exchange of these costs `m·w·(β + γ)`: rows that are
+picked are packed, at `γ` a byte. Both take `p - 1` messages. The cheaper way is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno._native as _native
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Seconds to pack a byte: rows are read and written in memory.
+GAMMA_S_PER_BYTE = 0.2e-9
+WAYS = ("allgather", "needed")
+
+
+@dataclass(frozen=True)
+class Way:
+    """How factors travel, and why.
+
+    Parameters
+    ----------
+    what
+        "users" or "items".
+    chosen
+        "allgather", or "needed": each rank gets the rows that its ratings need. "stay" with one rank.
+    row_count, row_bytes
+        Rows of all ranks.
+    allgather_rows, needed_rows
+        Rows that the busiest rank gets, or gives.
+    allgather_s, needed_s
+        What they are predicted to take, in seconds, latency left out.
+    """
+
+    what: str
+    chosen: str
+    row_count: int
+    row_bytes: int
+    allgather_rows: int
+    needed_rows: int
+    allgather_s: float
+    needed_s: float
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that the busiest rank gets, or gives, in an iteration."""
+        rows = {"allgather": self.allgather_rows, "needed": self.needed_rows}.get(self.chosen, 0)
+        return rows * self.row_bytes
+
+    def __str__(self) -> str:
+        if self.chosen == "stay":
+            return f"{self.what}: stay where they are"
+        prices = f"allgather {self.allgather_s * 1e3:.3g} ms, needed rows {self.needed_s * 1e3:.3g} ms"
+        return f"{self.what}: {self.chosen}, {self.moved_bytes / 1e6:.3g} MB to a rank ({prices})"
+
+
+class Exchange:
+    """Brings factors of one side to this rank.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    what
+        "users" or "items".
+    cuts : (p + 1,) int64
+        Where the run of each rank begins.
+    columns : (e,) int32
+        The numbers that this rank's ratings of the other side refer to.
+    rank
+        Factors of a row.
+    way
+        One of `WAYS`; None: the cheaper one.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        what: str,
+        cuts: NDArray[np.int64],
+        columns: NDArray[np.int32],
+        rank: int,
+        way: str | None,
+    ) -> None:
+        self._comm, self._cuts, self._rank = comm, cuts, rank
+        is_needed = np.zeros(int(cuts[-1]), np.bool_)
+        is_needed[columns] = True
+        self._needed = np.flatnonzero(is_needed)
+        self._in_counts = np.diff(np.searchsorted(self._needed, cuts))
+        self._out_counts = comm.alltoall(self._in_counts, out=np.empty_like(self._in_counts))
+        self.way = self._priced(what, way)
+        self.columns = columns
+        if self.way.chosen == "needed":
+            places = np.cumsum(is_needed, dtype=np.int32) - np.int32(1)
+            self.columns = places[columns]
+            wanted = np.empty(int(self._out_counts.sum()), np.int64)
+            counts, out_counts = self._in_counts.tolist(), self._out_counts.tolist()
+            comm.alltoall(self._needed, out=wanted, counts=counts, out_counts=out_counts)
+            self._picked = wanted - int(cuts[comm.rank])
+
+    def __call__(self, own: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The factors that `columns` refers to, given this rank's."""
+        if self.way.chosen == "stay":
+            return own
+        if self.way.chosen == "allgather":
+            table = np.empty((int(self._cuts[-1]), self._rank), np.float32)
+            self._comm.allgather(own, out=table, counts=np.diff(self._cuts).tolist())
+            return table
+        table = np.empty((len(self._needed), self._rank), np.float32)
+        counts, out_counts = self._out_counts.tolist(), self._in_counts.tolist()
+        return self._comm.alltoall(own[self._picked], out=table, counts=counts, out_counts=out_counts)
+
+    def _priced(self, what: str, way: str | None) -> Way:
+        comm, row_bytes = self._comm, 4 * self._rank
+        others = np.arange(comm.world_size) != comm.rank
+        mine = max(int(self._in_counts[others].sum()), int(self._out_counts[others].sum()))
+        row_count = int(self._cuts[-1])
+        rows = np.array([mine, row_count - (self._cuts[comm.rank + 1] - self._cuts[comm.rank])])
+        needed_rows, allgather_rows = comm.allreduce(rows, op="max").tolist()
+        # Rank 0's, so that all decide alike.
+        beta = comm.broadcast(float(_native.packet_curve(comm._native).beta_s_per_byte))
+        allgather_s = allgather_rows * row_bytes * beta
+        needed_s = needed_rows * row_bytes * (beta + GAMMA_S_PER_BYTE)
+        cheaper = "needed" if needed_s < allgather_s else "allgather"
+        chosen = "stay" if comm.world_size == 1 else way or cheaper
+        return Way(what, chosen, row_count, row_bytes, allgather_rows, needed_rows, allgather_s, needed_s)

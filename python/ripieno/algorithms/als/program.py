@@ -1,0 +1,208 @@
+"""What every worker runs for alternating least squares.
+
+In turn the factors of all users and those of all items solve their normal equations, given the others. A rank solves
+those of its users and of its items. Before, it gets the factors that its ratings refer to; implicit ratings need the
+scatter matrix of all factors, too. Its products are rounded so that sums are exact, and each row is solved by its
+ratings in one order: the factors are the same bits on any number of ranks.
+
+Cost of an iteration: `2·r²` operations a rating, `r³/3` a user and an item, shared by the ranks; factors as `exchange`
+says, and of implicit ratings two allreduces of `r²` float64.
+Source: Zhou, Wilkinson, Schreiber and Pan, AAIM 2008, section 3; Hu, Koren and Volinsky, ICDM 2008, eq. 3 to 5.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno.kernels as kernels
+from ripieno.algorithms.als.exchange import Exchange, Way
+from ripieno.algorithms.als.ratings import Dealt, Side, load
+from ripieno.algorithms.als.saved import Keeper, digest
+from ripieno.algorithms.als.table import Numbered, RatingFiles
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+Factors = NDArray[np.float32]
+
+#: Rows whose first factors one random generator draws.
+START_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class ALSOptions:
+    """What the workers are told, see `ripieno.ALS`; `seed` is None in `facts` if the user named none."""
+
+    rank: int
+    implicit: bool
+    reg: float
+    alpha: float
+    max_iter: int
+    seed: int
+    exchange: str | None
+    checkpoint: str | None
+    has_seed: bool
+
+    def facts(self, ratings: Dealt, digested: int) -> dict[str, Any]:
+        """What a checkpoint is of."""
+        return {
+            "rank": self.rank,
+            "implicit": self.implicit,
+            "reg": self.reg,
+            "alpha": self.alpha,
+            "random_state": self.seed if self.has_seed else None,
+            "the number of ratings": ratings.rating_count,
+            "the digest of the ratings": digested,
+        }
+
+
+@dataclass(frozen=True)
+class ALSPart:
+    """One worker's part of the result: factors and ratings of its own, and what all know."""
+
+    users: Factors
+    items: Factors
+    user_counts: NDArray[np.int64]
+    item_counts: NDArray[np.int64]
+    rated: NDArray[np.int32]
+    user_ids: NDArray[Any] | None
+    item_ids: NDArray[Any] | None
+    rating_count: int
+    resumed_from: int | None
+    ways: tuple[Way, ...]
+    record: Record
+
+
+def fit(comm: Communicator, source: Numbered | RatingFiles, options: ALSOptions, emit: Emit | None = None) -> ALSPart:
+    """Alternate, from random item factors or from a checkpoint.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad ratings, or factors that are not finite.
+    CheckpointError
+        The checkpoint is of another fit, or cannot be read or written.
+    """
+    begin = time.perf_counter()
+    ratings = load(comm, source, options.rank, implicit=options.implicit)
+    journal = Journal(comm, emit)
+    work = _Alternation(comm, ratings, options, journal.clock)
+    facts = {} if options.checkpoint is None else options.facts(ratings, digest(comm, ratings.users))
+    with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
+        progress = keeper.load(options.max_iter)
+        own = slice(ratings.items.own.start, ratings.items.own.stop)
+        items = start_factors(options, ratings.items) if progress is None else progress.factors[own]
+        done = journal.iterations_before = 0 if progress is None else progress.iteration
+        load_s = time.perf_counter() - begin
+        journal.clock.lap()
+        for iteration in range(done + 1, options.max_iter + 1):
+            users, _ = work.solved("users", items)
+            items, loss = work.solved("items", users)
+            journal.tell(**work.measures(users, items, loss))
+            if iteration < options.max_iter:
+                keeper.save(iteration, items)
+    return ALSPart(
+        users=users,
+        items=items,
+        user_counts=ratings.users.own_counts,
+        item_counts=ratings.items.own_counts,
+        rated=ratings.users.columns,
+        user_ids=ratings.user_ids if comm.rank == 0 else None,
+        item_ids=ratings.item_ids if comm.rank == 0 else None,
+        rating_count=ratings.rating_count,
+        resumed_from=None if progress is None else progress.iteration,
+        ways=work.ways,
+        record=journal.record(load_s),
+    )
+
+
+def start_factors(options: ALSOptions, side: Side) -> Factors:
+    """Random first factors of a rank's rows: those of a row depend on its number and the seed alone.
+
+    They are the sizes of normal numbers, divided so that rows are about of length 1; zeros where there is no rating.
+    """
+    first, last = side.own.start // START_ROWS, -(-side.own.stop // START_ROWS)
+    blocks = [np.empty((0, options.rank))]
+    for block in range(first, last):
+        blocks.append(np.random.default_rng([options.seed, block]).normal(size=(START_ROWS, options.rank)))
+    drawn = np.concatenate(blocks)[side.own.start - first * START_ROWS :][: len(side.own)]
+    rated = (side.own_counts > 0)[:, None]
+    return np.ascontiguousarray(np.abs(drawn) / math.sqrt(options.rank) * rated, np.float32)
+
+
+class _Alternation:
+    """The two half steps of a rank, and what is known of the factors after them."""
+
+    def __init__(self, comm: Communicator, ratings: Dealt, options: ALSOptions, clock: Clock) -> None:
+        self._comm, self._ratings, self._options, self._clock = comm, ratings, options, clock
+        self._sides = {"users": ratings.users, "items": ratings.items}
+        # The exchange that each side's half step begins with brings the factors of the other side.
+        self._exchanges = {
+            "users": Exchange(comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange),
+            "items": Exchange(comm, "users", ratings.users.cuts, ratings.items.columns, options.rank, options.exchange),
+        }
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        """How factors travel."""
+        return tuple(exchange.way for exchange in self._exchanges.values())
+
+    def solved(self, what: str, others: Factors) -> tuple[Factors, float]:
+        """The factors of this rank's rows of a side, given those of the other side, and their squared errors."""
+        side, exchange, options = self._sides[what], self._exchanges[what], self._options
+        gram = self._gram(others, exchange.way.row_count) if options.implicit else None
+        with self._clock.communicating():
+            table = exchange(others)
+        with self._clock.computing():
+            return kernels.solve_factors(
+                side.starts,
+                exchange.columns,
+                side.values,
+                table,
+                reg=options.reg,
+                alpha=options.alpha if options.implicit else None,
+                gram=gram,
+                threads=self._comm.threads,
+            )
+
+    def measures(self, users: Factors, items: Factors, loss: float) -> dict[str, float]:
+        """What is minimised, and of explicit ratings the root mean square of their errors."""
+        options, ratings = self._options, self._ratings
+        with self._clock.computing():
+            penalty = _penalty(users, ratings.users, options) + _penalty(items, ratings.items, options)
+        with self._clock.communicating():
+            loss, penalty = self._comm.allreduce(np.array([loss, penalty])).tolist()
+        if not math.isfinite(loss + penalty):
+            raise InputError(f"the factors are not finite in float32: scale the ratings, or raise reg={options.reg:g}")
+        if options.implicit:
+            return {"objective": loss + penalty}
+        return {"objective": loss + penalty, "rmse": math.sqrt(max(loss, 0.0) / ratings.rating_count)}
+
+    def _gram(self, own: Factors, row_count: int) -> Factors:
+        """The scatter matrix of all ranks' factors, the same bits on any number of ranks."""
+        comm = self._comm
+        with self._clock.communicating():
+            peak = float(comm.allreduce(float(np.abs(own).max(initial=0)), op="max"))
+        if not math.isfinite(peak):
+            raise InputError(f"the factors are not finite: scale the ratings, or raise reg={self._options.reg:g}")
+        # A power of two above any sum of products.
+        anchor = math.ldexp(1.5, math.frexp(row_count * peak * peak)[1])
+        with self._clock.computing():
+            own_sums = kernels.scatter(own, anchor, threads=comm.threads)
+        with self._clock.communicating():
+            return comm.allreduce(own_sums).astype(np.float32)
+
+
+def _penalty(factors: Factors, side: Side, options: ALSOptions) -> float:
+    squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
+    return options.reg * float(squares.sum() if options.implicit else (squares * side.own_counts).sum())

@@ -1,0 +1,139 @@
+"""The ratings of this rank's users and of its items, dealt so that all ranks have about as much to compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from ripieno.algorithms.als.table import Numbered, RatingFiles
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph.edges import Dealer
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class Side:
+    """The users, or the items, with the ratings of those that are this rank's.
+
+    Parameters
+    ----------
+    counts : (n,) int64
+        Ratings of each, on all ranks.
+    cuts : (p + 1,) int64
+        Where the run of each rank begins, and where the last one ends.
+    own
+        This rank's.
+    starts, columns, values
+        The ratings of these, as `ripieno.kernels.solve_factors` takes them; columns are numbers of the other side.
+    """
+
+    counts: NDArray[np.int64]
+    cuts: NDArray[np.int64]
+    own: range
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float32]
+
+    @property
+    def own_counts(self) -> NDArray[np.int64]:
+        """Ratings of each of this rank's."""
+        return self.counts[self.own.start : self.own.stop]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a rank has of the ratings; ids are those of all, where files say them."""
+
+    users: Side
+    items: Side
+    rating_count: int
+    user_ids: NDArray[Any] | None = None
+    item_ids: NDArray[Any] | None = None
+
+
+def load(comm: Communicator, source: Numbered | RatingFiles, rank: int, *, implicit: bool) -> Dealt:
+    """Read this rank's share, and deal all ranks' ratings by user, and by item.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad ratings, none at all, or, unless they are implicit, several of one user for one item.
+    """
+    if isinstance(source, RatingFiles):
+        share, user_ids, item_ids = source.read_share(comm, implicit=implicit)
+    else:
+        share, user_ids, item_ids = source.read_share(comm, implicit=implicit), None, None
+    users = _side(comm, share.users, share.items, share.values, (share.user_count, share.item_count), rank, implicit)
+    items = _side(comm, share.items, share.users, share.values, (share.item_count, share.user_count), rank, implicit)
+    total = int(comm.allreduce(len(users.values)))
+    if not total:
+        raise InputError("there are no ratings: expected one at least")
+    return Dealt(users, items, total, user_ids, item_ids)
+
+
+def _side(
+    comm: Communicator,
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    values: NDArray[np.float32],
+    shape: tuple[int, int],
+    rank: int,
+    implicit: bool,
+) -> Side:
+    counts = comm.allreduce(np.bincount(rows, minlength=shape[0]))
+    cuts = even_cuts(counts, rank, comm.world_size)
+    own = range(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
+    if comm.world_size > 1:
+        homes = np.repeat(np.arange(comm.world_size, dtype=np.uint32), np.diff(cuts))
+        send = Dealer(comm, homes[rows])
+        rows, columns, values = send(rows), send(columns), send(values)
+    with agreement(comm):
+        matrix = _matrix(rows - own.start, columns, values, (len(own), shape[1]), implicit)
+    merged = comm.allgather(np.diff(matrix.indptr))
+    return Side(
+        counts=np.concatenate(merged).astype(np.int64),
+        cuts=cuts,
+        own=own,
+        starts=matrix.indptr.astype(np.int64),
+        columns=matrix.indices.astype(np.int32, copy=False),
+        values=matrix.data,
+    )
+
+
+def even_cuts(counts: NDArray[np.int64], rank: int, world_size: int) -> NDArray[np.int64]:
+    """Runs of rows that take about as long: `rank²` operations a rating and `rank³` a row that has any."""
+    ends = np.cumsum(counts + rank * (counts > 0))
+    total = int(ends[-1]) if len(ends) else 0
+    inner = np.searchsorted(ends, total * np.arange(1, world_size) / world_size, side="left") + (total > 0)
+    return np.concatenate([[0], np.minimum(inner, len(counts)), [len(counts)]]).astype(np.int64)
+
+
+def _matrix(
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    values: NDArray[np.float32],
+    shape: tuple[int, int],
+    implicit: bool,
+) -> csr_matrix:
+    """Rows with ascending columns; implicit ratings of one pair are added up."""
+    matrix = csr_matrix((values, (rows, columns)), shape)
+    if matrix.nnz == len(values):
+        return matrix
+    # Equal pairs are added up in the order of their values, so that it does not matter who has read them.
+    order = np.lexsort((values, columns, rows))
+    rows, columns, values = rows[order], columns[order], values[order]
+    first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(columns) != 0)))
+    if not implicit:
+        raise InputError(
+            f"{len(values) - len(first)} ratings are of a user and an item that have one already: expected one of each "
+            "pair with implicit=False: keep the last, or the mean"
+        )
+    sums = np.add.reduceat(values.astype(np.float64), first).astype(np.float32)
+    return csr_matrix((sums, (rows[first], columns[first])), shape)

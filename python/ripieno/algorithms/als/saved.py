@@ -1,0 +1,107 @@
+"""Where a fit keeps its checkpoint: the item factors after an iteration, of which all that follows is made.
+
+Rank 0 writes it, into a folder that it sees. A checkpoint is of one fit: of these ratings and these parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.als.ratings import Side
+from ripieno.errors import CheckpointError
+from ripieno.kernels.hashing import mixed
+from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+NAME = "als"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a fit has come: iterations, and the item factors after them, of all ranks."""
+
+    iteration: int
+    factors: NDArray[np.float32]
+
+
+class Keeper:
+    """Keeps the progress of a fit in a folder; does nothing without one.
+
+    Parameters
+    ----------
+    comm
+        The ranks, all of which make each call.
+    folder
+        Where rank 0 keeps it.
+    facts
+        What the fit is of, by name.
+
+    Raises
+    ------
+    CheckpointError
+        The folder cannot be used, or another process uses it.
+    """
+
+    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
+        self._comm, self._facts = comm, facts
+        self.used = folder is not None
+        self._place = None if folder is None or comm.rank else Checkpoints(Path(folder), NAME, NAME)
+
+    def load(self, max_iter: int) -> Progress | None:
+        """How far an earlier fit had come, if one had.
+
+        Raises
+        ------
+        CheckpointError
+            What is there is of another fit, or has come further than this one is to go.
+        """
+        if not self.used:
+            return None
+        found = None if self._place is None else self._place.load()
+        progress = None if found is None else self._checked(found, max_iter)
+        came: Progress | None = self._comm.broadcast(progress)
+        return came
+
+    def save(self, iteration: int, own: NDArray[np.float32]) -> None:
+        """Keep the item factors after an iteration, of which each rank has its own."""
+        if not self.used:
+            return
+        parts = self._comm.gather(own)
+        if parts is not None and self._place is not None:
+            self._place.save(Saved(iteration, np.concatenate(parts), self._facts, []))
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        if self._place is not None:
+            self._place.close()
+
+    def _checked(self, found: Saved, max_iter: int) -> Progress:
+        assert self._place is not None, "rank 0 reads"
+        folder = self._place.folder
+        other = next((name for name, fact in self._facts.items() if found.state.get(name) != fact), None)
+        if other is not None:
+            raise CheckpointError(
+                f"{folder} is the checkpoint of another fit: {other} was {found.state.get(other)!r} there and is "
+                f"{self._facts[other]!r} here: delete it to begin anew, or name another folder"
+            )
+        if found.iteration >= max_iter:
+            raise CheckpointError(
+                f"{folder} is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before: "
+                "delete it to begin anew, or allow more"
+            )
+        return Progress(found.iteration, found.result)
+
+
+def digest(comm: Communicator, users: Side) -> int:
+    """A number that other ratings do not have, whoever has read them."""
+    rows = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
+    pairs = mixed((rows << 32) | users.columns.astype(np.int64)).view(np.int64)
+    own = mixed(pairs + users.values.view(np.int32)).view(np.int64).sum()
+    return int(comm.allreduce(np.array([own]))[0])

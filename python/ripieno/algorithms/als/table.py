@@ -1,0 +1,277 @@
+"""Ratings that users pass: sparse matrices, columns in memory, files; and ids of users and items as numbers from 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike
+from ripieno.input import Split, share, splits
+from ripieno.input.matrix import is_path_like
+from ripieno.input.shares import even_range
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Names of columns, in small letters and without "_" and "id": userId, movie_id and Rating are found, too.
+NAMES = {
+    "user": ("user", "u", "customer", "row"),
+    "item": ("item", "i", "movie", "product", "artist", "track", "book", "col"),
+    "rating": ("rating", "r", "value", "count", "plays", "score", "weight"),
+}
+ONE_OF = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of .parquet, .csv, .tsv"
+
+
+@dataclass(frozen=True)
+class Triples:
+    """Ratings as columns of one length.
+
+    Parameters
+    ----------
+    users, items : (e,) int64 or large_string
+        Ids, as the user calls them.
+    values : (e,) float32
+    """
+
+    users: pa.Array
+    items: pa.Array
+    values: NDArray[np.float32]
+
+    def named(self, at: int) -> str:
+        """A rating, for messages."""
+        return f"user {self.users[at].as_py()!r}, item {self.items[at].as_py()!r}: the rating is {self.values[at]:g}"
+
+    def checked(self, *, implicit: bool, where: str) -> Triples:
+        """The ratings, without zeros if they are implicit: those are no ratings.
+
+        Raises
+        ------
+        InputError
+            One is not finite, or implicit and negative.
+        """
+        wrong = np.flatnonzero(~np.isfinite(self.values))
+        if len(wrong):
+            raise InputError(f"{where}{self.named(wrong[0])}: expected a finite number of float32")
+        if not implicit:
+            return self
+        wrong = np.flatnonzero(self.values < 0)
+        if len(wrong):
+            raise InputError(f"{where}{self.named(wrong[0])}: expected a number >= 0 with implicit=True")
+        kept = self.values != 0
+        if kept.all():
+            return self
+        mask = pa.array(kept)
+        return Triples(self.users.filter(mask), self.items.filter(mask), self.values[kept])
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Ratings of users 0 … user_count - 1, which local workers share; each takes its run of them."""
+
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    values: NDArray[np.float32]
+    user_count: int
+    item_count: int
+
+    def read_share(self, comm: Communicator, *, implicit: bool) -> Numbered:
+        """One rank's ratings."""
+        mine = slice(*even_range(len(self.values), comm.rank, comm.world_size))
+        counts = self.user_count, self.item_count
+        return Numbered(self.users[mine], self.items[mine], self.values[mine], *counts)
+
+
+@dataclass(frozen=True)
+class RatingFiles:
+    """Tables in files, of which each rank reads its splits."""
+
+    paths: PathLike | Sequence[PathLike]
+    columns: Sequence[str] | None
+
+    def read(self) -> Triples:
+        """All ratings."""
+        return _joined([self._read(split) for split in self._splits(1)])
+
+    def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[Numbered, NDArray[Any], NDArray[Any]]:
+        """One rank's ratings, and the ids of all users and items."""
+        with agreement(comm):
+            cut = self._splits(comm.world_size) if comm.rank == 0 else []
+        mine = share(comm.broadcast(cut), comm)
+        with agreement(comm):
+            own = _joined([self._read(split).checked(implicit=implicit, where=f"{split.path}: ") for split in mine])
+        (users, user_ids), (items, item_ids) = _numbers(comm, own.users, "users"), _numbers(comm, own.items, "items")
+        return Numbered(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
+
+    def _splits(self, count: int) -> list[Split]:
+        cut = splits(self.paths, count=count)
+        other = next((split for split in cut if split.format.name not in ("csv", "parquet")), None)
+        if other is not None:
+            raise InputError(f"{other.path} is read as {other.format.name}: expected a table: .parquet, .csv or .tsv")
+        return cut
+
+    def _read(self, split: Split) -> Triples:
+        return _of_table(split.read(), self.columns, split.path)
+
+
+def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles:
+    """Ratings, whatever they are in, as columns; files stay where they are.
+
+    Raises
+    ------
+    InputError
+        They are nothing that is known.
+    """
+    if is_path_like(ratings):
+        return RatingFiles(ratings, columns)
+    if hasattr(ratings, "tocoo"):
+        entries = ratings.tocoo()
+        if len(entries.shape) != 2:
+            raise InputError(f"ratings of shape {entries.shape}: expected a row for each user, a column for each item")
+        return Triples(pa.array(entries.row.astype(np.int64)), pa.array(entries.col.astype(np.int64)),
+                       _values(entries.data, "the matrix"))  # fmt: skip
+    if isinstance(ratings, tuple) and len(ratings) == 3:
+        for name, column in zip(NAMES, ratings, strict=True):
+            check_unmasked(column, f"ratings: {name}s")
+        users, items, values = ratings
+        found = Triples(as_ids(users, "users"), as_ids(items, "items"), _values(values, "ratings"))
+        if not len(found.users) == len(found.items) == len(found.values):
+            lengths = f"{len(found.users)} users, {len(found.items)} items and {len(found.values)} ratings"
+            raise InputError(f"ratings: {lengths}: expected as many of each")
+        return found
+    if hasattr(ratings, "__arrow_c_stream__") or hasattr(ratings, "iloc"):
+        where = f"the {type(ratings).__module__.partition('.')[0]} {type(ratings).__name__}"
+        try:
+            # The index of pandas is no column.
+            is_pandas = hasattr(ratings, "iloc")
+            table = pa.Table.from_pandas(ratings, preserve_index=False) if is_pandas else pa.table(ratings)
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError(f"{where} is no table of ratings: {error}") from error
+        return _of_table(table, columns, where)
+    raise InputError(f"ratings of type {type(ratings).__name__}: {ONE_OF}")
+
+
+def as_ids(ids: Any, what: str) -> pa.Array:
+    """Ids as an int64 or large_string array.
+
+    Raises
+    ------
+    InputError
+        They are neither whole numbers nor strings, or one is missing.
+    """
+    try:
+        found = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(np.atleast_1d(ids))
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
+        if found.null_count:
+            raise InputError(f"{what}: {found.null_count} are missing: expected an id for each rating")
+        if pa.types.is_integer(kind):
+            return found.cast(pa.int64())
+        if pa.types.is_null(kind) or not len(found):
+            return pa.array([], pa.int64())
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            return found.cast(pa.large_string())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{what}: {error}") from error
+    raise InputError(f"{what} of type {kind}: expected whole numbers or strings")
+
+
+def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Which of the distinct ids each one is, and these, ascending."""
+    encoded = ids.dictionary_encode()
+    own = _labels(encoded.dictionary)
+    order = np.argsort(own)
+    places = np.empty(len(own), np.int32)
+    places[order] = np.arange(len(own), dtype=np.int32)
+    return places[encoded.indices.to_numpy()], own[order]
+
+
+def places_of(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
+    """Where ids stand among labels; -1 where they do not."""
+    wanted, known = as_ids(ids, what), pa.array(labels)
+    if len(labels) and len(wanted) and pa.types.is_integer(wanted.type) != (labels.dtype.kind == "i"):
+        expected = "whole numbers" if labels.dtype.kind == "i" else "strings"
+        raise InputError(f"{what}: ids are {expected} here, as in the ratings, not {wanted.type}")
+    found = pc.index_in(wanted, known.cast(wanted.type))
+    places: NDArray[np.int64] = found.fill_null(-1).to_numpy().astype(np.int64)
+    return places
+
+
+def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.int32], NDArray[Any]]:
+    """Which of all ranks' distinct ids each one is, and these, ascending."""
+    places, own = numbered(ids)
+    parts = [part for part in comm.allgather(own) if len(part)]
+    if len({part.dtype.kind for part in parts}) > 1:
+        raise InputError(f"{what}: whole numbers in some files, strings in others: expected one of both in all")
+    labels = np.unique(np.concatenate(parts)) if parts else own
+    return np.searchsorted(labels, own).astype(np.int32)[places], labels
+
+
+def _labels(ids: pa.Array) -> NDArray[Any]:
+    if pa.types.is_integer(ids.type):
+        return np.asarray(ids.to_numpy())
+    return np.array(ids.to_pylist(), dtype=np.str_)
+
+
+def _joined(parts: Sequence[Triples]) -> Triples:
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return Triples(pa.array([], pa.int64()), pa.array([], pa.int64()), np.empty(0, np.float32))
+    for name in ("users", "items"):
+        if len({getattr(part, name).type for part in parts}) > 1:
+            raise InputError(f"{name}: whole numbers in some files, strings in others: expected one of both in all")
+    users, items = (pa.concat_arrays([getattr(part, name) for part in parts]) for name in ("users", "items"))
+    return Triples(users, items, np.concatenate([part.values for part in parts]))
+
+
+def _of_table(table: pa.Table, columns: Sequence[str] | None, where: str) -> Triples:
+    user, item, rating = _chosen(table.column_names, columns, where)
+    if table[rating].null_count:
+        raise InputError(f"{where}: column {rating!r} has missing values")
+    values = _values(table[rating].to_numpy(), f"{where}: column {rating!r}")
+    users, items = (as_ids(table[name], f"{where}: column {name!r}") for name in (user, item))
+    return Triples(users, items, values)
+
+
+def _chosen(names: Sequence[str], columns: Sequence[str] | None, where: str) -> Sequence[str]:
+    """The columns of users, items and ratings."""
+    have = ", ".join(map(repr, names))
+    if columns is not None:
+        missing = next((name for name in columns if name not in names), None)
+        if missing is not None:
+            raise InputError(f"columns={missing!r}: {where} has no such column, only {have}")
+        return columns
+    short = [name.strip().lower().replace("_", "").removesuffix("id") for name in names]
+    found = [next((names[short.index(name)] for name in known if name in short), None) for known in NAMES.values()]
+    chosen = [name for name in found if name is not None]
+    if len(chosen) == 3:
+        return chosen
+    if not chosen and len(names) == 3:
+        return names
+    raise InputError(
+        f"{where} has {have}: nothing says which are users, items and ratings: expected such names, or "
+        "columns=(user, item, rating)"
+    )
+
+
+def _values(values: Any, where: str) -> NDArray[np.float32]:
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iufb" and len(array):
+            array = array.astype(np.float64)
+        with np.errstate(over="ignore"):
+            return np.ascontiguousarray(array, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{where}: expected numbers: {error}") from error

@@ -1,0 +1,174 @@
+"""`ripieno als`: factors of the users and items of ratings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ripieno.algorithms import ALS
+from ripieno.cli.fits import (
+    Told,
+    check_folder,
+    fit_options,
+    max_iter_option,
+    say_end,
+    seed_option,
+    write_model,
+)
+from ripieno.cli.options import LocalPath
+from ripieno.cli.progress import MeasureProgress
+from ripieno.errors import InputError
+from ripieno.files.results import ResultPath
+from ripieno.flight.trace import traced
+from ripieno.report import Charted, charts
+
+ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
+
+
+@click.command("als", short_help="Find factors of users and items whose products are their ratings.")
+@click.option(
+    "--rank",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=32,
+    show_default=True,
+    help="Factors of each user and item.",
+)
+@click.option("--implicit", is_flag=True, help="Ratings are counts of what users did, not what they said.")
+@click.option(
+    "--reg",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    default=0.05,
+    show_default=True,
+    help="Factor of the squared factors.",
+)
+@click.option(
+    "--alpha",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    default=1.0,
+    show_default=True,
+    help="By how much an implicit rating raises the weight of its pair.",
+)
+@max_iter_option(10)
+@click.option(
+    "--columns",
+    metavar="USER,ITEM,RATING",
+    help="The columns of the tables; by default found by their names, such as userId, movieId and rating.",
+)
+@click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, whose predictions are held against them.")
+@click.option(
+    "--checkpoint",
+    type=LocalPath(file_okay=False),
+    metavar="FOLDER",
+    help="Folder to keep the fit in after each iteration, and to go on from.",
+)
+@seed_option
+@fit_options
+def als_command(
+    inputs: tuple[str, ...],
+    out: ResultPath,
+    workers: int,
+    threads: int | None,
+    rank: int,
+    implicit: bool,
+    reg: float,
+    alpha: float,
+    max_iter: int,
+    columns: str | None,
+    test: str | None,
+    checkpoint: Path | None,
+    seed: int,
+    trace: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Find factors of users and items whose products are the ratings of INPUTS, and write them, with a report.
+
+    INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .csv and .tsv. Users and
+    items are whole numbers or strings. Every worker reads its own share. The folder then holds user_factors.npy,
+    item_factors.npy, user_ids.npy and item_ids.npy, which have a row for each, model.json and report.html; it appears
+    as a whole or not at all.
+
+    \b
+    Example:
+      ripieno als ratings.parquet --rank 32 --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
+    measures = ("objective",) if implicit else ("objective", "rmse")
+    progress = MeasureProgress(console, measures, quiet=quiet)
+    source = list(inputs)
+    model = ALS(
+        rank,
+        implicit=implicit,
+        reg=reg,
+        alpha=alpha,
+        max_iter=max_iter,
+        columns=None if columns is None else _three(columns),
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        random_state=seed,
+        workers=workers,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    with progress, traced(trace):
+        model.fit(source)
+        error = None if test is None else -model.score(test)
+    told = _told(model, error)
+    write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, told)
+    say_end(console, out, model.report_, told, _result(model, error))
+
+
+def _told(model: ALS, error: float | None) -> Told:
+    report, steps = model.report_, [step.measures for step in model.report_.iterations]
+    of_test = "percentile_rank" if model.implicit else "rmse"
+    charted = {name: [float(each[name]) for each in steps] for name in steps[0]}
+    return Told(
+        algorithm="als",
+        title="Alternating least squares",
+        what="iteration",
+        facts={
+            "objective": model.objective_,
+            "rating_count": report.rating_count,
+            "iteration_count": model.n_iter_,
+            "resumed_from": model.resumed_from_,
+            "exchanges": [str(way) for way in report.ways],
+            **({} if error is None else {f"test_{of_test}": error}),
+        },
+        tiles={
+            "ratings": f"{report.rating_count:,}",
+            **({} if error is None else {f"{of_test.replace('_', ' ')} of the test": f"{error:.5g}"}),
+            **({} if model.implicit else {"root mean square error": f"{steps[-1]['rmse']:.5g}"}),
+        },
+        charted=[
+            Charted(
+                "Convergence",
+                "What is minimised: squared errors and penalty. " + _exchanges(model),
+                charts.line_chart("objective", {"objective": charted["objective"]}, log=True),
+            )
+        ],
+        words=("users", "items"),
+    )
+
+
+def _exchanges(model: ALS) -> str:
+    """How factors travel, in a sentence."""
+    return f"Factors of {'; of '.join(map(str, model.report_.ways))}."
+
+
+def _result(model: ALS, error: float | None) -> str:
+    found = f"{model.report_.rating_count:,} ratings, objective {model.objective_:.8g} after {model.n_iter_} iterations"
+    if error is None:
+        return found
+    return f"{found}, {'percentile rank' if model.implicit else 'RMSE'} of the test {error:.5g}"
+
+
+def _three(columns: str) -> tuple[str, str, str]:
+    names = tuple(columns.split(","))
+    if len(names) != 3:
+        raise InputError(f"columns={columns!r}: expected three names, of users, items and ratings, with commas between")
+    return names
