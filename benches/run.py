@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [host|cluster|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|shuffle|spark|wordcount|
-                all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [als|host|cluster|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|shuffle|spark|
+                wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from blas import free_blas
 # Before anything imports NumPy.
 free_blas()
 
+import als  # noqa: E402
 import click  # noqa: E402
 import cluster  # noqa: E402
 import command  # noqa: E402
@@ -35,6 +36,7 @@ from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
 NAMES = (
+    "als",
     "host",
     "cluster",
     "memory",
@@ -60,7 +62,8 @@ NAMES = (
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="kmeans: float32 .npy rows; logistic: libsvm text, or a tar of reviews in folders pos and neg.",
+    help="als: a tar of lines user item rating, or a table; kmeans: float32 .npy rows; "
+    "logistic: libsvm text, or a tar of reviews in folders pos and neg.",
 )
 @click.option("--draw", type=click.Path(file_okay=False, path_type=Path), help="linear, logistic: a folder for charts.")
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
@@ -106,6 +109,7 @@ def _cases(
 ) -> tuple[dict[str, Measured], Sequence[str]]:
     """What can be measured alone, and the names of what is the whole."""
     undivided: dict[str, Measured] = {
+        "als": lambda report, effort: als.measured(report, effort, data=data),
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),

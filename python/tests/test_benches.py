@@ -201,6 +201,24 @@ def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_
     assert "rank 1" in (tmp_path / "stages.svg").read_text()
 
 
+def test_an_iteration_of_als_is_timed_with_its_limit_and_its_errors_beside_peers(tmp_path):
+    report = reports_of("als", tmp_path)
+    figures = report["figures"]
+
+    assert [figure["row"] for figure in figures] == ["implicit, rank 4, 2 workers", "explicit, rank 4, 2 workers"]
+    assert all(figure["ours"]["median_s"] > figure["limit_s"] > 0 for figure in figures)
+    assert any("implicit: computing" in remark for remark in report["remarks"])
+    has_peer = bool(figures[0]["peers"])
+    assert has_peer == (not any("implicit is not installed" in remark for remark in report["remarks"]))
+    assert [0 < count["value"] < 1 for count in report["counts"]] == [True] * has_peer
+
+
+def test_a_fit_of_als_is_drawn(tmp_path):
+    bench("als.py", "--quick", "--out", tmp_path)
+
+    assert "root mean square error" in (tmp_path / "fit.svg").read_text()
+
+
 def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_the_optimum(tmp_path):
     figures = reports_of("logistic", tmp_path, "--draw", str(tmp_path / "drawn"))["figures"]
 

@@ -1,0 +1,234 @@
+"""Alternating least squares: an iteration beside `implicit` and MLlib on as many cores, at equal or better error.
+
+Fits by turns, from starts of their own; of each the median iteration counts. `implicit` gets the weights that Ripieno
+takes, so that both minimise the same. MLlib tells no iteration: the time of a fit less that of one of two iterations is
+divided among the others. Run as a program, it draws the page's pictures of a fit: `als.py --data FILE --out FOLDER`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from blas import free_blas
+
+if __name__ == "__main__":
+    # Before anything uses OpenBLAS.
+    free_blas()
+
+import click
+import gemm
+from als_data import Data, data_of
+from effort import Effort
+from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.pages.als import als_chart
+from ripieno.bench.toolchain import Skipped
+from spark_session import session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RANK, REG, ALPHA = 32, 0.05, 1.0
+ITERATION_COUNT, SPARK_ITERATION_COUNT, DRAWN_COUNT = 10, 6, 10
+RUN_COUNT = 5
+WORKER_COUNT = 2
+#: Users whose lists are compared.
+USER_SAMPLE = 2_000
+#: Five times as fast as `implicit`; no worse than the peers, but for what a start is worth.
+TARGETS = {"peer": 1 / 5}
+SAME_ERROR = 1.005
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "als"
+
+
+def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
+    """Implicit ratings beside `implicit`, explicit ones beside MLlib."""
+    import ripieno as rp
+
+    found = data_of(data, quick=effort.quick)
+    rank = 4 if effort.quick else RANK
+    limit_s = 2.0 * found.train.nnz * rank**2 * gemm.square_s(np.float32, quick=effort.quick)
+    with rp.launch(workers=WORKER_COUNT, threads=1) as job:
+        for row, peer, compare in (
+            ("implicit", _implicit_peer, _percentile_ranks),
+            ("explicit", _spark_peer, _errors),
+        ):
+            ours, theirs, models = _by_turns(found, row, rank, job, peer, report, effort)
+            report.figures.append(
+                Figure(
+                    case=found.text,
+                    row=f"{row}, rank {rank}, {WORKER_COUNT} workers",
+                    ours=Samples(tuple(ours)),
+                    peers={name: Samples(tuple(seconds)) for name, seconds in theirs.items()},
+                    limit_s=limit_s,
+                    limit="half of each scatter matrix at sgemm's rate on all cores, 2·r² operations a rating",
+                    work=2.0 * found.train.nnz * rank**2 / 1e9,
+                    rate_unit="GFLOP/s",
+                    targets=TARGETS if row == "implicit" else {},
+                )
+            )
+            report.counts += compare(found, models)
+            _remark(report, row, models["Ripieno"])
+
+
+def _by_turns(
+    data: Data, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
+) -> tuple[list[float], dict[str, list[float]], dict[str, Any]]:
+    """Seconds of an iteration in each run, ours and the peers', and the models of the last run."""
+    import ripieno as rp
+
+    ours, theirs, models = [], {}, {}
+    try:
+        with peer(data, rank, quick=effort.quick) as fitted:
+            for run in range(effort.runs(RUN_COUNT)):
+                options = {"implicit": row == "implicit", "reg": REG, "alpha": ALPHA}
+                count = ITERATION_COUNT if row == "implicit" else SPARK_ITERATION_COUNT
+                model = rp.ALS(rank, max_iter=count, random_state=run, engine=job, **options).fit(data.train)
+                ours.append(statistics.median(step.seconds for step in model.report_.iterations))
+                models["Ripieno"] = model
+                for name, seconds, found in fitted(run):
+                    theirs.setdefault(name, []).append(seconds)
+                    models[name] = found
+    except Skipped as skipped:
+        report.remark(str(skipped))
+        model = rp.ALS(rank, implicit=row == "implicit", reg=REG, alpha=ALPHA, random_state=0, engine=job)
+        ours = [step.seconds for step in model.fit(data.train).report_.iterations]
+        models["Ripieno"] = model
+    return ours, theirs, models
+
+
+@contextmanager
+def _implicit_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
+    try:
+        from implicit.cpu.als import AlternatingLeastSquares
+        from threadpoolctl import threadpool_limits
+    except ImportError as error:
+        raise Skipped("implicit is not installed: make bench installs it") from error
+    weights = data.train.copy()
+    weights.data = 1 + np.float32(ALPHA) * weights.data
+
+    def fitted(run: int) -> Iterator[tuple[str, float, Any]]:
+        seconds: list[float] = []
+        # It asks for it: its own threads do the work.
+        with threadpool_limits(1, "blas"):
+            model = AlternatingLeastSquares(
+                rank, REG, iterations=ITERATION_COUNT, num_threads=WORKER_COUNT, random_state=run
+            )
+            model.fit(weights, show_progress=False, callback=lambda at, elapsed_s, loss: seconds.append(elapsed_s))
+        yield "implicit (CG)", statistics.median(seconds), model
+
+    yield fitted
+
+
+@contextmanager
+def _spark_peer(data: Data, rank: int, *, quick: bool) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    if quick:
+        raise Skipped("MLlib is left out of quick runs: Spark alone takes longer to start")
+    with session(f"local[{WORKER_COUNT}]", {"spark.driver.memory": "6g"}) as spark, tempfile.TemporaryDirectory() as at:
+        frames = {}
+        entries = data.train.tocoo()
+        for name, columns in {"train": (entries.row, entries.col, entries.data), "test": data.test}.items():
+            table = pa.table(dict(zip(("user", "item", "rating"), columns, strict=True)))
+            for place in (0, 1):
+                table = table.set_column(place, table.column_names[place], table.column(place).cast(pa.int32()))
+            pa.parquet.write_table(table, f"{at}/{name}.parquet")
+            frames[name] = spark.read.parquet(f"{at}/{name}.parquet").repartition(2 * WORKER_COUNT).cache()
+            frames[name].count()
+
+        def fitted(run: int) -> Iterator[tuple[str, float, Any]]:
+            from pyspark.ml.recommendation import ALS
+
+            options = {"rank": rank, "regParam": REG, "seed": run, "coldStartStrategy": "drop"}
+            columns = {"userCol": "user", "itemCol": "item", "ratingCol": "rating"}
+            seconds = []
+            # The first fit of all warms the JVM up.
+            for count in (1,) * (run == 0) + (2, SPARK_ITERATION_COUNT):
+                begin = time.perf_counter()
+                model = ALS(maxIter=count, **options, **columns).fit(frames["train"])
+                seconds.append(time.perf_counter() - begin)
+            yield (
+                "MLlib",
+                (seconds[-1] - seconds[-2]) / (SPARK_ITERATION_COUNT - 2),
+                _spark_error(model, frames["test"]),
+            )
+
+        yield fitted
+
+
+def _spark_error(model: Any, test: DataFrame) -> float:
+    """The root mean square error of a model of MLlib."""
+    return math.sqrt(model.transform(test).selectExpr("avg(pow(prediction - rating, 2)) as e").collect()[0].e)
+
+
+def _percentile_ranks(data: Data, models: dict[str, Any]) -> list[Count]:
+    """How far up in the lists of some users the held-out items stand, by the factors of each."""
+    users, items, values = data.test
+    chosen = np.isin(users, np.random.default_rng(0).permutation(np.unique(users))[:USER_SAMPLE])
+    test = users[chosen], items[chosen], values[chosen]
+    ours = models["Ripieno"].percentile_rank(test)
+    case = f"{data.name}, implicit"
+    counts = []
+    for name, model in models.items():
+        if name != "Ripieno":
+            other = copy.copy(models["Ripieno"])
+            other.user_factors_, other.item_factors_ = model.user_factors, model.item_factors
+            theirs = other.percentile_rank(test)
+            row = f"held-out percentile rank; {name} {theirs:.4f}"
+            counts.append(Count(case, row, ours, "", theirs * SAME_ERROR))
+    return counts
+
+
+def _errors(data: Data, models: dict[str, Any]) -> list[Count]:
+    """The root mean square errors of held-out ratings."""
+    ours, case = models["Ripieno"].rmse(data.test), f"{data.name}, explicit"
+    others = [(name, theirs) for name, theirs in models.items() if name != "Ripieno"]
+    return [
+        Count(case, f"held-out RMSE; {name} {theirs:.4f}", ours, "", theirs * SAME_ERROR) for name, theirs in others
+    ]
+
+
+def _remark(report: Measurements, row: str, model: Any) -> None:
+    """What ours spends, and how factors travel."""
+    steps = model.report_.iterations
+    computing = statistics.median(max(step.compute_s) for step in steps)
+    communicating = statistics.median(max(step.communication_s) for step in steps)
+    ways = "; ".join(map(str, model.report_.ways))
+    report.remark(f"{row}: computing {computing:.3f} s, communicating {communicating:.3f} s at most; {ways}")
+
+
+@click.command()
+@click.option("--data", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="As for run.py als.")
+@click.option("--quick", is_flag=True, help="Small and short: shows that everything runs, measures nothing.")
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
+def main(data: Path | None, quick: bool, out: Path) -> None:
+    """Draw errors by iteration, and what the ranks of a fit spend, into OUT/fit.svg."""
+    import ripieno as rp
+
+    found = data_of(data, quick=quick)
+    rank, count = (4, 3) if quick else (RANK, DRAWN_COUNT)
+    held_out = []
+    with rp.launch(workers=WORKER_COUNT, threads=1) as job, tempfile.TemporaryDirectory() as kept:
+        # Each goes on where the last one was before its last iteration.
+        for iterations in range(1, count + 1):
+            options = {"reg": REG, "random_state": 0, "engine": job, "max_iter": iterations}
+            model = rp.ALS(rank, checkpoint=kept if iterations > 1 else None, **options).fit(found.train)
+            held_out.append(model.rmse(found.test))
+        model = rp.ALS(rank, reg=REG, random_state=0, engine=job, max_iter=count).fit(found.train)
+    out.mkdir(parents=True, exist_ok=True)
+    title = f"{found.text}, rank {rank}, {WORKER_COUNT} workers"
+    (out / "fit.svg").write_text(als_chart(title, model.report_.iterations, held_out))
+    click.echo(out / "fit.svg")
+
+
+if __name__ == "__main__":
+    main()
