@@ -161,10 +161,12 @@ def _measured(
 
 def _draw(folder: Path, name: str, paths: Mapping[str, Way], rows: Rows, job: Any) -> None:
     """NAME.svg, the ways to the optimum, and NAME-seconds.svg, where the seconds of each iteration are."""
-    ours = next(iter(_ours(job).values()))
-    laps = ours(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
+    mine = _ours(job)
+    first = next(iter(mine.values()))
+    laps = first(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.svg").write_text(descent_chart(name, paths, NEAR), encoding="utf-8")
+    named = {f"{'Ripieno' if each in mine else 'peer'}: {each}": way for each, way in paths.items()}
+    (folder / f"{name}.svg").write_text(descent_chart(name, named, NEAR), encoding="utf-8")
     (folder / f"{name}-seconds.svg").write_text(charts.standalone(charts.time_chart(laps)), encoding="utf-8")
 
 

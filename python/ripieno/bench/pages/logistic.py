@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib
 from matplotlib.figure import Figure as Drawing
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from ripieno.report import charts
 from ripieno.units import duration_text
@@ -41,6 +41,7 @@ def descent_chart(name: str, ways: Mapping[str, Sequence[tuple[float, float]]], 
                       textcoords="offset points", ha="right", color=charts.INK, fontsize=8)  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration_text(seconds)))
         axes.minorticks_off()
         axes.set_xlabel("a whole fit takes")
