@@ -1,6 +1,6 @@
-"""What copies of ranks cost: sparse reductions of power-law sets on emulated hosts, as Kylix's table I has them.
+"""What replicas of ranks cost: sparse reductions of power-law sets on emulated hosts, as Kylix's table I has them.
 
-The same data lie on 8 ranks, on 4, and on 4 logical ranks with 2 copies each, of which 0 to 3 are dead. As a program
+The same data lie on 8 ranks, on 4, and on 4 logical ranks with 2 replicas each, of which 0 to 3 are dead. As a program
 (``replicas.py FOLDER DEAD SHARES SAMPLES``) it is a rank, which leaves its seconds in FOLDER.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VII, table I.
@@ -30,7 +30,7 @@ from ripieno.launch.script.environment import init
 
 HOST_COUNT, RATE, TIMEOUT_S = 8, "100mbit", 300.0
 REPLICAS = 2
-# Rank 0 among them; no two are copies of each other.
+# Rank 0 among them; no two are replicas of each other.
 VICTIMS = (0, 5, 2)
 FEATURE_COUNT, DRAW_COUNT, ALPHA = 400_000, 2_000_000, 1.1
 CONFIGURE_COUNT, REDUCE_COUNT = 5, 20
@@ -39,7 +39,7 @@ QUICK_DRAW_COUNT = 20_000
 
 @dataclass(frozen=True)
 class System:
-    """Ranks, how many copies there are of each, and how many of all are dead."""
+    """Ranks, how many replicas there are of each, and how many of all are dead."""
 
     ranks: int
     replicas: int = 1
@@ -49,8 +49,8 @@ class System:
     def name(self) -> str:
         """As a row of the table."""
         if self.replicas == 1:
-            return f"{self.ranks} ranks without copies"
-        return f"{self.ranks // self.replicas} × {self.replicas} copies, {self.dead} dead"
+            return f"{self.ranks} ranks without replicas"
+        return f"{self.ranks // self.replicas} × {self.replicas} replicas, {self.dead} dead"
 
 
 #: The second is what the others stand beside.
@@ -105,7 +105,7 @@ def _run(lab: Lab, system: System, *, quick: bool) -> dict[str, list[float]]:
     expected = system.ranks - system.dead
     if len(ranks) != expected:
         raise RuntimeError(f"{system.name}: {len(ranks)} ranks have left their seconds, not {expected}")
-    # Of each logical rank the copy that was first.
+    # Of each logical rank the replica that was first.
     logical: dict[int, dict[str, Any]] = {}
     for rank in sorted(ranks, key=lambda rank: sum(rank["reduce"])):
         logical.setdefault(rank["rank"], rank)

@@ -77,8 +77,8 @@ def test_replicas_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path)
 
     for what in ("configure", "reduce"):
         rows = [figure["row"] for figure in figures if figure["case"] == what]
-        assert rows[:2] == ["4 ranks without copies", "8 ranks without copies"]
-        assert rows[2:] == [f"4 × 2 copies, {dead} dead" for dead in range(4)]
+        assert rows[:2] == ["4 ranks without replicas", "8 ranks without replicas"]
+        assert rows[2:] == [f"4 × 2 replicas, {dead} dead" for dead in range(4)]
     assert all(figure["ours"]["seconds"] and figure["limit_s"] > 0 for figure in figures)
 
 

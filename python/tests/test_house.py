@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator
@@ -49,6 +50,17 @@ ROOMS = (
 )
 # The package itself is the face of all rooms, and `python -m ripieno` is a command.
 ABOVE_ALL = ("__init__", "__main__")
+# Words for which another stands everywhere: replicas of ranks, ordinal numbers, rows per second, OwnedBuffers.
+RETIRED = [
+    re.compile(word)
+    for word in (
+        r"\b[Cc]op(y|ies) of (a |the |each |every )?(logical )?ranks?\b",
+        r"\branks (that )?have copies\b",
+        r"how-manieth",
+        r"\bpoints_per_s\b",
+        r"\bLasting\b",
+    )
+]
 # The same inside rooms that have many; the face of a room stands above all of it.
 INNER_ROOMS = {
     "launch": ("limits", "racks", "process", "job", "script", "engine", "member", "engines", "kubernetes"),
@@ -102,6 +114,15 @@ class Import(NamedTuple):
 
 def test_every_room_is_in_the_list():
     assert _rooms_in(PACKAGE) == {*ROOMS, *ABOVE_ALL} - {"_native"}
+
+
+@pytest.mark.parametrize("word", RETIRED, ids=lambda word: word.pattern)
+def test_one_word_is_used_for_a_thing(word):
+    root = PACKAGE.parents[1]
+    sources = [*root.glob("python/**/*.py"), *root.glob("crates/*/src/**/*.rs"), *root.glob("docs/**/*.md")]
+    sources += [*root.glob("benches/*.py"), root / "README.md", root / "ARCHITECTURE.md"]
+
+    assert [path.name for path in sources if word.search(path.read_text()) and path != Path(__file__)] == []
 
 
 def test_arrows_point_down():

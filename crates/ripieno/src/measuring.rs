@@ -51,7 +51,7 @@ pub fn measure(
     (0..BATCH_COUNT).map(|_| batch(comm, call_count, &mut call)).collect()
 }
 
-/// Seconds per call after a barrier, the slowest rank's. Copies of a rank would tell different times.
+/// Seconds per call after a barrier, the slowest rank's. Replicas of a rank would tell different times.
 pub(crate) fn batch(
     comm: &Communicator,
     call_count: usize,

@@ -58,7 +58,7 @@ def _asynchronous(
     return begin
 
 
-class Communicator(Reductions, Gathers, Exchanges, Groups, KeyedData):
+class Communicator(KeyedData, Groups, Exchanges, Gathers, Reductions):
     """One rank's part in the conversation of all ranks.
 
     Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.
