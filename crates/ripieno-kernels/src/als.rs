@@ -1,8 +1,8 @@
 //! A half step of alternating least squares: the factors of each row, given those of the columns it has ratings of.
 //!
 //! For each row the factors of its columns are gathered, block by block, and the upper half of their scatter matrix is
-//! summed up in register tiles. The normal equations are then solved by Cholesky's factors. All of it stays in the
-//! nearest cache. Cost: `r²` operations a rating and `r³/3` a row, for factors of length `r`, in f32.
+//! summed up in register tiles. The normal equations of as many rows as a vector has lanes are then solved by Cholesky's
+//! factors, each in a lane of its own. All of it stays in near caches. Cost: `r²` operations a rating and `r³/3` a row, for factors of length `r`, in f32.
 //! The bits of a row's factors depend on its ratings, their order and the SIMD level alone.
 //!
 //! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
@@ -109,7 +109,7 @@ pub fn solve_factors(
         work.push((first, own, loss));
     }
     threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, loss)| {
-        scratch.fit(width);
+        scratch.fit(rank, width);
         *loss = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
     });
     losses.iter().sum()
@@ -209,16 +209,19 @@ struct Scratch {
     scaled: Vec<Line>,
     matrix: Vec<Line>,
     right: Vec<Line>,
-    known: Vec<Line>,
+    systems: Vec<Line>,
+    inverses: Vec<Line>,
 }
 
 impl Scratch {
-    fn fit(&mut self, width: usize) {
+    fn fit(&mut self, rank: usize, width: usize) {
         self.gathered.resize(BLOCK * width / LINE, Line::default());
         self.scaled.resize(BLOCK * width / LINE, Line::default());
         self.matrix.resize(width * width / LINE, Line::default());
         self.right.resize(width / LINE, Line::default());
-        self.known.resize(width / LINE, Line::default());
+        // A line is at least as long as a vector of any level.
+        self.systems.resize(triangle(rank + 1), Line::default());
+        self.inverses.resize(rank, Line::default());
     }
 }
 
@@ -244,36 +247,52 @@ impl Job for Part<'_> {
         let scaled = floats_mut(&mut self.scratch.scaled);
         let matrix = floats_mut(&mut self.scratch.matrix);
         let right = floats_mut(&mut self.scratch.right);
-        let known = floats_mut(&mut self.scratch.known);
+        let systems = &mut floats_mut(&mut self.scratch.systems)[..triangle(rank + 1) * V::LANES];
+        let inverses = &mut floats_mut(&mut self.scratch.inverses)[..rank * V::LANES];
         let mut loss = 0.0;
-        for (at, out) in self.out.chunks_exact_mut(rank).enumerate() {
-            let row = self.first + at;
-            let entries = self.ratings.starts[row] as usize..self.ratings.starts[row + 1] as usize;
-            if entries.is_empty() {
-                out.fill(0.0);
-                continue;
+        for (group, out) in self.out.chunks_mut(V::LANES * rank).enumerate() {
+            let mut asked = [(0.0, 0.0); LINE];
+            for (lane, out) in out.chunks_exact_mut(rank).enumerate() {
+                let row = self.first + group * V::LANES + lane;
+                let entries = self.ratings.starts[row] as usize..self.ratings.starts[row + 1] as usize;
+                if entries.is_empty() {
+                    out.fill(0.0);
+                    continue;
+                }
+                let penalty = self.aim.penalty(entries.len());
+                let (columns, values) = (&self.ratings.columns[entries.clone()], &self.ratings.values[entries]);
+                begin(matrix, width, rank, self.aim);
+                right.fill(0.0);
+                let mut squares = 0.0;
+                for (columns, values) in columns.chunks(BLOCK).zip(values.chunks(BLOCK)) {
+                    squares += gather::<V>(self.table, columns, values, self.aim, width, gathered, scaled, right);
+                    let gathered = &gathered[..columns.len() * width];
+                    let scaled = if let Aim::Explicit { .. } = self.aim { gathered } else { &*scaled };
+                    add_products::<V>(gathered, scaled, matrix, width);
+                }
+                for at in 0..rank {
+                    matrix[at * width + at] += penalty;
+                }
+                put::<V>(matrix, width, rank, right, lane, systems);
+                asked[lane] = (squares, penalty as f64);
+                out.copy_from_slice(&right[..rank]);
             }
-            let penalty = self.aim.penalty(entries.len());
-            let (columns, values) = (&self.ratings.columns[entries.clone()], &self.ratings.values[entries]);
-            begin(matrix, width, rank, self.aim);
-            right.fill(0.0);
-            let mut squares = 0.0;
-            for (columns, values) in columns.chunks(BLOCK).zip(values.chunks(BLOCK)) {
-                squares += gather::<V>(self.table, columns, values, self.aim, width, gathered, scaled, right);
-                let gathered = &gathered[..columns.len() * width];
-                let scaled = if let Aim::Explicit { .. } = self.aim { gathered } else { &*scaled };
-                add_products::<V>(gathered, scaled, matrix, width);
+            solve::<V>(rank, systems, inverses);
+            let solved = &systems[triangle(rank) * V::LANES..];
+            for ((lane, out), (squares, penalty)) in out.chunks_exact_mut(rank).enumerate().zip(asked) {
+                if penalty == 0.0 {
+                    continue;
+                }
+                let (mut gained, mut length) = (0.0, 0.0);
+                for (out, solved) in out.iter_mut().zip(solved.chunks_exact(V::LANES)) {
+                    let x = solved[lane];
+                    gained += *out as f64 * x as f64;
+                    length += x as f64 * x as f64;
+                    *out = x;
+                }
+                // With (A + penalty)·x = b the squared errors, squares − 2·b·x + x·A·x, need no matrix.
+                loss += squares - gained - penalty * length;
             }
-            for at in 0..rank {
-                matrix[at * width + at] += penalty;
-            }
-            out.copy_from_slice(&right[..rank]);
-            solve::<V>(matrix, width, rank, right, known);
-            let gained: f64 = out.iter().zip(&*right).map(|(&b, &x)| b as f64 * x as f64).sum();
-            out.copy_from_slice(&right[..rank]);
-            let length: f64 = out.iter().map(|&x| x as f64 * x as f64).sum();
-            // With (A + penalty)·x = b the squared errors, squares − 2·b·x + x·A·x, need no matrix.
-            loss += squares - gained - penalty as f64 * length;
         }
         loss
     }
@@ -386,76 +405,65 @@ fn add_tile<V: Vector, const VECTORS: usize>(
     }
 }
 
-/// Replaces `x` by the solution of `matrix · x`, by Cholesky's factor, which takes the place of the matrix's upper half.
+/// Where a row of a triangle begins whose rows follow each other.
+const fn triangle(row: usize) -> usize {
+    row * (row + 1) / 2
+}
+
+/// Puts a matrix, whose upper half is there, and below it its right side into a lane of several systems.
 #[inline(always)]
-fn solve<V: Vector>(matrix: &mut [f32], width: usize, rank: usize, x: &mut [f32], known: &mut [f32]) {
-    assert!(matrix.len() == width * width && x.len() == width && known.len() == width && rank <= width);
-    // What stands before the diagonal in a row is finite and decides nothing, so rows are taken from the beginning of
-    // a vector.
-    let from = |at: usize| at / V::LANES * V::LANES;
-    for k in 0..rank {
-        let (above, below) = matrix.split_at_mut((k + 1) * width);
-        let pivot = &mut above[k * width..];
-        // A penalty keeps pivots away from zero, but for what rounding takes.
-        let inverse = 1.0 / pivot[k].max(f32::MIN_POSITIVE).sqrt();
-        known[k] = x[k] * inverse;
-        scale::<V>(inverse, &mut pivot[from(k)..]);
-        subtract::<V>(known[k], &pivot[from(k)..], &mut x[from(k)..]);
-        for (row, below) in (k + 1..rank).zip(below.chunks_exact_mut(width)) {
-            subtract::<V>(pivot[row], &pivot[from(row)..], &mut below[from(row)..]);
+fn put<V: Vector>(matrix: &[f32], width: usize, rank: usize, right: &[f32], lane: usize, systems: &mut [f32]) {
+    for (column, values) in matrix.chunks_exact(width).take(rank).enumerate() {
+        for (row, value) in values.iter().enumerate().take(rank).skip(column) {
+            systems[(triangle(row) + column) * V::LANES + lane] = *value;
         }
     }
-    x.fill(0.0);
-    for k in (0..rank).rev() {
-        let row = &matrix[k * width..][..width];
-        x[k] = (known[k] - product::<V>(&row[from(k)..], &x[from(k)..])) / row[k];
+    for (system, value) in systems[triangle(rank) * V::LANES..].chunks_exact_mut(V::LANES).zip(&right[..rank]) {
+        system[lane] = *value;
     }
 }
 
-/// Multiplies whole vectors.
+/// Solves one system per lane by Cholesky's factors; solutions take the place of the right sides.
+///
+/// The right side stands below the matrix as one more row, of which the factorisation makes what the way down would.
+/// Lanes with nothing in them are solved, too, and hold what nobody reads.
 #[inline(always)]
-fn scale<V: Vector>(factor: f32, values: &mut [f32]) {
-    for at in (0..values.len()).step_by(V::LANES) {
-        // SAFETY: rows begin at a line and end with one, and are taken from the beginning of a vector.
-        unsafe {
-            let to = values.as_mut_ptr().add(at);
-            V::load(to).multiply_add(V::splat(factor), V::splat(0.0)).store(to);
+fn solve<V: Vector>(rank: usize, systems: &mut [f32], inverses: &mut [f32]) {
+    let lanes = V::LANES;
+    assert!(systems.len() >= (triangle(rank) + rank) * lanes && inverses.len() >= rank * lanes);
+    // SAFETY: memory begins at a line, and entries are whole vectors; they are within it by the check above.
+    let load = |systems: &[f32], at: usize| unsafe { V::load(systems.as_ptr().add(at * lanes)) };
+    for row in 0..=rank {
+        let first = triangle(row);
+        for column in 0..(row + 1).min(rank) {
+            let other = triangle(column);
+            let mut value = load(systems, first + column);
+            for k in 0..column {
+                value = load(systems, first + k).multiply_subtract_from(load(systems, other + k), value);
+            }
+            let to = &mut systems[(first + column) * lanes..][..lanes];
+            if column < row {
+                let scaled = value.multiply_add(load(inverses, column), V::splat(0.0));
+                // SAFETY: as above.
+                unsafe { scaled.store(to.as_mut_ptr()) };
+            } else {
+                // SAFETY: as above.
+                unsafe { value.store(to.as_mut_ptr()) };
+                // A penalty keeps pivots away from zero, but for what rounding takes.
+                let pivots = inverses[column * lanes..][..lanes].iter_mut().zip(to);
+                pivots.for_each(|(inverse, pivot)| *inverse = 1.0 / pivot.max(f32::MIN_POSITIVE).sqrt());
+            }
         }
     }
-}
-
-/// Takes `factor` times one row of whole vectors from another.
-#[inline(always)]
-fn subtract<V: Vector>(factor: f32, row: &[f32], values: &mut [f32]) {
-    assert_eq!(row.len(), values.len(), "rows of one length");
-    for at in (0..values.len()).step_by(V::LANES) {
-        // SAFETY: as for `scale`; both rows are equally long.
-        unsafe {
-            let to = values.as_mut_ptr().add(at);
-            V::load(row.as_ptr().add(at)).multiply_subtract_from(V::splat(factor), V::load(to)).store(to);
+    let (factor, right) = systems.split_at_mut(triangle(rank) * lanes);
+    for row in (0..rank).rev() {
+        let known = load(right, row).multiply_add(load(inverses, row), V::splat(0.0));
+        for k in 0..row {
+            let left = load(factor, triangle(row) + k).multiply_subtract_from(known, load(right, k));
+            // SAFETY: as above.
+            unsafe { left.store(right.as_mut_ptr().add(k * lanes)) };
         }
+        // SAFETY: as above.
+        unsafe { known.store(right.as_mut_ptr().add(row * lanes)) };
     }
-}
-
-/// The product of two rows of whole vectors.
-#[inline(always)]
-fn product<V: Vector>(one: &[f32], other: &[f32]) -> f32 {
-    assert_eq!(one.len(), other.len(), "rows of one length");
-    let mut sum = V::splat(0.0);
-    for at in (0..one.len()).step_by(V::LANES) {
-        // SAFETY: as for `subtract`.
-        unsafe { sum = V::load(one.as_ptr().add(at)).multiply_add(V::load(other.as_ptr().add(at)), sum) };
-    }
-    let mut line = [Line::default()];
-    // SAFETY: a line has room for a vector, and begins where one may.
-    unsafe { sum.store(line[0].as_mut_ptr()) };
-    let lanes = floats_mut(&mut line);
-    let mut half = LINE / 2;
-    while half > 0 {
-        for at in 0..half {
-            lanes[at] += lanes[at + half];
-        }
-        half /= 2;
-    }
-    lanes[0]
 }
