@@ -36,6 +36,7 @@ algorithms! {
         binary,
         double_tree,
         two_level,
+        split_stream,
     }
 
     /// Reduce: the root ends with the combination of all vectors; elsewhere the vector is scratch.

@@ -1,0 +1,119 @@
+//! Trees for stripes: as many as there are stripes, and every rank but the root has children in one of them at most.
+//!
+//! The `m = p-1` ranks other than the root are numbered by distance. Tree `s` is the `k`-ary heap over the numbers that
+//! are `s` modulo `k` first, then all others, below the root. Where `m` modulo `k` is 0 or 1, the first kind suffices
+//! for all places that have children. So no rank sends more than `k` stripes, which is the vector.
+//!
+//! Source: Castro et al., "SplitStream: high-bandwidth multicast in cooperative environments", SOSP 2003, section 3.
+
+use super::TreePosition;
+use crate::Group;
+
+/// More stripes make the trees hardly lower, and every rank has a stream for each.
+const STRIPES_MAX: usize = 8;
+
+/// How many stripes go to `size` ranks: the most for which no rank has children in two trees.
+pub(crate) fn stripe_count(size: usize) -> usize {
+    let count = size.saturating_sub(1);
+    (1..=STRIPES_MAX.min(count)).rev().find(|stripes| count % stripes <= 1).unwrap_or(1)
+}
+
+/// The place of the group's own rank in the tree of `stripe` below `root`.
+pub(crate) fn stripe_tree(group: &Group, root: usize, stripe: usize) -> TreePosition {
+    let (stripes, count) = (stripe_count(group.size()), group.size() - 1);
+    let rank = |place: usize| group.at_distance(root, number_at(place, stripe, stripes, count) + 1);
+    let distance = group.distance_from(root);
+    if distance == 0 {
+        return TreePosition { parent: None, children: (0..count.min(1)).map(rank).collect() };
+    }
+    let place = place_of(distance - 1, stripe, stripes, count);
+    let parent = group.at_distance(root, stripe_parent(distance, group.size(), stripe));
+    TreePosition { parent: Some(parent), children: children(place, stripes, count).map(rank).collect() }
+}
+
+/// The distance above `distance`, which is not the root's, in the tree of `stripe`.
+pub(crate) fn stripe_parent(distance: usize, size: usize, stripe: usize) -> usize {
+    let (stripes, count) = (stripe_count(size), size - 1);
+    match place_of(distance - 1, stripe, stripes, count) {
+        0 => 0,
+        place => number_at((place - 1) / stripes, stripe, stripes, count) + 1,
+    }
+}
+
+/// How many ranks stand below distance `distance` in the tree of `stripe`.
+pub(crate) fn stripe_degree(distance: usize, size: usize, stripe: usize) -> usize {
+    let (stripes, count) = (stripe_count(size), size - 1);
+    match distance {
+        0 => count.min(1),
+        _ => children(place_of(distance - 1, stripe, stripes, count), stripes, count).len(),
+    }
+}
+
+/// How many hops the farthest rank is away.
+pub(crate) fn stripe_depth(size: usize) -> usize {
+    let mut hops = (size - 1).min(1);
+    let mut place = size.saturating_sub(2);
+    while place > 0 {
+        place = (place - 1) / stripe_count(size);
+        hops += 1;
+    }
+    hops
+}
+
+fn children(place: usize, stripes: usize, count: usize) -> core::ops::Range<usize> {
+    (place * stripes + 1).min(count)..((place + 1) * stripes + 1).min(count)
+}
+
+/// Which of `count` ranks stands at a place of the tree of `stripe`.
+fn number_at(place: usize, stripe: usize, stripes: usize, count: usize) -> usize {
+    let inner_count = (count - stripe).div_ceil(stripes);
+    if place < inner_count {
+        return stripe + place * stripes;
+    }
+    let other = place - inner_count;
+    // Others, in order: the gaps before and between the inner ones.
+    if other < stripe || stripes == 1 {
+        other
+    } else {
+        other + 1 + ((other - stripe) / (stripes - 1)).min(inner_count - 1)
+    }
+}
+
+fn place_of(number: usize, stripe: usize, stripes: usize, count: usize) -> usize {
+    let inner_count = (count - stripe).div_ceil(stripes);
+    if number % stripes == stripe {
+        return number / stripes;
+    }
+    let inner_before = (number + stripes - stripe - 1) / stripes;
+    inner_count + number - inner_before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn every_stripe_has_a_tree_and_no_rank_has_children_in_two() {
+        for p in 2..=130 {
+            for root in [0, p / 2] {
+                let groups: Vec<Group> = (0..p).map(|rank| Group::new(rank, p)).collect();
+                let mut inner_count = alloc::vec![0; p];
+                for stripe in 0..stripe_count(p) {
+                    let places: Vec<TreePosition> =
+                        groups.iter().map(|group| stripe_tree(group, root, stripe)).collect();
+                    let edge_count: usize = places.iter().map(|place| place.children.len()).sum();
+                    assert_eq!(edge_count, p - 1, "p {p}, stripe {stripe}");
+                    for (rank, place) in places.iter().enumerate() {
+                        assert_eq!(place.parent.is_none(), rank == root);
+                        let agree = |&child: &usize| places[child].parent == Some(rank);
+                        assert!(place.children.iter().all(agree), "p {p}, stripe {stripe}, rank {rank}");
+                        inner_count[rank] += usize::from(!place.children.is_empty());
+                    }
+                }
+                let others = inner_count.iter().enumerate().filter(|(rank, _)| *rank != root);
+                assert!(others.into_iter().all(|(_, &count)| count <= 1), "p {p}: {inner_count:?}");
+            }
+        }
+    }
+}
