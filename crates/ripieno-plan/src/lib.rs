@@ -24,6 +24,7 @@ mod rows;
 pub mod simulate;
 mod span;
 pub mod sparse;
+pub mod swarm;
 pub mod table;
 pub mod theory;
 mod topology;

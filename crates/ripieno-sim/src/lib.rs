@@ -10,6 +10,7 @@ mod explain;
 mod fair;
 mod faults;
 mod play;
+pub mod swarm;
 mod waits;
 
 pub use asked::{Asked, Unanswered};

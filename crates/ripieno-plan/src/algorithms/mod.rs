@@ -6,7 +6,7 @@
 
 mod cyclic;
 mod levels;
-mod tree;
+pub(crate) mod tree;
 
 use crate::Entry;
 

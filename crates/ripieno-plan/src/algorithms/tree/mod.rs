@@ -8,7 +8,7 @@ mod stripes;
 pub(crate) use binary::{binary, binary_degree};
 pub(crate) use double::{double, double_degrees, double_depth};
 pub(crate) use nomial::{Node, degree, depth, subtree_size};
-pub(crate) use stripes::{stripe_count, stripe_degree, stripe_depth, stripe_tree};
+pub(crate) use stripes::{stripe_count, stripe_degree, stripe_depth, stripe_parent, stripe_tree};
 
 use crate::theory::ceil_log2;
 use crate::{Case, Op, Plan, Span};

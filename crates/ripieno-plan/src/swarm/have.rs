@@ -1,0 +1,100 @@
+//! Have-sets: which blocks of a value somebody has.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A set of the blocks of one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Have {
+    words: Vec<u64>,
+    block_count: usize,
+    count: usize,
+}
+
+impl Have {
+    /// None of `block_count` blocks.
+    pub fn none(block_count: usize) -> Have {
+        Have { words: vec![0; block_count.div_ceil(64)], block_count, count: 0 }
+    }
+
+    /// All of `block_count` blocks.
+    pub fn all(block_count: usize) -> Have {
+        let mut have = Have::none(block_count);
+        (0..block_count).for_each(|block| have.add(block));
+        have
+    }
+
+    /// How many blocks the value has.
+    pub fn block_count(&self) -> usize {
+        self.block_count
+    }
+
+    /// How many of them are here.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Whether all are.
+    pub fn is_all(&self) -> bool {
+        self.count == self.block_count
+    }
+
+    /// Whether this block is. No set has a block that the value has not.
+    pub fn has(&self, block: usize) -> bool {
+        self.words.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// Adds a block of the value.
+    pub fn add(&mut self, block: usize) {
+        assert!(block < self.block_count, "a block is one of the value's");
+        if !self.has(block) {
+            self.words[block / 64] |= 1 << (block % 64);
+            self.count += 1;
+        }
+    }
+
+    /// Takes a block away.
+    pub fn remove(&mut self, block: usize) {
+        if self.has(block) {
+            self.words[block / 64] &= !(1 << (block % 64));
+            self.count -= 1;
+        }
+    }
+
+    /// Adds all of another set of the same value.
+    pub fn join(&mut self, other: &Have) {
+        (0..self.block_count).filter(|&block| other.has(block)).for_each(|block| self.add(block));
+    }
+
+    /// The blocks that `other` has and this set has not, in order.
+    pub fn lacks<'a>(&'a self, other: &'a Have) -> impl Iterator<Item = usize> + 'a {
+        let words = self.words.iter().zip(&other.words).map(|(mine, theirs)| theirs & !mine);
+        words.enumerate().flat_map(|(index, word)| {
+            let bits = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
+            bits.take_while(|&word| word != 0).map(move |word| index * 64 + word.trailing_zeros() as usize)
+        })
+    }
+
+    /// The blocks that are not here, in order.
+    pub fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.block_count).filter(|&block| !self.has(block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_what_the_other_has_and_this_has_not() {
+        let (mut one, mut other) = (Have::none(130), Have::none(130));
+        [0, 64, 129].into_iter().for_each(|block| one.add(block));
+        [0, 1, 63, 64, 128].into_iter().for_each(|block| other.add(block));
+
+        assert!(one.lacks(&other).eq([1, 63, 128]));
+        one.join(&other);
+        assert!(one.lacks(&other).next().is_none());
+        assert_eq!((one.count(), one.missing().count()), (6, 124));
+        assert!(Have::all(130).is_all() && Have::none(0).is_all());
+    }
+}

@@ -1,0 +1,387 @@
+//! A member: gets the blocks it lacks, passes on those it has.
+//!
+//! All disciplines share what a fetch is, how it is resumed, and what happens when it goes wrong. They differ in who
+//! picks source and block: the tracker names the source of a stripe (`streams.rs`) or of a block, or the member picks
+//! both itself (`neighbours.rs`).
+
+mod neighbours;
+mod streams;
+
+use super::uploads::{Request, Uploads};
+use super::{Action, Discipline, Event, Failure, Have, Manifest, Message, Timing};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+use neighbours::Neighbours;
+use streams::Streams;
+
+/// A source whose blocks were wrong so often is left.
+const STRIKES_MAX: u32 = 2;
+/// A streaming member sends to as many as its trees say, and to those that it has taken over.
+const STREAMS_MAX: usize = 64;
+
+/// A block on its way.
+#[derive(Clone, Copy, Debug)]
+struct Fetch {
+    source: usize,
+    since: Duration,
+    from_bytes: usize,
+}
+
+/// How far a member is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Getting,
+    /// It has everything, and serves others.
+    Done,
+    /// So has everybody.
+    Released,
+    Failed,
+}
+
+pub(super) struct Member {
+    rank: usize,
+    pub(super) tracker: usize,
+    timing: Timing,
+    pub(super) manifest: Option<Manifest>,
+    pub(super) have: Have,
+    pub(super) phase: Phase,
+    /// What came of blocks that are not whole, in bytes.
+    partial: BTreeMap<usize, usize>,
+    fetches: BTreeMap<usize, Fetch>,
+    uploads: Uploads,
+    streams: Streams,
+    neighbours: Neighbours,
+    strikes: BTreeMap<usize, u32>,
+    lost: BTreeSet<usize>,
+    /// When a byte or a word of the tracker came last.
+    heard: Duration,
+    /// Since when a question to the tracker is open.
+    asked: Option<Duration>,
+}
+
+impl Member {
+    /// The member of `rank`; the root has everything.
+    pub(super) fn new(rank: usize, tracker: usize, given: Option<Manifest>, timing: Timing, now: Duration) -> Member {
+        Member {
+            rank,
+            tracker,
+            timing,
+            manifest: given,
+            have: given.map_or(Have::none(0), |manifest| Have::all(manifest.block_count())),
+            phase: if given.is_some() { Phase::Done } else { Phase::Getting },
+            partial: BTreeMap::new(),
+            fetches: BTreeMap::new(),
+            uploads: Uploads::default(),
+            streams: Streams::default(),
+            neighbours: Neighbours::new(rank),
+            strikes: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            heard: now,
+            asked: None,
+        }
+    }
+
+    /// When it wants to be told the time.
+    pub(super) fn wake(&self) -> Option<Duration> {
+        match (self.phase, self.asked) {
+            (Phase::Getting | Phase::Done, Some(asked)) => Some(asked + self.timing.answer),
+            (Phase::Getting, None) => Some(self.heard + self.timing.stall),
+            _ => None,
+        }
+    }
+
+    pub(super) fn source_of(&self, block: usize) -> Option<usize> {
+        self.fetches.get(&block).map(|fetch| fetch.source)
+    }
+
+    /// Says to the tracker that it is there.
+    pub(super) fn join(&mut self, now: Duration, out: &mut Vec<Action>) {
+        self.asked = Some(now);
+        self.heard = now;
+        tell(out, self.tracker, Message::Join);
+    }
+
+    /// Says to another tracker what it has; it names the sources from now on.
+    pub(super) fn rejoin(&mut self, now: Duration, tracker: usize, out: &mut Vec<Action>) {
+        self.tracker = tracker;
+        for (block, fetch) in core::mem::take(&mut self.fetches) {
+            tell(out, fetch.source, Message::Cancel { block });
+        }
+        self.streams = Streams::default();
+        self.neighbours = Neighbours::new(self.rank);
+        (self.asked, self.heard) = (Some(now), now);
+        tell(out, tracker, Message::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
+    }
+
+    /// Takes an event; whether the tracker is to be taken for lost.
+    pub(super) fn handle(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) -> bool {
+        match event {
+            Event::Received { from, message } => self.receive(now, from, message, out),
+            Event::Arrived { block, until_bytes } => self.arrive(now, block, until_bytes),
+            Event::Checked { block, from, is_right } => self.check(now, block, from, is_right, out),
+            Event::Sent { to, block } => {
+                self.uploads.sent(to, block);
+                if let Some(Manifest { discipline: Discipline::BitTorrent { .. }, .. }) = self.manifest {
+                    self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, Message::Refused { block }));
+                }
+                self.serve(out);
+            }
+            Event::Lost { peer } => self.lose(now, peer, out),
+            Event::Tick => return self.tick(now, out),
+            Event::Start => {}
+        }
+        false
+    }
+
+    fn receive(&mut self, now: Duration, from: usize, message: Message, out: &mut Vec<Action>) {
+        if from == self.tracker {
+            (self.heard, self.asked) = (now, None);
+        }
+        match message {
+            Message::Welcome { manifest, sources, neighbours } => self.begin(now, manifest, sources, neighbours, out),
+            Message::Source { stripe, source } => self.set_source(now, stripe, source, out),
+            Message::Fetch { block, source } => self.fetch_as_told(now, block, source, out),
+            Message::Meet { neighbours } => self.meet(neighbours, out),
+            Message::Wait | Message::Summon => {}
+            Message::Probe if self.phase == Phase::Failed => {}
+            Message::Probe => tell(out, from, Message::Alive),
+            Message::Gone { rank } => self.lose(now, rank, out),
+            Message::Released => self.phase = Phase::Released,
+            Message::Failed(failure) => self.fail(failure, out),
+            Message::Request { block, from_bytes } => self.take_request(Request { to: from, block, from_bytes }, out),
+            Message::Cancel { block } => {
+                if self.uploads.cancel(from, block) {
+                    out.push(Action::Stop { to: from, block });
+                }
+                self.serve(out);
+            }
+            Message::Refused { block } => self.be_refused(now, from, block, out),
+            Message::Offer { have, is_answer } => self.take_offer(now, from, *have, is_answer, out),
+            Message::Have { block } => self.take_have(now, from, block, out),
+            _ => {}
+        }
+    }
+
+    fn be_refused(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
+        if self.source_of(block) == Some(from) {
+            self.fetches.remove(&block);
+            self.neighbours.withdraw(from, block);
+            self.ask_instead(block, from, out);
+            self.fill(now, out);
+        }
+    }
+
+    fn begin(
+        &mut self,
+        now: Duration,
+        manifest: Manifest,
+        sources: Vec<usize>,
+        neighbours: Vec<usize>,
+        out: &mut Vec<Action>,
+    ) {
+        if self.manifest.is_none() {
+            self.have = Have::none(manifest.block_count());
+        }
+        self.manifest = Some(manifest);
+        self.streams.begin(sources);
+        self.finish_if_whole(out);
+        self.greet_early(out);
+        self.meet(neighbours, out);
+        self.serve(out);
+        self.fill(now, out);
+    }
+
+    /// Bytes of a block that is being fetched have come, in all so many.
+    fn arrive(&mut self, now: Duration, block: usize, until_bytes: usize) {
+        let known = self.partial.entry(block).or_default();
+        if until_bytes > *known {
+            *known = until_bytes;
+            self.heard = now;
+        }
+    }
+
+    fn check(&mut self, now: Duration, block: usize, from: usize, is_right: bool, out: &mut Vec<Action>) {
+        let Some(fetch) = self.fetches.remove(&block) else { return };
+        let manifest = self.manifest.expect("who fetches knows what");
+        self.heard = now;
+        self.partial.remove(&block);
+        let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);
+        self.neighbours.note_fetched(from, speed);
+        if !is_right {
+            self.reject(block, from, out);
+        } else {
+            self.have.add(block);
+            match manifest.discipline {
+                Discipline::CooperativeSharing { .. } => {
+                    tell(out, self.tracker, Message::Fetched { block, source: from, bytes_per_s: speed });
+                }
+                Discipline::BitTorrent { .. } => self.neighbours.announce(block, out),
+                Discipline::Chain | Discipline::SplitStream => {}
+            }
+            self.finish_if_whole(out);
+        }
+        self.serve(out);
+        self.fill(now, out);
+    }
+
+    /// A block is not what the root has: it is fetched again, and after the second time from somebody else.
+    fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
+        tell(out, self.tracker, Message::Corrupt { block, source: from });
+        self.streams.again(block);
+        let strikes = self.strikes.entry(from).or_default();
+        *strikes += 1;
+        if *strikes >= STRIKES_MAX {
+            *strikes = 0;
+            self.neighbours.forget(from);
+            self.leave_source(from, out);
+        }
+    }
+
+    fn finish_if_whole(&mut self, out: &mut Vec<Action>) {
+        if self.have.is_all() && self.phase == Phase::Getting {
+            self.phase = Phase::Done;
+            out.push(Action::Done);
+        }
+        // Who takes over asks again.
+        if self.have.is_all() && matches!(self.phase, Phase::Done) && self.rank != self.tracker {
+            tell(out, self.tracker, Message::Done);
+        }
+    }
+
+    fn take_request(&mut self, request: Request, out: &mut Vec<Action>) {
+        self.uploads.cancel(request.to, request.block);
+        if !self.can_serve(request.block) || !self.uploads.push(request) {
+            tell(out, request.to, Message::Refused { block: request.block });
+        }
+        self.serve(out);
+    }
+
+    /// Whether it has a block, or will pass it on as it comes. Who does not know yet what is broadcast keeps requests.
+    fn can_serve(&self, block: usize) -> bool {
+        self.phase != Phase::Failed
+            && self.manifest.is_none_or(|manifest| {
+                block < manifest.block_count() && (manifest.discipline.is_streamed() || self.have.has(block))
+            })
+    }
+
+    /// Begins to send what can be sent.
+    fn serve(&mut self, out: &mut Vec<Action>) {
+        let Some(manifest) = self.manifest else { return };
+        self.uploads.set_stripes(manifest.stripe_count);
+        let (limit, is_rarest_first) = match manifest.discipline {
+            Discipline::Chain | Discipline::SplitStream => (STREAMS_MAX, false),
+            Discipline::CooperativeSharing { degree, .. } => (degree, false),
+            Discipline::BitTorrent { uploads, .. } => (uploads, true),
+        };
+        while let Some(Request { to, block, from_bytes }) = self.uploads.next(limit, is_rarest_first) {
+            if self.can_serve(block) {
+                out.push(Action::Send { to, block, from_bytes });
+            } else {
+                self.uploads.sent(to, block);
+                tell(out, to, Message::Refused { block });
+            }
+        }
+    }
+
+    fn fetch(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
+        let from_bytes = self.partial.get(&block).copied().unwrap_or(0);
+        self.fetches.insert(block, Fetch { source, since: now, from_bytes });
+        tell(out, source, Message::Request { block, from_bytes });
+    }
+
+    fn fetch_as_told(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
+        if self.have.has(block) {
+            tell(out, self.tracker, Message::Fetched { block, source, bytes_per_s: 0 });
+        } else if self.lost.contains(&source) {
+            tell(out, self.tracker, Message::Ask { part: block, instead_of: source });
+        } else {
+            if let Some(old) = self.fetches.remove(&block) {
+                tell(out, old.source, Message::Cancel { block });
+            }
+            self.fetch(now, block, source, out);
+        }
+    }
+
+    /// Begins to fetch what its discipline lets it pick.
+    fn fill(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
+        match manifest.discipline {
+            Discipline::Chain | Discipline::SplitStream => self.fill_streams(now, &manifest, out),
+            Discipline::BitTorrent { .. } => self.fill_rarest(now, out),
+            Discipline::CooperativeSharing { .. } => {}
+        }
+    }
+
+    /// A peer is gone, for this member at least: what came from it is kept, and fetched on from somebody else.
+    fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
+        self.lost.insert(peer);
+        out.extend(self.uploads.forget(peer).into_iter().map(|block| Action::Stop { to: peer, block }));
+        self.neighbours.forget(peer);
+        self.leave_source(peer, out);
+        self.greet_again(out);
+        self.serve(out);
+        self.fill(now, out);
+    }
+
+    /// Fetches from `source` end, and somebody else is asked for.
+    fn leave_source(&mut self, source: usize, out: &mut Vec<Action>) {
+        let blocks: Vec<usize> =
+            self.fetches.iter().filter(|(_, fetch)| fetch.source == source).map(|(&block, _)| block).collect();
+        for &block in &blocks {
+            self.fetches.remove(&block);
+            tell(out, source, Message::Cancel { block });
+        }
+        let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
+        match manifest.discipline {
+            Discipline::Chain | Discipline::SplitStream => self.leave_streams(source, out),
+            _ => blocks.into_iter().for_each(|block| self.ask_instead(block, source, out)),
+        }
+    }
+
+    /// Where the tracker names the sources of blocks, it names another.
+    fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
+        if let Some(Manifest { discipline: Discipline::CooperativeSharing { .. }, .. }) = self.manifest {
+            tell(out, self.tracker, Message::Ask { part: block, instead_of: source });
+        }
+    }
+
+    /// Tells the tracker of the stall. No answer says that the tracker is lost.
+    fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
+        match (self.phase, self.asked) {
+            (Phase::Getting | Phase::Done, Some(asked)) => now >= asked + self.timing.answer,
+            (Phase::Getting, None) if now >= self.heard + self.timing.stall => {
+                self.ask_tracker(now, out);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Asks the tracker for a sign, and for help if nothing comes.
+    pub(super) fn ask_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.asked.is_none() {
+            self.asked = Some(now);
+            let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
+            tell(out, self.tracker, Message::Stalled { sources: sources.into_iter().collect() });
+        }
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure, out: &mut Vec<Action>) {
+        if self.phase == Phase::Getting {
+            self.phase = Phase::Failed;
+            out.push(Action::Failed(failure));
+        }
+    }
+}
+
+/// Adds a message to what is to be done.
+pub(super) fn tell(out: &mut Vec<Action>, to: usize, message: Message) {
+    out.push(Action::Tell { to, message });
+}
+
+/// Bytes per second; a time too short to be told counts as a microsecond.
+fn speed(bytes: usize, time: Duration) -> u64 {
+    (bytes as u128 * 1_000_000 / time.as_micros().max(1)) as u64
+}

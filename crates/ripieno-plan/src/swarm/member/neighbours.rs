@@ -1,0 +1,230 @@
+//! Neighbours: what they have, how fast they are, and which block is fetched from whom.
+//!
+//! The block that the fewest neighbours have comes first, from a neighbour that is about as fast as the fastest and has
+//! the fewest requests of ours. Nobody is choked. At the end, when nothing is left to ask for, a block that comes
+//! slowly is asked of a faster neighbour from the byte where it is.
+//!
+//! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
+
+use super::{Member, speed, tell};
+use crate::next_random;
+use crate::swarm::{Action, Have, Message};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Blocks that are asked for at once, and of one neighbour.
+const FETCHES_MAX: usize = 8;
+const FETCHES_MAX_OF_ONE: usize = 1;
+/// A neighbour is left for another that is so many times as fast.
+const FASTER: u64 = 2;
+/// Neighbours that are remembered.
+const NEIGHBOURS_MAX: usize = 1024;
+
+#[derive(Debug)]
+struct Neighbour {
+    have: Have,
+    /// A running mean of what was observed; 0 if nothing was.
+    bytes_per_s: u64,
+    is_greeted: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    by_rank: BTreeMap<usize, Neighbour>,
+    /// How many neighbours have each block.
+    counts: Vec<u32>,
+    random: u64,
+}
+
+impl Neighbours {
+    pub(super) fn new(rank: usize) -> Neighbours {
+        Neighbours { by_rank: BTreeMap::new(), counts: Vec::new(), random: rank as u64 }
+    }
+
+    pub(super) fn announce(&self, block: usize, out: &mut Vec<Action>) {
+        let lacking = self.by_rank.iter().filter(|(_, neighbour)| !neighbour.have.has(block));
+        lacking.for_each(|(&rank, _)| tell(out, rank, Message::Have { block }));
+    }
+
+    pub(super) fn note_fetched(&mut self, from: usize, bytes_per_s: u64) {
+        if let Some(neighbour) = self.by_rank.get_mut(&from) {
+            let old = if neighbour.bytes_per_s == 0 { bytes_per_s } else { neighbour.bytes_per_s };
+            neighbour.bytes_per_s = (3 * old + bytes_per_s) / 4;
+        }
+    }
+
+    pub(super) fn forget(&mut self, rank: usize) {
+        if let Some(neighbour) = self.by_rank.remove(&rank) {
+            self.count(&neighbour.have, |count| *count -= 1);
+        }
+    }
+
+    /// A neighbour does not give this block, though it may have it: others do.
+    pub(super) fn withdraw(&mut self, rank: usize, block: usize) {
+        if let Some(neighbour) = self.by_rank.get_mut(&rank)
+            && neighbour.have.has(block)
+        {
+            neighbour.have.remove(block);
+            self.counts[block] -= 1;
+        }
+    }
+
+    fn note(&mut self, rank: usize, have: Have) {
+        let old = self.by_rank.remove(&rank);
+        if let Some(old) = &old {
+            self.count(&old.have, |count| *count -= 1);
+        }
+        self.count(&have, |count| *count += 1);
+        let (bytes_per_s, is_greeted) = old.map_or((0, false), |old| (old.bytes_per_s, old.is_greeted));
+        self.by_rank.insert(rank, Neighbour { have, bytes_per_s, is_greeted });
+    }
+
+    fn count(&mut self, have: &Have, change: impl Fn(&mut u32)) {
+        if self.counts.len() < have.block_count() {
+            self.counts.resize(have.block_count(), 0);
+        }
+        (0..have.block_count()).filter(|&block| have.has(block)).for_each(|block| change(&mut self.counts[block]));
+    }
+
+    fn best_bytes_per_s(&self) -> u64 {
+        self.by_rank.values().map(|neighbour| neighbour.bytes_per_s).max().unwrap_or(0)
+    }
+}
+
+impl Member {
+    /// Makes the acquaintance of neighbours.
+    pub(super) fn meet(&mut self, ranks: Vec<usize>, out: &mut Vec<Action>) {
+        for rank in ranks {
+            let is_new = !self.neighbours.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
+            if is_new && rank != self.rank && self.neighbours.by_rank.len() < NEIGHBOURS_MAX {
+                self.neighbours.note(rank, Have::none(self.have.block_count()));
+            }
+            self.greet(rank, false, out);
+        }
+    }
+
+    /// If there are blocks that no neighbour offers any more, asks all of them what they have.
+    pub(super) fn greet_again(&mut self, out: &mut Vec<Action>) {
+        let is_offered = |block: usize| self.neighbours.counts.get(block).is_some_and(|&count| count > 0);
+        if !self.have.missing().all(|block| is_offered(block) || self.fetches.contains_key(&block)) {
+            let ranks: Vec<usize> = self.neighbours.by_rank.keys().copied().collect();
+            ranks.into_iter().for_each(|rank| self.greet(rank, false, out));
+        }
+    }
+
+    fn greet(&mut self, rank: usize, is_answer: bool, out: &mut Vec<Action>) {
+        if let Some(neighbour) = self.neighbours.by_rank.get_mut(&rank) {
+            neighbour.is_greeted = true;
+            tell(out, rank, Message::Offer { have: Box::new(self.have.clone()), is_answer });
+        }
+    }
+
+    /// Answers those that came before this member knew what is broadcast.
+    pub(super) fn greet_early(&mut self, out: &mut Vec<Action>) {
+        let early: Vec<usize> =
+            self.neighbours.by_rank.iter().filter(|(_, one)| !one.is_greeted).map(|(&rank, _)| rank).collect();
+        early.into_iter().for_each(|rank| self.greet(rank, true, out));
+    }
+
+    pub(super) fn take_offer(
+        &mut self,
+        now: Duration,
+        from: usize,
+        have: Have,
+        is_answer: bool,
+        out: &mut Vec<Action>,
+    ) {
+        let has_room = self.neighbours.by_rank.contains_key(&from) || self.neighbours.by_rank.len() < NEIGHBOURS_MAX;
+        let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
+        if !has_room || is_other_value || self.lost.contains(&from) {
+            return;
+        }
+        self.neighbours.note(from, have);
+        if !is_answer && self.manifest.is_some() {
+            self.greet(from, true, out);
+        }
+        self.fill(now, out);
+    }
+
+    pub(super) fn take_have(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
+        let Some(neighbour) = self.neighbours.by_rank.get_mut(&from) else { return };
+        if block >= neighbour.have.block_count() || neighbour.have.has(block) {
+            return;
+        }
+        neighbour.have.add(block);
+        self.neighbours.counts[block] += 1;
+        if !self.have.has(block) {
+            self.fill(now, out);
+        }
+    }
+
+    pub(super) fn fill_rarest(&mut self, now: Duration, out: &mut Vec<Action>) {
+        while self.fetches.len() < FETCHES_MAX {
+            let Some((block, source)) = self.rarest() else {
+                self.hurry(now, out);
+                return;
+            };
+            self.fetch(now, block, source, out);
+        }
+    }
+
+    /// Requests of ours by neighbour.
+    fn asked(&self) -> BTreeMap<usize, usize> {
+        let mut asked = BTreeMap::new();
+        self.fetches.values().for_each(|fetch| *asked.entry(fetch.source).or_default() += 1);
+        asked
+    }
+
+    /// The rarest block that a neighbour can be asked for, and the neighbour. Of those that are equally rare any.
+    fn rarest(&mut self) -> Option<(usize, usize)> {
+        let block_count = self.have.block_count();
+        let first = next_random(&mut self.neighbours.random) as usize % block_count.max(1);
+        let (asked, counts) = (self.asked(), &self.neighbours.counts);
+        let mut best: Option<(u32, usize, usize)> = None;
+        for block in (first..block_count).chain(0..first) {
+            let count = counts.get(block).copied().unwrap_or(0);
+            let is_rarer = count > 0 && best.is_none_or(|(least, ..)| count < least);
+            if is_rarer && !self.have.has(block) && !self.fetches.contains_key(&block) {
+                best = self.neighbour_for(block, &asked).map(|source| (count, block, source)).or(best);
+            }
+        }
+        best.map(|(_, block, source)| (block, source))
+    }
+
+    fn neighbour_for(&self, block: usize, asked: &BTreeMap<usize, usize>) -> Option<usize> {
+        let best_bytes_per_s = self.neighbours.best_bytes_per_s();
+        let able = self.neighbours.by_rank.iter().filter_map(|(&rank, neighbour)| {
+            let asked = asked.get(&rank).copied().unwrap_or(0);
+            let is_slow = neighbour.bytes_per_s != 0 && neighbour.bytes_per_s * FASTER * 2 < best_bytes_per_s;
+            let is_able = neighbour.have.has(block) && asked < if is_slow { 1 } else { FETCHES_MAX_OF_ONE };
+            is_able.then_some((is_slow, asked, (rank + self.rank) % 7, rank))
+        });
+        able.min().map(|(.., rank)| rank)
+    }
+
+    /// When all that is missing is on its way: the block that comes most slowly is fetched on from somebody faster.
+    fn hurry(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if self.have.count() + self.fetches.len() < self.have.block_count() {
+            return;
+        }
+        let asked = self.asked();
+        let mut switches = vec![];
+        for (&block, fetch) in &self.fetches {
+            let came = self.partial.get(&block).copied().unwrap_or(0) - fetch.from_bytes;
+            let bytes_per_s = speed(came, now - fetch.since).max(1);
+            let Some(source) = self.neighbour_for(block, &asked).filter(|&source| source != fetch.source) else {
+                continue;
+            };
+            if self.neighbours.by_rank[&source].bytes_per_s > FASTER * bytes_per_s && now > fetch.since {
+                switches.push((block, fetch.source, source));
+            }
+        }
+        for (block, old, source) in switches {
+            tell(out, old, Message::Cancel { block });
+            self.fetch(now, block, source, out);
+        }
+    }
+}

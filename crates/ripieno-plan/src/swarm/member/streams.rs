@@ -1,0 +1,84 @@
+//! Streamed stripes: their blocks come in order from one source each, which passes them on as they come to it.
+
+use super::{Member, tell};
+use crate::swarm::{Action, Manifest, Message};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Blocks of a stripe that are asked for ahead, so that the source always has one to send.
+const WINDOW: usize = 4;
+
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// Of each stripe.
+    sources: Vec<Option<usize>>,
+    /// All blocks of the stripe before this one have come, or are on their way.
+    next: Vec<usize>,
+}
+
+impl Streams {
+    pub(super) fn begin(&mut self, sources: Vec<usize>) {
+        self.next = (0..sources.len()).collect();
+        self.sources = sources.into_iter().map(Some).collect();
+    }
+
+    /// A block has to be fetched again.
+    pub(super) fn again(&mut self, block: usize) {
+        let stripe_count = self.next.len().max(1);
+        if let Some(next) = self.next.get_mut(block % stripe_count) {
+            *next = block.min(*next);
+        }
+    }
+}
+
+impl Member {
+    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &Manifest, out: &mut Vec<Action>) {
+        let stripe_count = self.streams.sources.len();
+        let mut asked = vec![0; stripe_count];
+        self.fetches.keys().for_each(|&block| asked[block % stripe_count] += 1);
+        for (stripe, asked) in asked.into_iter().enumerate() {
+            let Some(source) = self.streams.sources[stripe] else { continue };
+            let mut room = WINDOW - asked.min(WINDOW);
+            while room > 0 && self.streams.next[stripe] < manifest.block_count() {
+                let block = self.streams.next[stripe];
+                self.streams.next[stripe] += stripe_count;
+                if !self.have.has(block) && !self.fetches.contains_key(&block) {
+                    self.fetch(now, block, source, out);
+                    room -= 1;
+                }
+            }
+        }
+    }
+
+    /// The tracker names the source of a stripe: what was asked of the one before is asked of it.
+    pub(super) fn set_source(&mut self, now: Duration, stripe: usize, source: usize, out: &mut Vec<Action>) {
+        let stripe_count = self.streams.sources.len();
+        if stripe >= stripe_count || self.streams.sources[stripe] == Some(source) {
+            return;
+        }
+        if self.lost.contains(&source) {
+            tell(out, self.tracker, Message::Ask { part: stripe, instead_of: source });
+            return;
+        }
+        self.streams.sources[stripe] = Some(source);
+        let blocks: Vec<usize> = self.fetches.keys().copied().filter(|block| block % stripe_count == stripe).collect();
+        for block in blocks {
+            let old = self.fetches.remove(&block).expect("it is on its way").source;
+            tell(out, old, Message::Cancel { block });
+            self.streams.again(block);
+        }
+        self.fill(now, out);
+    }
+
+    /// `source` streams no more: the tracker names others.
+    pub(super) fn leave_streams(&mut self, source: usize, out: &mut Vec<Action>) {
+        for stripe in 0..self.streams.sources.len() {
+            if self.streams.sources[stripe] == Some(source) {
+                self.streams.sources[stripe] = None;
+                self.streams.next[stripe] = stripe;
+                tell(out, self.tracker, Message::Ask { part: stripe, instead_of: source });
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The messages of a broadcast. Their bytes are the driver's affair.
+
+use super::{Failure, Have, Manifest};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What members and the tracker tell each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// To the tracker: I want the value.
+    Join,
+    /// To the tracker that takes over: I have so much of it.
+    Rejoin {
+        /// What the value is, if the member knows.
+        manifest: Option<Manifest>,
+        /// The blocks it has.
+        have: Box<Have>,
+    },
+    /// To the tracker: somebody else, please. The part is a stripe where blocks are streamed, else a block.
+    Ask {
+        /// Of what.
+        part: usize,
+        /// Who is no good.
+        instead_of: usize,
+    },
+    /// To the tracker: no byte comes from these.
+    Stalled {
+        /// Those that I fetch from.
+        sources: Vec<usize>,
+    },
+    /// To the tracker, which names sources block by block: I have this one.
+    Fetched {
+        /// Which.
+        block: usize,
+        /// From whom.
+        source: usize,
+        /// How fast it came.
+        bytes_per_s: u64,
+    },
+    /// To the tracker: this block came, but is not what the root has.
+    Corrupt {
+        /// Which.
+        block: usize,
+        /// From whom.
+        source: usize,
+    },
+    /// To the tracker: I have everything.
+    Done,
+    /// To the tracker that asked: I live.
+    Alive,
+
+    /// From the tracker: this is what is broadcast, and where it is.
+    Welcome {
+        /// What.
+        manifest: Manifest,
+        /// The source of each stripe, where blocks are streamed.
+        sources: Vec<usize>,
+        /// Whom to meet, where members choose their sources.
+        neighbours: Vec<usize>,
+    },
+    /// From the tracker: stream this stripe from there.
+    Source {
+        /// Which.
+        stripe: usize,
+        /// From whom.
+        source: usize,
+    },
+    /// From the tracker: fetch this block there.
+    Fetch {
+        /// Which.
+        block: usize,
+        /// From whom.
+        source: usize,
+    },
+    /// From the tracker: more neighbours.
+    Meet {
+        /// Whom to meet.
+        neighbours: Vec<usize>,
+    },
+    /// From the tracker: I know that you wait.
+    Wait,
+    /// From the tracker: are you there?
+    Probe,
+    /// From the tracker: this member is lost.
+    Gone {
+        /// Which.
+        rank: usize,
+    },
+    /// From the tracker: everybody who is alive has everything.
+    Released,
+    /// From the one that takes over: the root is lost, tell me what you have.
+    Summon,
+    /// From the tracker: it is over.
+    Failed(Failure),
+
+    /// To a source: send me this block.
+    Request {
+        /// Which.
+        block: usize,
+        /// What I have of it.
+        from_bytes: usize,
+    },
+    /// To a source: no longer.
+    Cancel {
+        /// Which.
+        block: usize,
+    },
+    /// From a source: I cannot.
+    Refused {
+        /// Which.
+        block: usize,
+    },
+    /// To a neighbour: these blocks can be fetched here.
+    Offer {
+        /// Which.
+        have: Box<Have>,
+        /// Whether it answers an offer.
+        is_answer: bool,
+    },
+    /// To a neighbour: this one, too.
+    Have {
+        /// Which.
+        block: usize,
+    },
+}
+
+impl Message {
+    /// Whether it is for the tracker of its receiver, not for the member.
+    pub(super) fn is_for_tracker(&self) -> bool {
+        use Message::*;
+        matches!(
+            self,
+            Join | Rejoin { .. } | Ask { .. } | Stalled { .. } | Fetched { .. } | Corrupt { .. } | Done | Alive
+        )
+    }
+}

@@ -1,0 +1,422 @@
+//! The tracker: who takes part, from whom they get what, and who has everything.
+//!
+//! It stands at the root. If the root is lost, the lowest rank that lives takes over: it asks all others what they
+//! have. If that is everything together, it names sources block by block; else it is over for all.
+
+mod sharing;
+mod trees;
+
+use super::member::tell;
+use super::{Action, Corruption, Discipline, Failure, Have, Manifest, Message, Priority, Timing};
+use crate::next_random;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+use sharing::{FETCHES, Fetch, Sharing};
+use trees::Trees;
+
+/// Taking over waits for everybody at most so many times as long as for an answer.
+const RECOVERY_ANSWERS: u32 = 8;
+
+#[derive(Debug)]
+struct Record {
+    has_joined: bool,
+    is_done: bool,
+    is_lost: bool,
+    heard: Duration,
+    /// Since when it owes an answer.
+    probed: Option<Duration>,
+    stalled: Option<Duration>,
+    /// Who is no source for it.
+    avoided: BTreeSet<usize>,
+}
+
+impl Record {
+    fn new(now: Duration) -> Record {
+        let avoided = BTreeSet::new();
+        let (has_joined, is_done, is_lost) = (false, false, false);
+        Record { has_joined, is_done, is_lost, heard: now, probed: None, stalled: None, avoided }
+    }
+}
+
+pub(super) struct Tracker {
+    rank: usize,
+    /// Who had the value first.
+    root: usize,
+    manifest: Option<Manifest>,
+    timing: Timing,
+    members: BTreeMap<usize, Record>,
+    trees: Option<Trees>,
+    sharing: Option<Sharing>,
+    /// What members have who have told so while the tracker takes over.
+    found: BTreeMap<usize, Have>,
+    is_recovering: bool,
+    /// Who has not told by then what it has is left behind.
+    recovers_until: Duration,
+    is_settled: bool,
+    corruptions: Vec<Corruption>,
+    next_check: Duration,
+    random: u64,
+}
+
+impl Tracker {
+    /// The tracker of the root; `order` has the other members, as a chain runs.
+    pub(super) fn new(
+        rank: usize,
+        manifest: Manifest,
+        order: Vec<usize>,
+        timing: Timing,
+        seed: u64,
+        now: Duration,
+    ) -> Tracker {
+        let members = order.iter().map(|&rank| (rank, Record::new(now))).collect();
+        let block_count = manifest.block_count();
+        let sharing = match manifest.discipline {
+            Discipline::CooperativeSharing { priority, degree } => {
+                let mut sharing = Sharing::new(priority, degree, rank, block_count);
+                sharing.add(rank, Have::all(block_count));
+                Some(sharing)
+            }
+            _ => None,
+        };
+        let trees = Some(Trees::new(rank, &manifest, order));
+        Tracker { trees, sharing, members, random: seed, ..Tracker::empty(rank, rank, Some(manifest), timing, now) }
+    }
+
+    fn empty(rank: usize, root: usize, manifest: Option<Manifest>, timing: Timing, now: Duration) -> Tracker {
+        Tracker {
+            rank,
+            root,
+            manifest,
+            timing,
+            members: BTreeMap::new(),
+            trees: None,
+            sharing: None,
+            found: BTreeMap::new(),
+            is_recovering: false,
+            recovers_until: now + RECOVERY_ANSWERS * timing.answer,
+            is_settled: false,
+            corruptions: Vec::new(),
+            next_check: now + timing.answer / 2,
+            random: 0,
+        }
+    }
+
+    /// The tracker of `rank`, which takes over: it asks all others of `size` ranks that are not known to be lost.
+    pub(super) fn successor(
+        rank: usize,
+        root: usize,
+        size: usize,
+        lost: &BTreeSet<usize>,
+        timing: Timing,
+        now: Duration,
+        out: &mut Vec<Action>,
+    ) -> Tracker {
+        let others = (0..size).filter(|other| !lost.contains(other));
+        let members: BTreeMap<usize, Record> = others.map(|other| (other, Record::new(now))).collect();
+        members.keys().filter(|&&other| other != rank).for_each(|&other| tell(out, other, Message::Summon));
+        Tracker { members, is_recovering: true, ..Tracker::empty(rank, root, None, timing, now) }
+    }
+
+    /// When it wants to be told the time.
+    pub(super) fn wake(&self) -> Option<Duration> {
+        (!self.is_settled).then_some(self.next_check)
+    }
+
+    pub(super) fn receive(&mut self, now: Duration, from: usize, message: Message, out: &mut Vec<Action>) {
+        let record = self.members.entry(from).or_insert_with(|| {
+            self.is_settled = false;
+            Record::new(now)
+        });
+        if record.is_lost {
+            return tell(out, from, Message::Failed(Failure::GivenUp { by: self.rank }));
+        }
+        (record.heard, record.probed) = (now, None);
+        match message {
+            Message::Join if !self.is_recovering => self.welcome(from, None, out),
+            Message::Join => {}
+            Message::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
+            Message::Ask { part, instead_of } => self.ask(from, part, instead_of, out),
+            Message::Stalled { sources } => self.stall(now, from, sources, out),
+            Message::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
+            Message::Corrupt { block, source } => self.corrupt(from, block, source, out),
+            Message::Done => {
+                record.is_done = true;
+                if self.is_settled {
+                    tell(out, from, Message::Released);
+                }
+                self.settle(out);
+            }
+            _ => {}
+        }
+    }
+
+    fn welcome(&mut self, rank: usize, have: Option<Have>, out: &mut Vec<Action>) {
+        let Some(manifest) = self.manifest else { return };
+        let record = self.members.get_mut(&rank).expect("who is heard is known");
+        record.has_joined = true;
+        let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
+        let neighbours = self.neighbours(rank);
+        tell(out, rank, Message::Welcome { manifest, sources, neighbours });
+        let Some(sharing) = &mut self.sharing else { return };
+        if rank != self.root {
+            sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
+        }
+        let fetches = sharing.want(rank, FETCHES, &BTreeSet::new());
+        name(fetches, out);
+    }
+
+    /// Whom a member meets: any others, and so many that nobody stands apart.
+    fn neighbours(&mut self, rank: usize) -> Vec<usize> {
+        let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
+            return Vec::new();
+        };
+        let is_other = |(other, record): &(&usize, &Record)| **other != rank && !record.is_lost;
+        let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
+        others.push(self.rank);
+        others.retain(|&other| other != rank);
+        others.dedup();
+        // Each is named by others, too: twice as many in all.
+        let count = if others.len() <= neighbours { others.len() } else { neighbours.div_ceil(2) };
+        for place in 0..count {
+            let drawn = place + next_random(&mut self.random) as usize % (others.len() - place);
+            others.swap(place, drawn);
+        }
+        others.truncate(count);
+        others
+    }
+
+    /// A member has lost, or cannot use, the source that it was told.
+    fn ask(&mut self, from: usize, part: usize, instead_of: usize, out: &mut Vec<Action>) {
+        let record = self.members.get_mut(&from).expect("who is heard is known");
+        record.avoided.insert(instead_of);
+        if let Some(trees) = self.trees.as_mut().filter(|_| self.manifest.is_some_and(|m| m.discipline.is_streamed())) {
+            if part >= self.manifest.map_or(0, |manifest| manifest.stripe_count) {
+                return;
+            }
+            let current = trees.source(part, from);
+            let source = match current {
+                Some(current) if !record.avoided.contains(&current) => current,
+                _ => trees.replace(part, from, &record.avoided),
+            };
+            tell(out, from, Message::Source { stripe: part, source });
+        } else if self.sharing.is_some() {
+            self.fetch_again(from, part, out);
+        }
+    }
+
+    fn fetch_again(&mut self, receiver: usize, block: usize, out: &mut Vec<Action>) {
+        let Some(sharing) = &mut self.sharing else { return };
+        let Some(record) = self.members.get_mut(&receiver) else { return };
+        let mut found = sharing.again(receiver, block, &record.avoided);
+        if found.is_none() {
+            // Better one that failed before than nobody.
+            record.avoided.clear();
+            found = sharing.again(receiver, block, &record.avoided);
+        }
+        name(found, out);
+    }
+
+    fn fetched(&mut self, from: usize, block: usize, source: usize, bytes_per_s: u64, out: &mut Vec<Action>) {
+        let Some(sharing) = &mut self.sharing else { return };
+        if self.manifest.is_none_or(|manifest| block >= manifest.block_count()) {
+            return;
+        }
+        sharing.fetched(from, block, source, bytes_per_s);
+        let avoided = &self.members[&from].avoided;
+        let mut fetches = sharing.want(from, FETCHES.saturating_sub(sharing.blocks_to(from).len()).min(1), avoided);
+        fetches.extend(sharing.serve(from));
+        fetches.extend(sharing.serve(source));
+        if sharing.is_idle() {
+            fetches.extend(sharing.serve_all());
+        }
+        name(fetches, out);
+    }
+
+    fn corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
+        self.corruptions.push(Corruption { block, source, receiver });
+        if self.sharing.is_some() {
+            self.fetch_again(receiver, block, out);
+        }
+    }
+
+    /// A member gets nothing. Its sources are asked whether they live; if they do and it still gets nothing, it gets
+    /// others.
+    fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
+        tell(out, from, Message::Wait);
+        let patience = 2 * (self.timing.stall + self.timing.answer);
+        let record = self.members.get_mut(&from).expect("who is heard is known");
+        let is_again = record.stalled.is_some_and(|stalled| now < stalled + patience);
+        record.stalled = Some(now);
+        for &source in &sources {
+            self.probe(now, source, out);
+        }
+        let Some(manifest) = self.manifest else { return };
+        let neighbours = self.neighbours(from);
+        match manifest.discipline {
+            Discipline::BitTorrent { .. } => tell(out, from, Message::Meet { neighbours }),
+            Discipline::CooperativeSharing { .. } if is_again => {
+                let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
+                let record = self.members.get_mut(&from).expect("who is heard is known");
+                record.avoided.extend(sources);
+                blocks.into_iter().for_each(|block| self.fetch_again(from, block, out));
+            }
+            Discipline::Chain | Discipline::SplitStream if is_again => {
+                for stripe in 0..manifest.stripe_count {
+                    let source = self.trees.as_ref().and_then(|trees| trees.source(stripe, from));
+                    if let Some(source) = source.filter(|source| sources.contains(source)) {
+                        self.ask(from, stripe, source, out);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some(sharing) = &mut self.sharing {
+            name(sharing.serve_all(), out);
+        }
+    }
+
+    fn probe(&mut self, now: Duration, rank: usize, out: &mut Vec<Action>) {
+        let Some(record) = self.members.get_mut(&rank) else { return };
+        if record.probed.is_none() && !record.is_lost && rank != self.rank {
+            record.probed = Some(now);
+            tell(out, rank, Message::Probe);
+        }
+    }
+
+    /// Looks who is silent.
+    pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
+        if now < self.next_check || self.is_settled {
+            return;
+        }
+        self.next_check = now + self.timing.answer / 2;
+        let patience = if self.is_recovering { self.timing.answer } else { 2 * self.timing.stall };
+        let (mut silent, mut lost) = (Vec::new(), Vec::new());
+        for (&rank, record) in self.members.iter().filter(|(rank, record)| !record.is_lost && **rank != self.rank) {
+            match record.probed {
+                Some(probed) if now >= probed + self.timing.answer => lost.push(rank),
+                _ if self.is_recovering && now >= self.recovers_until && !self.found.contains_key(&rank) => {
+                    lost.push(rank);
+                }
+                None if !record.is_done && now >= record.heard + patience => silent.push(rank),
+                _ => {}
+            }
+        }
+        silent.into_iter().for_each(|rank| self.probe(now, rank, out));
+        lost.into_iter().for_each(|rank| self.lose(rank, out));
+    }
+
+    /// A member is lost: those that got something from it get it from others.
+    pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
+        let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
+        record.is_lost = true;
+        let living = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
+        let living: Vec<usize> = living.map(|(&other, _)| other).chain([self.rank]).collect();
+        living.into_iter().for_each(|other| tell(out, other, Message::Gone { rank }));
+        for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
+            if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
+                self.ask(child, stripe, rank, out);
+            }
+        }
+        let orphans = self.sharing.as_mut().map_or(Vec::new(), |sharing| sharing.remove(rank));
+        orphans.into_iter().for_each(|(receiver, block)| self.fetch_again(receiver, block, out));
+        if let Some(sharing) = &mut self.sharing {
+            name(sharing.serve_all(), out);
+        }
+        self.recover(out);
+        self.give_up_if_missing(out);
+        self.settle(out);
+    }
+
+    /// Says once that everybody has the value or is lost.
+    pub(super) fn settle(&mut self, out: &mut Vec<Action>) {
+        if self.is_settled || self.is_recovering || !self.members.values().all(|one| one.is_done || one.is_lost) {
+            return;
+        }
+        self.is_settled = true;
+        let ranks = |is_one: fn(&Record) -> bool| {
+            self.members.iter().filter(|(_, one)| is_one(one)).map(|(&rank, _)| rank).collect::<Vec<_>>()
+        };
+        let living = ranks(|one| !one.is_lost);
+        // Who passed on what was wrong when it came to it is not to blame.
+        let is_to_blame = |it: &&Corruption| {
+            !self.corruptions.iter().any(|other| (other.receiver, other.block) == (it.source, it.block))
+        };
+        out.push(Action::Settled {
+            acknowledged: ranks(|one| one.is_done),
+            lost: ranks(|one| one.is_lost && !one.is_done),
+            corruptions: self.corruptions.iter().filter(is_to_blame).copied().collect(),
+        });
+        living.into_iter().for_each(|rank| tell(out, rank, Message::Released));
+    }
+
+    fn rejoin(&mut self, from: usize, manifest: Option<Manifest>, have: Have, out: &mut Vec<Action>) {
+        let record = self.members.get_mut(&from).expect("who is heard is known");
+        record.has_joined = true;
+        if let Some(manifest) = manifest {
+            // Whatever it was, the tracker knows who has what, and names sources.
+            let discipline = Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: FETCHES };
+            self.manifest.get_or_insert(Manifest { discipline, stripe_count: 1, ..manifest });
+        }
+        if self.is_recovering {
+            tell(out, from, Message::Wait);
+            self.found.insert(from, have);
+            self.recover(out);
+        } else {
+            let block_count = self.manifest.map_or(0, |manifest| manifest.block_count());
+            self.welcome(from, Some(have).filter(|have| have.block_count() == block_count), out);
+        }
+    }
+
+    /// Once everybody has told what it has, goes on with that, or ends it.
+    fn recover(&mut self, out: &mut Vec<Action>) {
+        let has_told = |(rank, one): (&usize, &Record)| one.is_lost || self.found.contains_key(rank);
+        if !self.is_recovering || !self.members.iter().all(has_told) {
+            return;
+        }
+        self.is_recovering = false;
+        let Some(manifest) = self.manifest else { return self.give_up(1, out) };
+        let mut sharing = Sharing::new(Priority::LowestLeecherCount, FETCHES, self.root, manifest.block_count());
+        let found = core::mem::take(&mut self.found);
+        let found = found.into_iter().filter(|(rank, _)| !self.members[rank].is_lost);
+        let found: Vec<(usize, Have)> = found
+            .map(|(rank, have)| match have.block_count() == manifest.block_count() {
+                true => (rank, have),
+                false => (rank, Have::none(manifest.block_count())),
+            })
+            .collect();
+        found.iter().for_each(|(rank, have)| sharing.add(*rank, have.clone()));
+        self.sharing = Some(sharing);
+        if self.give_up_if_missing(out) {
+            return;
+        }
+        found.into_iter().for_each(|(rank, have)| self.welcome(rank, Some(have), out));
+    }
+
+    /// Without the root a block may be nowhere.
+    fn give_up_if_missing(&mut self, out: &mut Vec<Action>) -> bool {
+        let is_root = self.rank == self.root;
+        let (Some(manifest), Some(sharing)) = (self.manifest, &self.sharing) else { return false };
+        if is_root || self.is_recovering || self.is_settled {
+            return false;
+        }
+        let missing_count = (0..manifest.block_count()).filter(|&block| sharing.lacks(block)).count();
+        if missing_count > 0 {
+            self.give_up(missing_count, out);
+        }
+        missing_count > 0
+    }
+
+    fn give_up(&mut self, missing_count: usize, out: &mut Vec<Action>) {
+        self.is_settled = true;
+        let living = self.members.iter().filter(|(_, one)| !one.is_lost);
+        let failure = Failure::RootLost { root: self.root, missing_count };
+        living.for_each(|(&rank, _)| tell(out, rank, Message::Failed(failure.clone())));
+    }
+}
+
+fn name(fetches: impl IntoIterator<Item = Fetch>, out: &mut Vec<Action>) {
+    for Fetch { receiver, block, source } in fetches {
+        tell(out, receiver, Message::Fetch { block, source });
+    }
+}

@@ -1,0 +1,257 @@
+//! Cooperative sharing: the tracker names a source for each block that a member fetches.
+//!
+//! Sources stand in a priority queue, by how many fetch from them and how fast they are. A source gives at most a
+//! certain number of blocks at once. Of the blocks that a source has and a member lacks, the one that the fewest have
+//! or are about to have goes first, so the root gives away every block before it gives one twice.
+//!
+//! Source: Chowdhury et al., Spark's Chained Streaming Broadcast, section 5.2.
+
+use crate::swarm::{Have, Priority};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Fetches of a member at once.
+pub(super) const FETCHES: usize = 2;
+/// Sources, or waiting members, that are looked at before it is left to the next event.
+const LOOKS_MAX: usize = 32;
+
+/// A fetch that the tracker has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fetch {
+    pub(super) receiver: usize,
+    pub(super) block: usize,
+    pub(super) source: usize,
+}
+
+#[derive(Debug)]
+struct Sharer {
+    have: Have,
+    leechers: usize,
+    /// A running mean of what was observed; 0 if nothing was.
+    bytes_per_s: u64,
+    served: u32,
+    key: Option<Key>,
+}
+
+/// Lower comes first.
+type Key = (u32, u32, u32, usize);
+
+#[derive(Debug)]
+pub(super) struct Sharing {
+    priority: Priority,
+    degree: usize,
+    origin: usize,
+    sharers: BTreeMap<usize, Sharer>,
+    queue: BTreeSet<Key>,
+    /// How many have each block, or are about to, the origin aside.
+    copies: Vec<u32>,
+    /// Blocks of which there is none.
+    fresh_count: usize,
+    assigned: BTreeMap<(usize, usize), usize>,
+    /// Members that could fetch one more block.
+    waiting: VecDeque<usize>,
+    best_bytes_per_s: u64,
+}
+
+impl Sharing {
+    pub(super) fn new(priority: Priority, degree: usize, origin: usize, block_count: usize) -> Sharing {
+        Sharing {
+            priority,
+            degree,
+            origin,
+            sharers: BTreeMap::new(),
+            queue: BTreeSet::new(),
+            copies: vec![0; block_count],
+            fresh_count: block_count,
+            assigned: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            best_bytes_per_s: 0,
+        }
+    }
+
+    /// A member has come, with so many blocks.
+    pub(super) fn add(&mut self, rank: usize, have: Have) {
+        if self.sharers.contains_key(&rank) {
+            return;
+        }
+        if rank != self.origin {
+            (0..have.block_count()).filter(|&block| have.has(block)).for_each(|block| self.copy(block, 1));
+        }
+        let sharer = Sharer { have, leechers: 0, bytes_per_s: 0, served: 0, key: None };
+        self.sharers.insert(rank, sharer);
+        self.file(rank);
+    }
+
+    /// Whether nobody has this block.
+    pub(super) fn lacks(&self, block: usize) -> bool {
+        !self.sharers.values().any(|sharer| sharer.have.has(block))
+    }
+
+    /// A member can fetch `count` blocks more.
+    pub(super) fn want(&mut self, rank: usize, count: usize, avoided: &BTreeSet<usize>) -> Vec<Fetch> {
+        let mut found = Vec::new();
+        for _ in 0..count {
+            match self.pick(rank, avoided) {
+                Some(fetch) => found.push(fetch),
+                None => self.waiting.push_back(rank),
+            }
+        }
+        found
+    }
+
+    /// A member has a block now, which came so fast.
+    pub(super) fn fetched(&mut self, rank: usize, block: usize, source: usize, bytes_per_s: u64) {
+        let in_count = self.assigned.range((rank, 0)..=(rank, usize::MAX)).count().max(1) as u64;
+        self.release(rank, block);
+        if let Some(sharer) = self.sharers.get_mut(&source)
+            && bytes_per_s > 0
+        {
+            // What others fetched at the same time was the source's speed, too; what came from others the receiver's.
+            let observed = bytes_per_s * in_count.max(sharer.leechers as u64 + 1);
+            let old = if sharer.bytes_per_s == 0 { observed } else { sharer.bytes_per_s };
+            sharer.bytes_per_s = (3 * old + observed) / 4;
+            self.best_bytes_per_s = self.best_bytes_per_s.max(sharer.bytes_per_s);
+            self.file(source);
+        }
+        if let Some(sharer) = self.sharers.get_mut(&rank)
+            && block < sharer.have.block_count()
+            && !sharer.have.has(block)
+        {
+            sharer.have.add(block);
+            self.copy(block, 1);
+            self.file(rank);
+        }
+    }
+
+    /// A fetch has ended, one way or the other.
+    fn release(&mut self, rank: usize, block: usize) {
+        let Some(source) = self.assigned.remove(&(rank, block)) else { return };
+        self.copy(block, -1);
+        if let Some(sharer) = self.sharers.get_mut(&source) {
+            sharer.leechers = sharer.leechers.saturating_sub(1);
+            self.file(source);
+        }
+    }
+
+    /// Another source for a block: the best that has it; where all such are busy, the least busy one.
+    pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<Fetch> {
+        self.release(rank, block);
+        let is_able = |&(&source, sharer): &(&usize, &Sharer)| {
+            source != rank && sharer.have.has(block) && !avoided.contains(&source)
+        };
+        let able = self.sharers.iter().filter(is_able);
+        let (&source, _) = able.min_by_key(|(rank, sharer)| (sharer.leechers, **rank))?;
+        Some(self.assign(rank, block, source))
+    }
+
+    /// What members that wait can fetch now from `source`, which has a new block or one fetch less.
+    pub(super) fn serve(&mut self, source: usize) -> Vec<Fetch> {
+        let mut found = Vec::new();
+        for _ in 0..self.waiting.len().min(LOOKS_MAX) {
+            if self.sharers.get(&source).is_none_or(|sharer| sharer.key.is_none()) {
+                break;
+            }
+            let rank = self.waiting.pop_front().expect("somebody waits");
+            match self.block_for(rank, source) {
+                _ if !self.sharers.contains_key(&rank) => {}
+                Some(block) => found.push(self.assign(rank, block, source)),
+                None => self.waiting.push_back(rank),
+            }
+        }
+        found
+    }
+
+    /// Tries everybody who waits.
+    pub(super) fn serve_all(&mut self) -> Vec<Fetch> {
+        let waiting = core::mem::take(&mut self.waiting);
+        waiting.into_iter().flat_map(|rank| self.want(rank, 1, &BTreeSet::new())).collect()
+    }
+
+    /// Whether no fetch is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.assigned.is_empty()
+    }
+
+    /// The blocks that are on their way to a member.
+    pub(super) fn blocks_to(&self, rank: usize) -> Vec<usize> {
+        self.assigned.range((rank, 0)..=(rank, usize::MAX)).map(|(&(_, block), _)| block).collect()
+    }
+
+    /// A member is lost: the fetches that were to come from it.
+    pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
+        self.blocks_to(rank).into_iter().for_each(|block| self.release(rank, block));
+        self.waiting.retain(|&waiting| waiting != rank);
+        let Some(sharer) = self.sharers.remove(&rank) else { return Vec::new() };
+        sharer.key.map(|key| self.queue.remove(&key));
+        if rank != self.origin {
+            (0..sharer.have.block_count()).filter(|&b| sharer.have.has(b)).for_each(|block| self.copy(block, -1));
+        }
+        let from = self.assigned.iter().filter(|(_, source)| **source == rank);
+        from.map(|(&(receiver, block), _)| (receiver, block)).collect()
+    }
+
+    fn copy(&mut self, block: usize, change: i32) {
+        let (was_fresh, fresh_count) = (self.copies[block] == 0, self.fresh_count);
+        self.copies[block] = self.copies[block].saturating_add_signed(change);
+        self.fresh_count = fresh_count + usize::from(self.copies[block] == 0) - usize::from(was_fresh);
+        if (self.fresh_count == 0) != (fresh_count == 0) {
+            self.file(self.origin);
+        }
+    }
+
+    fn pick(&mut self, rank: usize, avoided: &BTreeSet<usize>) -> Option<Fetch> {
+        let sources = self.queue.iter().map(|key| key.3).filter(|source| *source != rank && !avoided.contains(source));
+        let mut found = sources.take(LOOKS_MAX).map(|source| (source, self.block_for(rank, source)));
+        let (source, block) = found.find_map(|(source, block)| Some((source, block?)))?;
+        Some(self.assign(rank, block, source))
+    }
+
+    /// The block that the fewest have, of those that `source` could give to `rank`.
+    fn block_for(&self, rank: usize, source: usize) -> Option<usize> {
+        if rank == source {
+            return None;
+        }
+        let (mine, theirs) = (self.sharers.get(&rank)?, self.sharers.get(&source)?);
+        let open = mine.have.lacks(&theirs.have).filter(|&block| !self.assigned.contains_key(&(rank, block)));
+        open.min_by_key(|&block| self.copies[block])
+    }
+
+    fn assign(&mut self, receiver: usize, block: usize, source: usize) -> Fetch {
+        self.assigned.insert((receiver, block), source);
+        self.copy(block, 1);
+        let sharer = self.sharers.get_mut(&source).expect("it was found");
+        (sharer.leechers, sharer.served) = (sharer.leechers + 1, sharer.served + 1);
+        self.file(source);
+        Fetch { receiver, block, source }
+    }
+
+    /// Puts a source where it belongs in the queue; one that is busy, or has nothing, is not there.
+    fn file(&mut self, rank: usize) {
+        let Some(sharer) = self.sharers.get_mut(&rank) else { return };
+        if let Some(key) = sharer.key.take() {
+            self.queue.remove(&key);
+        }
+        if sharer.have.count() == 0 || sharer.leechers >= self.degree {
+            return;
+        }
+        let slowness = match sharer.bytes_per_s {
+            0 => 0,
+            bytes_per_s => (self.best_bytes_per_s / bytes_per_s).checked_ilog2().unwrap_or(0),
+        };
+        let leechers = sharer.leechers as u32;
+        let served = match (rank == self.origin, self.fresh_count) {
+            // What nobody else has goes first, what others have comes from others.
+            (true, 0) => u32::MAX,
+            (true, _) => 0,
+            _ => sharer.served,
+        };
+        let (first, second) = match self.priority {
+            Priority::LowestLeecherCount => (leechers, 0),
+            Priority::HighestObservedSpeed => (slowness, leechers),
+        };
+        let key = (first, second, served, rank);
+        sharer.key = Some(key);
+        self.queue.insert(key);
+    }
+}

@@ -1,0 +1,122 @@
+//! Trees: from whom each member streams each stripe, and from whom instead.
+
+use crate::algorithms::tree::stripe_parent;
+use crate::swarm::{Discipline, Manifest};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// The trees of one value. A chain is one tree, in which nobody has two children.
+#[derive(Debug)]
+pub(super) struct Trees {
+    root: usize,
+    is_chain: bool,
+    stripe_count: usize,
+    /// The members other than the root, in the order of the chain, and where each stands.
+    order: Vec<usize>,
+    places: BTreeMap<usize, usize>,
+    /// By stripe and member.
+    parents: BTreeMap<(usize, usize), usize>,
+    children: BTreeMap<(usize, usize), BTreeSet<usize>>,
+    /// Children of a member in all trees, of those who live and have not been left.
+    loads: BTreeMap<usize, usize>,
+    gone: BTreeSet<usize>,
+}
+
+impl Trees {
+    pub(super) fn new(root: usize, manifest: &Manifest, order: Vec<usize>) -> Trees {
+        let size = order.len() + 1;
+        let mut trees = Trees {
+            root,
+            is_chain: manifest.discipline == Discipline::Chain,
+            stripe_count: if manifest.discipline.is_streamed() { manifest.stripe_count } else { 0 },
+            places: order.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
+            loads: order.iter().map(|&rank| (rank, 0)).chain([(root, 0)]).collect(),
+            order,
+            parents: BTreeMap::new(),
+            children: BTreeMap::new(),
+            gone: BTreeSet::new(),
+        };
+        for stripe in 0..trees.stripe_count {
+            for place in 0..trees.order.len() {
+                let distance = if trees.is_chain { place } else { stripe_parent(place + 1, size, stripe) };
+                let parent = if distance == 0 { root } else { trees.order[distance - 1] };
+                trees.link(stripe, trees.order[place], parent);
+            }
+        }
+        trees
+    }
+
+    /// The sources of a member, by stripe; a member that comes late gets some.
+    pub(super) fn sources(&mut self, rank: usize) -> Vec<usize> {
+        if rank != self.root && !self.places.contains_key(&rank) {
+            self.places.insert(rank, self.order.len());
+            self.order.push(rank);
+            self.loads.insert(rank, 0);
+        }
+        (0..self.stripe_count)
+            .map(|stripe| match self.parents.get(&(stripe, rank)) {
+                Some(&parent) => parent,
+                None => self.replace(stripe, rank, &BTreeSet::new()),
+            })
+            .collect()
+    }
+
+    /// The source of a member.
+    pub(super) fn source(&self, stripe: usize, rank: usize) -> Option<usize> {
+        self.parents.get(&(stripe, rank)).copied()
+    }
+
+    /// Another source for a member than those that it is to avoid: in a chain the one before; in other trees the one
+    /// with the fewest children that does not itself stream from the member.
+    pub(super) fn replace(&mut self, stripe: usize, rank: usize, avoided: &BTreeSet<usize>) -> usize {
+        let is_able = |other: &usize| *other != rank && !avoided.contains(other) && !self.gone.contains(other);
+        let source = match self.is_chain {
+            true => self.order[..self.places[&rank]].iter().rev().copied().find(is_able),
+            false => {
+                let able = self.loads.iter().filter(|(other, _)| is_able(other)).map(|(&other, &load)| (load, other));
+                let mut by_load: Vec<(usize, usize)> = able.collect();
+                by_load.sort_unstable();
+                by_load.into_iter().map(|(_, other)| other).find(|&other| !self.is_below(stripe, other, rank))
+            }
+        };
+        let source = source.unwrap_or(self.root);
+        self.link(stripe, rank, source);
+        source
+    }
+
+    /// A member is lost: the stripes and members that need another source.
+    pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
+        self.gone.insert(rank);
+        let mut orphans = Vec::new();
+        for stripe in 0..self.stripe_count {
+            self.unlink(stripe, rank);
+            let children = self.children.remove(&(stripe, rank)).unwrap_or_default();
+            orphans.extend(children.into_iter().map(|child| (stripe, child)));
+        }
+        self.loads.remove(&rank);
+        orphans
+    }
+
+    fn link(&mut self, stripe: usize, rank: usize, parent: usize) {
+        self.unlink(stripe, rank);
+        self.parents.insert((stripe, rank), parent);
+        self.children.entry((stripe, parent)).or_default().insert(rank);
+        *self.loads.entry(parent).or_default() += 1;
+    }
+
+    fn unlink(&mut self, stripe: usize, rank: usize) {
+        let Some(parent) = self.parents.remove(&(stripe, rank)) else { return };
+        if self.children.get_mut(&(stripe, parent)).is_some_and(|children| children.remove(&rank))
+            && let Some(load) = self.loads.get_mut(&parent)
+        {
+            *load -= 1;
+        }
+    }
+
+    /// Whether `rank` streams from `above`, over others or directly.
+    fn is_below(&self, stripe: usize, rank: usize, above: usize) -> bool {
+        let up = core::iter::successors(Some(rank), |rank| self.parents.get(&(stripe, *rank)).copied());
+        // An orphan's old parent is still noted while the others are linked anew: no way is longer than all members.
+        up.take(self.order.len() + 2).any(|rank| rank == above)
+    }
+}

@@ -1,0 +1,88 @@
+//! What a member sends: of each stripe one block at a time to a peer, so many at once, the others in turn.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+/// Requests that wait at a member; more are refused.
+pub(super) const REQUESTS_MAX: usize = 4096;
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) to: usize,
+    pub(super) block: usize,
+    pub(super) from_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Uploads {
+    /// Peers and blocks.
+    active: BTreeSet<(usize, usize)>,
+    stripe_count: usize,
+    waiting: Vec<Request>,
+    /// How often blocks were given away.
+    given: BTreeMap<usize, u32>,
+}
+
+impl Uploads {
+    /// Takes a request, unless there are too many.
+    pub(super) fn push(&mut self, request: Request) -> bool {
+        let has_room = self.waiting.len() < REQUESTS_MAX;
+        if has_room {
+            self.waiting.push(request);
+        }
+        has_room
+    }
+
+    /// To how many stripes blocks are dealt.
+    pub(super) fn set_stripes(&mut self, stripe_count: usize) {
+        self.stripe_count = stripe_count;
+    }
+
+    /// Whether a block of the same stripe is on its way to the same peer.
+    fn is_busy(&self, request: &Request) -> bool {
+        let stripe = |block: usize| block % self.stripe_count.max(1);
+        self.active.range((request.to, 0)..=(request.to, usize::MAX)).any(|it| stripe(it.1) == stripe(request.block))
+    }
+
+    /// What to send next, if fewer than `limit` are under way: of what waits, blocks that were given away least often
+    /// come first where `is_rarest_first`, else what came first.
+    pub(super) fn next(&mut self, limit: usize, is_rarest_first: bool) -> Option<Request> {
+        if self.active.len() >= limit {
+            return None;
+        }
+        let idle = self.waiting.iter().enumerate().filter(|(_, request)| !self.is_busy(request));
+        let count = |block: usize| if is_rarest_first { self.given.get(&block).copied().unwrap_or(0) } else { 0 };
+        let (index, _) = idle.min_by_key(|(index, request)| (count(request.block), *index))?;
+        let request = self.waiting.remove(index);
+        self.active.insert((request.to, request.block));
+        *self.given.entry(request.block).or_default() += 1;
+        Some(request)
+    }
+
+    /// A block has gone out.
+    pub(super) fn sent(&mut self, to: usize, block: usize) {
+        self.active.remove(&(to, block));
+    }
+
+    /// Takes back what waits for a block that was given away: the one that has it now can give it, too.
+    pub(super) fn pass_on(&mut self, block: usize) -> Vec<usize> {
+        let waiting = self.waiting.iter().filter(|request| request.block == block).map(|request| request.to).collect();
+        self.waiting.retain(|request| request.block != block);
+        waiting
+    }
+
+    /// Forgets a request; whether it was under way.
+    pub(super) fn cancel(&mut self, to: usize, block: usize) -> bool {
+        self.waiting.retain(|request| (request.to, request.block) != (to, block));
+        self.active.remove(&(to, block))
+    }
+
+    /// Forgets a peer; the blocks that were under way to it.
+    pub(super) fn forget(&mut self, to: usize) -> Vec<usize> {
+        self.waiting.retain(|request| request.to != to);
+        let blocks = self.active.range((to, 0)..=(to, usize::MAX)).map(|it| it.1).collect();
+        self.active.retain(|it| it.0 != to);
+        blocks
+    }
+}

@@ -1,0 +1,384 @@
+//! Flows of blocks: how far each is, and how fast.
+//!
+//! A flow passes the bytes of one block from one rank to another. Rates are shared fairly on every wire. Where the
+//! sender is itself still getting the block, the flow stays a segment behind.
+
+use crate::clock::Clock;
+use crate::cluster::Cluster;
+use crate::fair::{Demand, rates};
+use std::collections::BTreeSet;
+
+/// How close two positions, in bytes, are the same, and two rates, as a share.
+const SAME_BYTES: f64 = 1e-3;
+const SAME_RATE: f64 = 1e-9;
+/// After so many rounds of balancing, what was balanced once stays in.
+const ROUNDS_APART: usize = 8;
+/// How fast a flow is that costs nothing, in bytes per second.
+const AT_ONCE: f64 = 1e30;
+
+/// The number of a flow; none is `NO_FLOW`.
+pub(super) type FlowNumber = u32;
+pub(super) const NO_FLOW: FlowNumber = u32::MAX;
+
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    pub(super) cast: usize,
+    pub(super) sender: usize,
+    pub(super) receiver: usize,
+    pub(super) block: usize,
+    pub(super) from_bytes: f64,
+    pub(super) began_s: f64,
+    /// Some of its bytes are not what they should be.
+    pub(super) is_tainted: bool,
+    is_active: bool,
+    is_frozen: bool,
+    end_bytes: f64,
+    position: f64,
+    since_s: f64,
+    rate: f64,
+    version: u32,
+    wires: Vec<(usize, f64)>,
+}
+
+/// What a rank has of a block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copy {
+    pub(super) prefix: f64,
+    pub(super) inflow: FlowNumber,
+    pub(super) is_whole: bool,
+    pub(super) is_tainted: bool,
+}
+
+impl Copy {
+    pub(super) const NONE: Copy = Copy { prefix: 0.0, inflow: NO_FLOW, is_whole: false, is_tainted: false };
+}
+
+/// What flows notes on the clock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Arrival {
+    pub(super) flow: FlowNumber,
+    version: u32,
+}
+
+pub(super) struct Flows {
+    segment_bytes: f64,
+    all: Vec<Flow>,
+    free: Vec<FlowNumber>,
+    users: Vec<Vec<FlowNumber>>,
+    /// By rank.
+    pub(super) outs: Vec<Vec<FlowNumber>>,
+    pub(super) ins: Vec<Vec<FlowNumber>>,
+    /// By value, rank and block.
+    copies: Vec<Vec<Vec<Copy>>>,
+    unbalanced: BTreeSet<FlowNumber>,
+    unscheduled: BTreeSet<FlowNumber>,
+    pub(super) wire_bytes: Vec<(f64, f64)>,
+}
+
+impl Flows {
+    /// No flows; of each value there are so many blocks.
+    pub(super) fn new(cluster: &Cluster, block_counts: &[usize]) -> Flows {
+        let p = cluster.topology.size();
+        Flows {
+            segment_bytes: cluster.segment_bytes.map_or(f64::INFINITY, |bytes| bytes as f64),
+            all: Vec::new(),
+            free: Vec::new(),
+            users: vec![Vec::new(); cluster.wire_count()],
+            outs: vec![Vec::new(); p],
+            ins: vec![Vec::new(); p],
+            copies: block_counts.iter().map(|&count| vec![vec![Copy::NONE; count]; p]).collect(),
+            unbalanced: BTreeSet::new(),
+            unscheduled: BTreeSet::new(),
+            wire_bytes: vec![(0.0, 0.0); cluster.wire_count()],
+        }
+    }
+
+    pub(super) fn flow(&self, number: FlowNumber) -> &Flow {
+        &self.all[number as usize]
+    }
+
+    pub(super) fn copy(&mut self, cast: usize, rank: usize, block: usize) -> &mut Copy {
+        &mut self.copies[cast][rank][block]
+    }
+
+    pub(super) fn copies(&self, cast: usize, rank: usize) -> &[Copy] {
+        &self.copies[cast][rank]
+    }
+
+    pub(super) fn is_balanced(&self) -> bool {
+        self.unbalanced.is_empty()
+    }
+
+    /// Where a flow is.
+    pub(super) fn position(&self, number: FlowNumber, now_s: f64) -> f64 {
+        let it = self.flow(number);
+        (it.position + it.rate * (now_s - it.since_s).max(0.0)).min(it.end_bytes)
+    }
+
+    /// Begins to pass a block, from the first byte that the receiver lacks.
+    pub(super) fn begin(
+        &mut self,
+        cluster: &Cluster,
+        now_s: f64,
+        [cast, sender, receiver, block]: [usize; 4],
+        length_bytes: usize,
+        is_tainted: bool,
+    ) -> FlowNumber {
+        let uses =
+            [cluster.sending(sender, receiver, length_bytes), cluster.receiving(sender, receiver, length_bytes, false)];
+        let prefix = self.copies[cast][receiver][block].prefix;
+        let version = self.free.last().map_or(0, |&free| self.flow(free).version + 1);
+        let flow = Flow {
+            cast,
+            sender,
+            receiver,
+            block,
+            from_bytes: prefix,
+            began_s: now_s,
+            is_tainted,
+            is_active: true,
+            is_frozen: false,
+            end_bytes: length_bytes as f64,
+            position: prefix,
+            since_s: now_s,
+            rate: 0.0,
+            version,
+            wires: uses.iter().flat_map(|uses| uses.iter()).collect(),
+        };
+        flow.wires.iter().for_each(|&(wire, _)| assert!(wire < self.users.len(), "wires are the cluster's"));
+        let number = match self.free.pop() {
+            Some(number) => number,
+            None => {
+                self.all.push(flow.clone());
+                self.all.len() as FlowNumber - 1
+            }
+        };
+        flow.wires.iter().for_each(|&(wire, _)| self.users[wire].push(number));
+        self.outs[sender].push(number);
+        self.ins[receiver].push(number);
+        self.all[number as usize] = flow;
+        self.copies[cast][receiver][block].inflow = number;
+        self.unbalanced.insert(number);
+        self.unscheduled.insert(number);
+        self.touch_followers(number);
+        number
+    }
+
+    /// Ends a flow where it is: the receiver keeps what came.
+    pub(super) fn end(&mut self, number: FlowNumber, now_s: f64) -> Flow {
+        let position = self.position(number, now_s);
+        let is_tainted = self.is_tainted(number);
+        let it = &mut self.all[number as usize];
+        (it.position, it.since_s, it.rate, it.is_active) = (position, now_s, 0.0, false);
+        (it.is_tainted, it.version) = (is_tainted, it.version + 1);
+        let flow = it.clone();
+        for &(wire, s_per_byte) in &flow.wires {
+            self.users[wire].retain(|&user| user != number);
+            self.unbalanced.extend(&self.users[wire]);
+            let passed = position - flow.from_bytes;
+            self.wire_bytes[wire].0 += passed;
+            self.wire_bytes[wire].1 += passed * s_per_byte;
+        }
+        self.outs[flow.sender].retain(|&out| out != number);
+        self.ins[flow.receiver].retain(|&into| into != number);
+        self.touch_followers(number);
+        let copy = self.copy(flow.cast, flow.receiver, flow.block);
+        if copy.inflow == number {
+            (copy.inflow, copy.prefix) = (NO_FLOW, position);
+            copy.is_tainted |= is_tainted && position > flow.from_bytes;
+        }
+        self.unbalanced.remove(&number);
+        self.unscheduled.remove(&number);
+        self.free.push(number);
+        flow
+    }
+
+    /// How much of a flow has passed.
+    pub(super) fn passed(&self, flow: &Flow) -> f64 {
+        flow.position - flow.from_bytes
+    }
+
+    /// The whole block has come and was checked; who gets it from here may go on, or has got what is wrong.
+    pub(super) fn check(&mut self, flow: &Flow) -> bool {
+        let copy = self.copy(flow.cast, flow.receiver, flow.block);
+        let is_right = !copy.is_tainted;
+        *copy = if is_right { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
+        for follower in self.followers(flow) {
+            self.all[follower as usize].is_tainted |= !is_right;
+            self.unbalanced.insert(follower);
+            self.unscheduled.insert(follower);
+        }
+        is_right
+    }
+
+    /// The ends of a flow stand still.
+    pub(super) fn freeze(&mut self, number: FlowNumber, now_s: f64) {
+        self.put(number, now_s);
+        self.all[number as usize].is_frozen = true;
+        self.unbalanced.insert(number);
+    }
+
+    /// Whether what is noted still holds, and the flow has come to its end.
+    pub(super) fn has_ended(&mut self, arrival: Arrival, now_s: f64) -> bool {
+        let it = self.flow(arrival.flow);
+        if !it.is_active || it.version != arrival.version {
+            return false;
+        }
+        self.put(arrival.flow, now_s);
+        self.unscheduled.insert(arrival.flow);
+        let it = self.flow(arrival.flow);
+        let has_ended = it.position >= it.end_bytes - SAME_BYTES;
+        if !has_ended {
+            self.unbalanced.insert(arrival.flow);
+        }
+        has_ended
+    }
+
+    /// Gives flows their fair rates, and notes when each comes to where something happens.
+    pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, noted: impl Fn(Arrival) -> E) {
+        let mut all: BTreeSet<FlowNumber> = BTreeSet::new();
+        for round in 0.. {
+            let mut concerned = std::mem::take(&mut self.unbalanced);
+            if concerned.is_empty() {
+                break;
+            }
+            if round >= ROUNDS_APART {
+                all.append(&mut concerned);
+                concerned = all.clone();
+            }
+            let concerned = self.sharing(concerned);
+            self.share(&concerned, clock.now_s());
+            if round >= ROUNDS_APART {
+                all.extend(concerned);
+            }
+        }
+        for number in std::mem::take(&mut self.unscheduled) {
+            if let Some((at_s, arrival)) = self.next(number, clock.now_s()) {
+                clock.note(at_s, noted(arrival));
+            }
+        }
+    }
+
+    fn is_tainted(&self, number: FlowNumber) -> bool {
+        let mut number = number;
+        loop {
+            let it = self.flow(number);
+            let copy = self.copies[it.cast][it.sender][it.block];
+            if it.is_tainted || copy.is_tainted {
+                return true;
+            }
+            if copy.inflow == NO_FLOW {
+                return false;
+            }
+            number = copy.inflow;
+        }
+    }
+
+    fn put(&mut self, number: FlowNumber, now_s: f64) {
+        let position = self.position(number, now_s);
+        let it = &mut self.all[number as usize];
+        (it.position, it.since_s) = (position, now_s);
+    }
+
+    /// Flows of the same block from the receiver of a flow.
+    fn followers(&self, flow: &Flow) -> Vec<FlowNumber> {
+        let is_same = |&&out: &&FlowNumber| (self.flow(out).cast, self.flow(out).block) == (flow.cast, flow.block);
+        self.outs[flow.receiver].iter().filter(is_same).copied().collect()
+    }
+
+    fn touch_followers(&mut self, number: FlowNumber) {
+        let followers = self.followers(&self.all[number as usize]);
+        self.unbalanced.extend(&followers);
+        self.unscheduled.extend(&followers);
+    }
+
+    /// How far the sender lets a flow be, how fast that grows, and the flow that makes it grow.
+    fn bound(&self, number: FlowNumber, now_s: f64) -> (f64, f64, FlowNumber) {
+        let it = self.flow(number);
+        let copy = self.copies[it.cast][it.sender][it.block];
+        match copy.inflow {
+            _ if copy.is_whole => (f64::INFINITY, 0.0, NO_FLOW),
+            NO_FLOW => (copy.prefix, 0.0, NO_FLOW),
+            inflow => {
+                let segment_bytes = self.segment_bytes.min(self.flow(inflow).end_bytes);
+                (self.position(inflow, now_s) - segment_bytes, self.flow(inflow).rate, inflow)
+            }
+        }
+    }
+
+    /// Active flows, and all that share a wire with one of them.
+    fn sharing(&self, some: BTreeSet<FlowNumber>) -> Vec<FlowNumber> {
+        let mut found: BTreeSet<FlowNumber> = some.into_iter().filter(|&number| self.flow(number).is_active).collect();
+        let mut open: Vec<FlowNumber> = found.iter().copied().collect();
+        let mut seen = BTreeSet::new();
+        while let Some(number) = open.pop() {
+            for &(wire, _) in &self.flow(number).wires {
+                if self.users[wire].len() > 1 && seen.insert(wire) {
+                    open.extend(self.users[wire].iter().filter(|&&user| found.insert(user)));
+                }
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    fn share(&mut self, members: &[FlowNumber], now_s: f64) {
+        let demands: Vec<Demand> = members.iter().map(|&number| self.demand(number, members, now_s)).collect();
+        for (&number, rate) in members.iter().zip(rates(&demands)) {
+            let old = self.flow(number).rate;
+            if (rate - old).abs() <= SAME_RATE * rate.max(old) {
+                continue;
+            }
+            self.put(number, now_s);
+            self.all[number as usize].rate = rate;
+            self.unscheduled.insert(number);
+            for follower in self.followers(&self.all[number as usize]) {
+                self.unscheduled.insert(follower);
+                let is_apart = members.binary_search(&follower).is_err();
+                if is_apart && self.position(follower, now_s) >= self.bound(follower, now_s).0 - SAME_BYTES {
+                    self.unbalanced.insert(follower);
+                }
+            }
+        }
+    }
+
+    /// What a flow asks for; `members` get their rates with it.
+    fn demand(&self, number: FlowNumber, members: &[FlowNumber], now_s: f64) -> Demand {
+        let it = self.flow(number);
+        let mut demand = Demand { wires: it.wires.clone(), limit: AT_ONCE, behind: Vec::new() };
+        let (bound, slope, ahead) = self.bound(number, now_s);
+        let position = self.position(number, now_s);
+        if it.is_frozen || position > bound + SAME_BYTES {
+            demand.limit = 0.0;
+        } else if position >= bound - SAME_BYTES {
+            match members.binary_search(&ahead) {
+                Ok(ahead) => demand.behind.push(ahead),
+                Err(_) => demand.limit = slope,
+            }
+        }
+        demand
+    }
+
+    /// When a flow comes to its end or to where its sender's own bytes end, or may begin.
+    fn next(&mut self, number: FlowNumber, now_s: f64) -> Option<(f64, Arrival)> {
+        let it = self.flow(number);
+        if !it.is_active || it.is_frozen {
+            return None;
+        }
+        let position = self.position(number, now_s);
+        let (bound, slope, _) = self.bound(number, now_s);
+        let passes_s = if it.rate > 0.0 { (it.end_bytes - position) / it.rate } else { f64::INFINITY };
+        let in_s = if bound >= it.end_bytes {
+            passes_s
+        } else if position > bound + SAME_BYTES {
+            (position - bound) / slope
+        } else if position < bound - SAME_BYTES && it.rate > slope * (1.0 + SAME_RATE) {
+            (bound - position) / (it.rate - slope)
+        } else {
+            f64::INFINITY
+        };
+        let it = &mut self.all[number as usize];
+        it.version += 1;
+        let arrival = Arrival { flow: number, version: it.version };
+        (in_s < f64::INFINITY).then_some((now_s + in_s, arrival))
+    }
+}

@@ -1,0 +1,418 @@
+//! The stage: nodes of all ranks, their messages and blocks, and what goes wrong, by the virtual clock.
+
+use super::flows::{Arrival, Flows, NO_FLOW};
+use super::{Cast, Casting, Fetched, Outcome, Settled, Swarmed, Uncast};
+use crate::clock::Clock;
+use crate::cluster::{Cluster, Kind};
+use crate::play::Load;
+use ripieno_plan::swarm::{Action, Event, Manifest, Message, Node};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Events so close to each other happen at once, as a share of the time.
+const AT_ONCE: f64 = 1e-12;
+/// A tick comes so much later than it is wanted, because seconds are rounded.
+const LATER_S: f64 = 1e-6;
+
+#[derive(Clone, Debug)]
+enum Noted {
+    Arrival(Arrival),
+    Balance,
+    Begin { cast: usize, rank: usize },
+    Message { cast: usize, from: usize, to: usize, message: Message },
+    Lost { rank: usize, peer: usize },
+    Tick { cast: usize, rank: usize },
+    Death { node: usize },
+    Stop { rank: usize },
+    Cut { ends: [usize; 2] },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Life {
+    Awaited,
+    Here,
+    Stopped,
+    Dead,
+}
+
+struct Part {
+    node: Node,
+    /// When its next tick is noted.
+    tick_s: f64,
+}
+
+pub(super) struct Stage<'a> {
+    cluster: &'a Cluster,
+    asked: &'a Casting,
+    manifests: Vec<Manifest>,
+    clock: Clock<Noted>,
+    flows: Flows,
+    /// By value and rank.
+    parts: Vec<Vec<Part>>,
+    lives: Vec<Life>,
+    contacts: Vec<BTreeSet<usize>>,
+    cut: BTreeSet<[usize; 2]>,
+    corruptions: Vec<(usize, f64)>,
+    outcomes: Vec<Vec<Outcome>>,
+    settled: Vec<Option<Settled>>,
+    sent_bytes: Vec<f64>,
+    fetched: Vec<Fetched>,
+    unfinished_count: usize,
+    message_count: usize,
+    is_balance_noted: bool,
+}
+
+impl<'a> Stage<'a> {
+    pub(super) fn ready(cluster: &'a Cluster, asked: &'a Casting) -> Result<Stage<'a>, Uncast> {
+        let p = cluster.topology.size();
+        let late: BTreeMap<usize, f64> = asked.late.iter().copied().collect();
+        let here_count = p - late.len();
+        let manifest = |cast: &Cast| Manifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
+        let manifests: Vec<Manifest> = asked.casts.iter().map(manifest).collect();
+        let block_counts: Vec<usize> = manifests.iter().map(Manifest::block_count).collect();
+        super::check(p, asked, &block_counts)?;
+        let mut clock = Clock::default();
+        let mut parts = Vec::new();
+        let mut flows = Flows::new(cluster, &block_counts);
+        for (number, (cast, manifest)) in asked.casts.iter().zip(&manifests).enumerate() {
+            let order = cast.order.clone().unwrap_or_else(|| (1..p).map(|after| (cast.root + after) % p).collect());
+            let order: Vec<usize> = order.into_iter().filter(|rank| !late.contains_key(rank)).collect();
+            let node = |rank: usize| {
+                let now = time(cast.start_s);
+                let node = if rank == cast.root {
+                    Node::root(rank, p, *manifest, order.clone(), asked.timing, asked.seed + number as u64, now)
+                } else {
+                    Node::receiver(rank, cast.root, p, asked.timing, now)
+                };
+                Part { node, tick_s: f64::INFINITY }
+            };
+            parts.push((0..p).map(node).collect());
+            (0..manifest.block_count()).for_each(|block| {
+                flows.copy(number, cast.root, block).is_whole = true;
+            });
+            for rank in 0..p {
+                clock.note(
+                    late.get(&rank).copied().unwrap_or(0.0).max(cast.start_s),
+                    Noted::Begin { cast: number, rank },
+                );
+            }
+        }
+        let faults = &cluster.faults;
+        faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, Noted::Death { node }));
+        faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, Noted::Cut { ends }));
+        asked.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, Noted::Stop { rank }));
+        let lives = (0..p).map(|rank| if late.contains_key(&rank) { Life::Awaited } else { Life::Here }).collect();
+        Ok(Stage {
+            cluster,
+            asked,
+            clock,
+            flows,
+            parts,
+            lives,
+            contacts: vec![BTreeSet::new(); p],
+            cut: BTreeSet::new(),
+            corruptions: asked.corruptions.clone(),
+            outcomes: vec![vec![Outcome::Waiting; p]; manifests.len()],
+            settled: vec![None; manifests.len()],
+            manifests,
+            sent_bytes: vec![0.0; p],
+            fetched: Vec::new(),
+            unfinished_count: asked.casts.len() * p,
+            message_count: 0,
+            is_balance_noted: false,
+        })
+    }
+
+    /// Runs until everybody has come to an end, or the longest time has passed.
+    pub(super) fn run(&mut self) {
+        while !self.is_over() && self.clock.now_s() <= self.asked.longest_s {
+            let Some(event) = self.clock.advance() else { break };
+            self.happen(event);
+            while let Some(event) = self.clock.also_now(AT_ONCE * self.clock.now_s()) {
+                self.happen(event);
+            }
+            self.balance();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let is_settled =
+            |(cast, settled): (&Cast, &Option<Settled>)| settled.is_some() || self.lives[cast.root] != Life::Here;
+        self.unfinished_count == 0 && self.asked.casts.iter().zip(&self.settled).all(is_settled)
+    }
+
+    fn balance(&mut self) {
+        if self.flows.is_balanced() || self.asked.balance_s == 0.0 {
+            return self.flows.settle(&mut self.clock, Noted::Arrival);
+        }
+        if !self.is_balance_noted {
+            self.is_balance_noted = true;
+            let turn = (self.clock.now_s() / self.asked.balance_s).floor() + 1.0;
+            self.clock.note(turn * self.asked.balance_s, Noted::Balance);
+        }
+    }
+
+    fn happen(&mut self, noted: Noted) {
+        let now_s = self.clock.now_s();
+        match noted {
+            Noted::Arrival(arrival) => {
+                if self.flows.has_ended(arrival, now_s) {
+                    self.arrive(arrival);
+                }
+            }
+            Noted::Balance => {
+                self.is_balance_noted = false;
+                self.flows.settle(&mut self.clock, Noted::Arrival);
+            }
+            Noted::Begin { cast, rank } => {
+                if self.lives[rank] == Life::Awaited {
+                    self.lives[rank] = Life::Here;
+                }
+                if rank == self.asked.casts[cast].root {
+                    self.finish(cast, rank, Outcome::Done { at_s: now_s, is_right: true });
+                }
+                self.handle(cast, rank, Event::Start);
+            }
+            Noted::Message { cast, from, to, message } => {
+                if !self.is_reachable(from, to) {
+                    return;
+                }
+                let event = Event::Received { from, message };
+                if !matches!(event, Event::Received { message: Message::Have { .. }, .. }) {
+                    self.tell_progress(cast, to);
+                }
+                self.handle(cast, to, event);
+            }
+            Noted::Lost { rank, peer } => {
+                for cast in 0..self.parts.len() {
+                    self.tell_progress(cast, rank);
+                    self.handle(cast, rank, Event::Lost { peer });
+                }
+            }
+            Noted::Tick { cast, rank } => {
+                // What happens at once may be noted for a moment later.
+                if self.parts[cast][rank].tick_s <= now_s * (1.0 + 2.0 * AT_ONCE) {
+                    self.parts[cast][rank].tick_s = f64::INFINITY;
+                    self.tell_progress(cast, rank);
+                    self.handle(cast, rank, Event::Tick);
+                }
+            }
+            Noted::Death { node } => {
+                let at = self.cluster.topology.clone();
+                (0..at.size()).filter(|&rank| at.node(rank) == node).for_each(|rank| self.die(rank));
+            }
+            Noted::Stop { rank } => self.stop(rank),
+            Noted::Cut { ends } => self.sever(ends),
+        }
+    }
+
+    /// A block has come to its receiver.
+    fn arrive(&mut self, arrival: Arrival) {
+        let flow = self.flows.end(arrival.flow, self.clock.now_s());
+        self.note_fetched(&flow);
+        let is_right = self.flows.check(&flow);
+        let (cast, block) = (flow.cast, flow.block);
+        self.handle(cast, flow.sender, Event::Sent { to: flow.receiver, block });
+        self.handle(cast, flow.receiver, Event::Checked { block, from: flow.sender, is_right });
+    }
+
+    fn note_fetched(&mut self, flow: &super::flows::Flow) {
+        let passed = self.flows.passed(flow);
+        self.sent_bytes[flow.sender] += passed;
+        if self.asked.keeps_fetches && passed > 0.0 {
+            self.fetched.push(Fetched {
+                cast: flow.cast,
+                sender: flow.sender,
+                receiver: flow.receiver,
+                block: flow.block,
+                bytes: passed.round() as usize,
+                start_s: flow.began_s,
+                end_s: self.clock.now_s(),
+            });
+        }
+    }
+
+    fn is_reachable(&self, one: usize, other: usize) -> bool {
+        self.lives[other] == Life::Here && !self.cut.contains(&[one.min(other), one.max(other)])
+    }
+
+    /// Tells a node how far its fetches are.
+    fn tell_progress(&mut self, cast: usize, rank: usize) {
+        let now_s = self.clock.now_s();
+        for index in 0..self.flows.ins[rank].len() {
+            let number = self.flows.ins[rank][index];
+            let flow = self.flows.flow(number);
+            if flow.cast == cast {
+                let (block, until_bytes) = (flow.block, self.flows.position(number, now_s) as usize);
+                self.parts[cast][rank].node.handle(time(now_s), Event::Arrived { block, until_bytes });
+            }
+        }
+    }
+
+    fn handle(&mut self, cast: usize, rank: usize, event: Event) {
+        if self.lives[rank] != Life::Here {
+            return;
+        }
+        let now_s = self.clock.now_s();
+        let part = &mut self.parts[cast][rank];
+        let actions = part.node.handle(time(now_s), event);
+        let wake_s = part.node.wake().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + LATER_S);
+        if wake_s < part.tick_s {
+            part.tick_s = wake_s;
+            self.clock.note(wake_s, Noted::Tick { cast, rank });
+        }
+        actions.into_iter().for_each(|action| self.act(cast, rank, action));
+    }
+
+    fn act(&mut self, cast: usize, rank: usize, action: Action) {
+        let now_s = self.clock.now_s();
+        match action {
+            Action::Tell { to, message } => self.tell(cast, rank, to, message),
+            Action::Send { to, block, .. } => self.send(cast, rank, to, block),
+            Action::Stop { to, block } => self.stop_flow(cast, rank, to, block),
+            Action::Done => {
+                let is_right = self.flows.copies(cast, rank).iter().all(|copy| copy.is_whole && !copy.is_tainted);
+                self.finish(cast, rank, Outcome::Done { at_s: now_s, is_right });
+            }
+            Action::Failed(failure) => self.finish(cast, rank, Outcome::Failed { at_s: now_s, failure }),
+            Action::Settled { acknowledged, lost, corruptions } => {
+                self.settled[cast] = Some(Settled { by: rank, at_s: now_s, acknowledged, lost, corruptions });
+            }
+        }
+    }
+
+    fn tell(&mut self, cast: usize, from: usize, to: usize, message: Message) {
+        if let Message::Cancel { block } = message {
+            // What still comes is void.
+            self.stop_flow(cast, to, from, block);
+        }
+        self.message_count += 1;
+        let alpha_s = match self.cluster.kind(from, to) {
+            Kind::Memory => self.cluster.memory.alpha_s,
+            Kind::Cable => self.cluster.cable.alpha_s,
+            Kind::Uplink => self.cluster.uplink.alpha_s,
+        };
+        let at_s = self.clock.now_s() + alpha_s;
+        let is_cut = self.cut.contains(&[from.min(to), from.max(to)]);
+        if is_cut || matches!(self.lives[to], Life::Dead | Life::Awaited) {
+            return self.clock.note(at_s, Noted::Lost { rank: from, peer: to });
+        }
+        self.contacts[from].insert(to);
+        self.contacts[to].insert(from);
+        self.clock.note(at_s, Noted::Message { cast, from, to, message });
+    }
+
+    fn send(&mut self, cast: usize, sender: usize, receiver: usize, block: usize) {
+        let is_wanted = self.parts[cast][receiver].node.source_of(block) == Some(sender);
+        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(cast, receiver, block).is_whole {
+            return;
+        }
+        let inflow = self.flows.copy(cast, receiver, block).inflow;
+        if inflow != NO_FLOW {
+            self.break_off(inflow);
+        }
+        let now_s = self.clock.now_s();
+        let wrong = self.corruptions.iter().position(|&(rank, at_s)| rank == sender && at_s <= now_s);
+        wrong.map(|index| self.corruptions.remove(index));
+        let length_bytes = self.manifests[cast].block_length(block);
+        let key = [cast, sender, receiver, block];
+        self.flows.begin(self.cluster, now_s, key, length_bytes, wrong.is_some());
+    }
+
+    fn stop_flow(&mut self, cast: usize, sender: usize, receiver: usize, block: usize) {
+        let inflow = self.flows.copy(cast, receiver, block).inflow;
+        if inflow != NO_FLOW && self.flows.flow(inflow).sender == sender {
+            self.tell_progress(cast, receiver);
+            self.break_off(inflow);
+        }
+    }
+
+    fn break_off(&mut self, number: u32) {
+        let flow = self.flows.end(number, self.clock.now_s());
+        self.note_fetched(&flow);
+    }
+
+    fn flows_of(&self, rank: usize) -> Vec<u32> {
+        self.flows.outs[rank].iter().chain(&self.flows.ins[rank]).copied().collect()
+    }
+
+    fn die(&mut self, rank: usize) {
+        if self.lives[rank] == Life::Dead {
+            return;
+        }
+        self.lives[rank] = Life::Dead;
+        for number in self.flows_of(rank) {
+            self.break_off(number);
+        }
+        self.end_all(rank);
+        let at_s = self.clock.now_s() + self.asked.notice_s;
+        let contacts = std::mem::take(&mut self.contacts[rank]);
+        contacts.into_iter().for_each(|other| self.clock.note(at_s, Noted::Lost { rank: other, peer: rank }));
+    }
+
+    /// A rank stands still, and nobody is told.
+    fn stop(&mut self, rank: usize) {
+        if self.lives[rank] == Life::Dead {
+            return;
+        }
+        self.lives[rank] = Life::Stopped;
+        let now_s = self.clock.now_s();
+        self.flows_of(rank).into_iter().for_each(|number| self.flows.freeze(number, now_s));
+        self.end_all(rank);
+    }
+
+    fn end_all(&mut self, rank: usize) {
+        let at_s = self.clock.now_s();
+        (0..self.parts.len()).for_each(|cast| self.finish(cast, rank, Outcome::Lost { at_s }));
+    }
+
+    fn sever(&mut self, [one, other]: [usize; 2]) {
+        self.cut.insert([one.min(other), one.max(other)]);
+        let is_between = |number: &u32| {
+            let flow = self.flows.flow(*number);
+            [flow.sender, flow.receiver] == [one, other] || [flow.sender, flow.receiver] == [other, one]
+        };
+        let between: Vec<u32> = self.flows_of(one).into_iter().filter(is_between).collect();
+        between.into_iter().for_each(|number| self.break_off(number));
+        if self.contacts[one].contains(&other) {
+            let at_s = self.clock.now_s() + self.asked.notice_s;
+            self.clock.note(at_s, Noted::Lost { rank: one, peer: other });
+            self.clock.note(at_s, Noted::Lost { rank: other, peer: one });
+        }
+    }
+
+    /// The first end of a rank is its outcome; who had the value and is lost later had it.
+    fn finish(&mut self, cast: usize, rank: usize, outcome: Outcome) {
+        if self.outcomes[cast][rank] == Outcome::Waiting {
+            self.outcomes[cast][rank] = outcome;
+            self.unfinished_count -= 1;
+            // The tracker has still to learn of it.
+            self.settled[cast] = None;
+        }
+    }
+
+    pub(super) fn swarmed(mut self) -> Swarmed {
+        let end_s = self.clock.now_s();
+        let open: Vec<u32> = (0..self.lives.len()).flat_map(|rank| self.flows.ins[rank].clone()).collect();
+        open.into_iter().for_each(|number| self.break_off(number));
+        let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| Load {
+            place: self.cluster.place(wire),
+            bytes: bytes.round() as usize,
+            busy_s,
+        };
+        Swarmed {
+            loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, it)| it.0 > 0.0).map(load).collect(),
+            manifests: self.manifests,
+            outcomes: self.outcomes,
+            settled: self.settled,
+            sent_bytes: self.sent_bytes.into_iter().map(|bytes| bytes.round() as usize).collect(),
+            fetched: self.fetched,
+            message_count: self.message_count,
+            end_s,
+        }
+    }
+}
+
+fn time(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}

@@ -1,0 +1,91 @@
+//! Figures: multiples of the time that the bytes alone take at the rate of one host.
+
+use super::*;
+use ripieno_plan::{Topology, next_random};
+use ripieno_sim::{Faults, Link};
+use std::sync::Arc;
+
+const BYTES: usize = 64 * MIB;
+
+/// The last receiver's time as a multiple of bytes through rate.
+fn multiple(cluster: &Cluster, discipline: Discipline) -> f64 {
+    let asked = Casting::of(0, BYTES, discipline);
+    let found = played(cluster, &asked);
+    hold("a figure", &asked, &found, &[]);
+    found.time_s(0) / (BYTES as f64 * BETA)
+}
+
+fn named(name: &str) -> Discipline {
+    Discipline::named(name).unwrap()
+}
+
+#[test]
+fn sixty_four_mib_come_to_8_and_32_hosts_in_little_more_than_their_bytes_take() {
+    let most = [("chain", 1.06, 1.08), ("splitstream", 1.15, 1.2), ("csb", 1.3, 1.5), ("bittorrent", 1.5, 1.6)];
+    for (name, most_8, most_32) in most {
+        let [at_8, at_32] = [8, 32].map(|hosts| multiple(&cluster(hosts + 1), named(name)));
+        println!("{name}: 8 hosts {at_8:.3}, 32 hosts {at_32:.3}");
+        assert!(at_8 <= most_8 && at_32 <= most_32, "{name}: {at_8} and {at_32}");
+    }
+}
+
+#[test]
+fn sixty_four_hosts_take_hardly_longer_than_8() {
+    for (name, most) in [("chain", 1.1), ("splitstream", 1.3), ("csb", 1.3), ("bittorrent", 1.3)] {
+        let [at_8, at_64] = [8, 64].map(|hosts| multiple(&cluster(hosts + 1), named(name)));
+        println!("{name}: 64 hosts {at_64:.3}, {:.3} times 8", at_64 / at_8);
+        assert!(at_64 / at_8 <= most, "{name}: {at_8} and {at_64}");
+    }
+}
+
+#[test]
+fn a_chain_in_the_order_of_racks_is_six_times_as_fast_as_one_without() {
+    let (racks, hosts) = (4, 8);
+    let topology = Topology::new((0..racks * hosts).collect(), (0..racks * hosts).map(|rank| rank / hosts).collect());
+    let plain = cluster(racks * hosts);
+    let uplink = Link { beta_s_per_byte: BETA, ..plain.uplink };
+    let cluster = Cluster { topology: Arc::new(topology), uplink, ..plain };
+    let time_s = |order: Vec<usize>| {
+        let mut asked = Casting::of(0, BYTES, Discipline::Chain);
+        asked.casts[0].order = Some(order);
+        played(&cluster, &asked).time_s(0)
+    };
+    let mut random: Vec<usize> = (1..racks * hosts).collect();
+    let mut state = 7;
+    (1..random.len()).rev().for_each(|end| random.swap(end, next_random(&mut state) as usize % (end + 1)));
+    let [by_racks_s, random_s] = [time_s((1..racks * hosts).collect()), time_s(random)];
+    println!("random order takes {:.2} times as long", random_s / by_racks_s);
+    assert!(random_s / by_racks_s >= 6.0, "{by_racks_s} and {random_s} s");
+}
+
+#[test]
+fn three_of_32_receivers_may_be_killed_half_way() {
+    for name in ["chain", "splitstream", "csb", "bittorrent"] {
+        let undisturbed = multiple(&cluster(33), named(name));
+        let at_s = undisturbed * BYTES as f64 * BETA / 2.0;
+        let faults = [5, 16, 27].into_iter().fold(Faults::default(), |faults, rank| faults.death(rank, at_s));
+        let asked = Casting::of(0, BYTES, named(name));
+        let found = played(&Cluster { faults, ..cluster(33) }, &asked);
+        hold(name, &asked, &found, &[5, 16, 27]);
+        let ratio = found.time_s(0) / (undisturbed * BYTES as f64 * BETA);
+        println!("{name}: {ratio:.3} times the undisturbed time");
+        assert!(ratio <= 1.25, "{name}: {ratio}");
+    }
+}
+
+#[test]
+fn a_host_at_a_fifth_of_the_rate_holds_up_itself_alone() {
+    for name in ["csb", "bittorrent"] {
+        let undisturbed = multiple(&cluster(33), named(name));
+        let asked = Casting::of(0, BYTES, named(name));
+        let found = played(&Cluster { faults: Faults::default().slow(5, 5.0), ..cluster(33) }, &asked);
+        hold(name, &asked, &found, &[]);
+        let others_s = found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != 5).map(|(_, it)| match it {
+            Outcome::Done { at_s, .. } => *at_s,
+            other => panic!("{name}: {other:?}"),
+        });
+        let ratio = others_s.fold(0.0, f64::max) / (undisturbed * BYTES as f64 * BETA);
+        println!("{name}: {ratio:.3} times the undisturbed time");
+        assert!(ratio <= 1.3, "{name}: {ratio}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Dynamic broadcast on modelled clusters: figures, laws for few ranks, and random faults.
+
+mod faults;
+mod figures;
+
+use ripieno_plan::simulate::Model;
+use ripieno_plan::swarm::{Discipline, Failure};
+use ripieno_sim::Cluster;
+use ripieno_sim::swarm::{Casting, Outcome, Swarmed, swarm};
+
+/// Seconds per byte of 100 Mbit/s.
+const BETA: f64 = 8e-8;
+const MIB: usize = 1 << 20;
+
+fn cluster(p: usize) -> Cluster {
+    let model = Model { alpha_s: 50e-6, beta_s_per_byte: BETA, gamma_s_per_byte: 0.0 };
+    Cluster { segment_bytes: Some(64 << 10), ..Cluster::uniform(p, &model) }
+}
+
+fn disciplines() -> impl Iterator<Item = (&'static str, Discipline)> {
+    Discipline::NAMES.into_iter().map(|name| (name, Discipline::named(name).unwrap()))
+}
+
+fn played(cluster: &Cluster, asked: &Casting) -> Swarmed {
+    swarm(cluster, asked).unwrap()
+}
+
+/// What must be true of every broadcast, whatever goes wrong.
+fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
+    for (cast, outcomes) in asked.casts.iter().zip(&found.outcomes) {
+        let is_root_lost = ranks_lost.contains(&cast.root);
+        for (rank, outcome) in outcomes.iter().enumerate() {
+            match outcome {
+                Outcome::Done { is_right, .. } => assert!(is_right, "{told}: rank {rank} has wrong bytes"),
+                Outcome::Lost { .. } => assert!(ranks_lost.contains(&rank), "{told}: rank {rank} was not to be lost"),
+                Outcome::Failed { failure, .. } => {
+                    assert!(is_root_lost, "{told}: rank {rank} failed though the root lives: {failure}");
+                    assert!(
+                        matches!(failure, Failure::RootLost { root, .. } if *root == cast.root),
+                        "{told}: rank {rank}: {failure}"
+                    );
+                }
+                Outcome::Waiting => panic!("{told}: rank {rank} waits for ever, until {} s", found.end_s),
+            }
+        }
+    }
+    if let [cast] = &asked.casts[..]
+        && !ranks_lost.contains(&cast.root)
+    {
+        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{told}: the root knows of no end"));
+        for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != cast.root) {
+            let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
+            match outcome {
+                Outcome::Lost { .. } => assert!(lost != acknowledged, "{told}: rank {rank} is lost: {settled:?}"),
+                _ => assert!(acknowledged || ranks_lost.contains(&rank), "{told}: rank {rank} has it: {settled:?}"),
+            }
+        }
+    }
+}
