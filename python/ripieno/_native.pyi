@@ -423,8 +423,11 @@ class Cluster:
         segment_bytes: int | None = None,
         queue_bytes: int | None = None,
         slow_some: tuple[int, float, int] | None = None,
+        slow: list[tuple[int, float]] = ...,
         dead: list[tuple[int, float]] = ...,
     ) -> Self: ...
+
+DISCIPLINES: list[str]
 
 def simulate(
     cluster: Cluster,
@@ -435,6 +438,20 @@ def simulate(
     *,
     transfers: bool = False,
 ) -> dict[str, Any]: ...
+def distribute(
+    cluster: Cluster,
+    algorithm: str,
+    bytes: int,
+    root: int = 0,
+    *,
+    block_bytes: int | None = None,
+    late: list[tuple[int, float]] = ...,
+    stopped: list[tuple[int, float]] = ...,
+    corrupted: list[tuple[int, float]] = ...,
+    seed: int = 0,
+    fetches: bool = False,
+) -> dict[str, Any]: ...
+def search_block_bytes(cluster: Cluster, algorithm: str, bytes: int, root: int = 0) -> list[tuple[int, float]]: ...
 def explain(
     cluster: Cluster, collective: str, bytes: int, order: str | None = None, root: int = 0
 ) -> dict[str, Any]: ...

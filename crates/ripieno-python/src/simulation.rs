@@ -4,7 +4,8 @@ use crate::communicator::parse_collective;
 use crate::errors;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::simulation::{self, Candidate, Explanation, Faults, Kind, Link, Simulation, Transfer};
+use ripieno::simulation::swarm::{Casting, Fetched, Outcome, Swarmed};
+use ripieno::simulation::{self, Candidate, Discipline, Explanation, Faults, Kind, Link, Simulation, Transfer};
 use ripieno::{Collective, Topology};
 use std::sync::Arc;
 
@@ -13,7 +14,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
     module.add("COLLECTIVES", names)?;
     module.add_class::<Cluster>()?;
+    module.add("DISCIPLINES", Discipline::NAMES.to_vec())?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(distribute, module)?)?;
+    module.add_function(wrap_pyfunction!(search_block_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)
 }
 
@@ -24,10 +28,10 @@ pub struct Cluster(simulation::Cluster);
 #[pymethods]
 impl Cluster {
     /// Links are (alpha in seconds, beta in seconds per byte); `slow_some` is (count of nodes, factor,
-    /// seed), and `dead` has (node, second).
+    /// seed), `slow` has (node, factor), and `dead` has (node, second).
     #[new]
     #[pyo3(signature = (nodes, racks, *, memory, cable, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
-        segment_bytes=None, queue_bytes=None, slow_some=None, dead=Vec::new()))]
+        segment_bytes=None, queue_bytes=None, slow_some=None, slow=Vec::new(), dead=Vec::new()))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         nodes: Vec<usize>,
@@ -40,12 +44,14 @@ impl Cluster {
         segment_bytes: Option<usize>,
         queue_bytes: Option<usize>,
         slow_some: Option<(usize, f64, u64)>,
+        slow: Vec<(usize, f64)>,
         dead: Vec<(usize, f64)>,
     ) -> Cluster {
         let topology = Arc::new(Topology::new(nodes, racks));
         let faults = slow_some.iter().fold(Faults::default(), |faults, &(count, factor, seed)| {
             faults.slow_some(topology.node_count(), count, factor, seed)
         });
+        let faults = slow.into_iter().fold(faults, |faults, (node, factor)| faults.slow(node, factor));
         let faults = dead.into_iter().fold(faults, |faults, (node, at_s)| faults.death(node, at_s));
         Cluster(simulation::Cluster {
             topology,
@@ -94,6 +100,46 @@ fn explain<'py>(
     explanation_dict(py, &found.map_err(errors::from_collective)?)
 }
 
+/// Plays a dynamic broadcast. `late`, `stopped` and `corrupted` have (rank, second); `fetches` asks for every block as
+/// (sender, receiver, block, bytes, start, end, kind of link).
+#[pyfunction]
+#[pyo3(signature = (cluster, algorithm, bytes, root=0, *, block_bytes=None, late=Vec::new(), stopped=Vec::new(),
+    corrupted=Vec::new(), seed=0, fetches=false))]
+#[allow(clippy::too_many_arguments)]
+fn distribute<'py>(
+    py: Python<'py>,
+    cluster: &Cluster,
+    algorithm: &str,
+    bytes: usize,
+    root: usize,
+    block_bytes: Option<usize>,
+    late: Vec<(usize, f64)>,
+    stopped: Vec<(usize, f64)>,
+    corrupted: Vec<(usize, f64)>,
+    seed: u64,
+    fetches: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let casting = simulation::casting(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
+    let mut casting = Casting { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..casting };
+    casting.casts[0].block_bytes = block_bytes;
+    let found = py.detach(|| simulation::distribute(&cluster.0, &casting));
+    swarmed_dict(py, &cluster.0, &found.map_err(errors::from_collective)?)
+}
+
+/// Block sizes and the seconds that a dynamic broadcast takes in blocks of them.
+#[pyfunction]
+#[pyo3(signature = (cluster, algorithm, bytes, root=0))]
+fn search_block_bytes(
+    py: Python<'_>,
+    cluster: &Cluster,
+    algorithm: &str,
+    bytes: usize,
+    root: usize,
+) -> PyResult<Vec<(usize, f64)>> {
+    let casting = simulation::casting(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
+    py.detach(|| simulation::search_block_bytes(&cluster.0, &casting)).map_err(errors::from_collective)
+}
+
 fn link((alpha_s, beta_s_per_byte): (f64, f64)) -> Link {
     Link { alpha_s, beta_s_per_byte }
 }
@@ -132,6 +178,37 @@ fn simulation_dict<'py>(
         };
         dict.set_item("transfers", played.transfers.iter().map(row).collect::<Vec<_>>())?;
     }
+    Ok(dict)
+}
+
+fn swarmed_dict<'py>(py: Python<'py>, cluster: &simulation::Cluster, found: &Swarmed) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("block_bytes", found.manifests[0].block_bytes)?;
+    dict.set_item("stripe_count", found.manifests[0].stripe_count)?;
+    let outcomes = found.outcomes[0].iter().map(|outcome| match outcome {
+        Outcome::Done { at_s, is_right } => {
+            ("done", Some(*at_s), if *is_right { "" } else { "wrong bytes" }.to_string())
+        }
+        Outcome::Failed { at_s, failure } => ("failed", Some(*at_s), failure.to_string()),
+        Outcome::Lost { at_s } => ("lost", Some(*at_s), String::new()),
+        Outcome::Waiting => ("waiting", None, String::new()),
+    });
+    dict.set_item("outcomes", outcomes.collect::<Vec<_>>())?;
+    let settled = found.settled[0].as_ref();
+    dict.set_item("settled_s", settled.map(|settled| settled.at_s))?;
+    dict.set_item("reported_lost", settled.map(|settled| settled.lost.clone()).unwrap_or_default())?;
+    let corruptions = settled.iter().flat_map(|settled| &settled.corruptions);
+    let corruptions = corruptions.map(|it| (it.block, it.source, it.receiver)).collect::<Vec<_>>();
+    dict.set_item("corruptions", corruptions)?;
+    dict.set_item("sent_bytes", &found.sent_bytes)?;
+    dict.set_item("message_count", found.message_count)?;
+    let busiest = found.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s));
+    dict.set_item("busiest", busiest.map(|load| (load.place.to_string(), load.bytes, load.busy_s)))?;
+    let row = |it: &Fetched| {
+        let kind = kind_name(cluster.kind(it.sender, it.receiver));
+        (it.sender, it.receiver, it.block, it.bytes, it.start_s, it.end_s, kind)
+    };
+    dict.set_item("fetches", found.fetched.iter().map(row).collect::<Vec<_>>())?;
     Ok(dict)
 }
 

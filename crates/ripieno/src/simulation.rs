@@ -3,9 +3,12 @@
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
 pub use ripieno_plan::simulate::Transfer;
+pub use ripieno_plan::swarm::{Discipline, Failure};
 use ripieno_plan::{Collective, Group};
+pub use ripieno_sim::swarm;
 use ripieno_sim::{Asked, Unanswered};
-pub use ripieno_sim::{Candidate, Cluster, Explanation, Faults, Kind, Link, Outcome, Played};
+pub use ripieno_sim::{Candidate, Cluster, Explanation, Faults, Kind, Link, Load, Outcome, Played};
+use swarm::{Casting, Swarmed};
 
 /// A collective that was played on a cluster.
 pub struct Simulation {
@@ -47,6 +50,40 @@ pub fn explain(
     let (asked, group) = asked(cluster, collective, bytes, root)?;
     let order = Overrides::default().choice(collective, order, &group, bytes)?.order;
     Ok(Explanation::of(&asked, order, cluster))
+}
+
+/// More ranks than this share wires by turns, a thousand in the time of the bytes alone: all flows of a swarm concern
+/// each other.
+const EXACT_RANKS_MAX: usize = 128;
+
+/// One value of `bytes` for all ranks of `cluster` from `root`, by the discipline of that name. A chain runs rack by
+/// rack.
+pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<Casting, Error> {
+    let p = cluster.topology.size();
+    asked(cluster, Collective::Broadcast, bytes, root)?;
+    let discipline = Discipline::named(algorithm)
+        .ok_or_else(|| argument("algorithm", algorithm, &format!("one of {}", Discipline::NAMES.join(", "))))?;
+    let at = &cluster.topology;
+    let racks_after = |rank: usize| (at.rack(rank) + at.rack_count() - at.rack(root)) % at.rack_count();
+    let mut order: Vec<usize> = (1..p).map(|after| (root + after) % p).collect();
+    order.sort_by_key(|&rank| (racks_after(rank), at.node(rank) != at.node(root)));
+    let mut casting = Casting::of(root, bytes, discipline);
+    casting.casts[0].order = Some(order);
+    if p > EXACT_RANKS_MAX && !discipline.is_streamed() {
+        casting.balance_s = bytes as f64 * cluster.cable.beta_s_per_byte / 1000.0;
+    }
+    Ok(casting)
+}
+
+/// Plays a dynamic broadcast on `cluster`.
+pub fn distribute(cluster: &Cluster, casting: &Casting) -> Result<Swarmed, Error> {
+    swarm::swarm(cluster, casting).map_err(|uncast| argument("ranks", cluster.topology.size(), &uncast.to_string()))
+}
+
+/// Each block size that was tried, 4 MiB and its halves, and what it takes on `cluster`.
+pub fn search_block_bytes(cluster: &Cluster, casting: &Casting) -> Result<Vec<(usize, f64)>, Error> {
+    swarm::search_block_bytes(cluster, casting)
+        .map_err(|uncast| argument("ranks", cluster.topology.size(), &uncast.to_string()))
 }
 
 fn asked(cluster: &Cluster, collective: Collective, bytes: usize, root: usize) -> Result<(Asked, Group), Error> {

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
 from ripieno.cli.options import LocalPath, overwrite_option
 from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.simulation import Cluster, Distribution, Simulation
 
 #: Of what is drawn every message is kept; more ranks make pages that nothing opens.
 TIMELINE_MESSAGES = 2_000_000
@@ -26,10 +30,30 @@ TIMELINE_MESSAGES = 2_000_000
 @root_option
 @click.option("--queue", metavar="SIZE", help="What the network holds of a message. By default it holds all.")
 @click.option(
-    "--slow", metavar="COUNT:FACTOR", help="So many nodes, drawn by --seed, take so many times as long for everything."
+    "--slow",
+    multiple=True,
+    metavar="COUNT:FACTOR|NODE@SHARE",
+    help="So many nodes, drawn by --seed, take so many times as long for everything; or this node has this share of "
+    "the rate, such as 5@0.2.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of what is drawn.")
-@click.option("--dead", multiple=True, metavar="NODE@TIME", help="A node that dies, and when, such as 7@0.5s.")
+@click.option(
+    "--dead",
+    "--kill",
+    "dead",
+    multiple=True,
+    metavar="NODE@TIME|NODE@SHARE%",
+    help="A node that dies, and when, such as 7@0.5s, or 7@50% of the undisturbed time.",
+)
+@click.option(
+    "--heal",
+    is_flag=True,
+    help="Broadcast by the machines that go on when ranks fail: chain, splitstream. csb, csb-llcf and bittorrent are.",
+)
+@click.option("--block", metavar="SIZE|search", help="Block of these machines. By default a 256th, 16 KiB to 4 MiB.")
+@click.option("--late", multiple=True, metavar="RANK@TIME", help="A rank that comes late to these machines.")
+@click.option("--stop", multiple=True, metavar="RANK@TIME", help="A rank of theirs that stands still from then on.")
+@click.option("--corrupt", multiple=True, metavar="RANK@TIME", help="A rank whose next block after that comes wrong.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
     "--timeline", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the messages by time: .svg or .html."
@@ -41,9 +65,14 @@ def simulate_command(
     algorithm: str | None,
     root: int,
     queue: str | None,
-    slow: str | None,
+    slow: tuple[str, ...],
     seed: int,
     dead: tuple[str, ...],
+    heal: bool,
+    block: str | None,
+    late: tuple[str, ...],
+    stop: tuple[str, ...],
+    corrupt: tuple[str, ...],
     as_json: bool,
     timeline: Path | None,
     overwrite: bool,
@@ -57,30 +86,104 @@ def simulate_command(
     Examples:
       ripieno simulate broadcast --nodes 100000 --racks 2400 --uplink 40gbit --bytes 1GiB --algorithm chain
       ripieno simulate allreduce --nodes 32 --racks 4 --rate 1gbit --uplink 2gbit --timeline ring.html
+      ripieno simulate broadcast --nodes 32 --bytes 64MiB --rate 100mbit --algorithm csb --kill 3@50% --slow 5@0.2
     """
     from ripieno.cli.options import Size
     from ripieno.files.results import check_results, new_file
-    from ripieno.simulation import pictures, simulate
+    from ripieno.simulation import pictures
 
+    play = _machines if heal or algorithm in _MACHINES else _plans
+    if play is _plans and (block is not None or late or stop or corrupt):
+        raise InputError("--block, --late, --stop and --corrupt: expected --heal, or --algorithm csb or bittorrent")
+    if play is _machines and collective != "broadcast":
+        raise InputError(f"{collective}: expected broadcast, which alone has --heal, csb and bittorrent")
     cluster = cluster_of(
         **words,
         queue_bytes=None if queue is None else Size().convert(queue, None, None),
-        slow=None if slow is None else _slow(slow, seed),
-        dead=[_dead(each) for each in dead],
+        slow=next((_slow(each, seed) for each in slow if "@" not in each), None),
+        slow_nodes=[_slow_node(each) for each in slow if "@" in each],
     )
     if timeline is not None:
         pictures.check_picture(timeline)
         check_results({"--timeline": timeline}, overwrite=overwrite)
-    found = simulate(collective, cluster, nbytes=nbytes, algorithm=algorithm, root=root, transfers=timeline is not None)
+    asked = _Asked(collective, nbytes, algorithm, root, block, late, stop, corrupt, seed)
+    if any(each.endswith("%") for each in dead):
+        undisturbed = play(replace(cluster, slow=None, slow_nodes=()), asked, draws=False).seconds
+        if undisturbed is None:
+            raise InputError(f"--dead={dead[0]}: expected a time: undisturbed, it never ends")
+        cluster = replace(cluster, dead=[_dead(each, undisturbed) for each in dead])
+    else:
+        cluster = replace(cluster, dead=[_dead(each, 0.0) for each in dead])
+    found = play(cluster, asked, draws=timeline is not None)
     if timeline is not None:
         with new_file(timeline) as part:
-            pictures.write(pictures.timeline(found), timeline, part)
+            pictures.write(_drawn(found), timeline, part)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
         return
     click.echo(str(found))
     if timeline is not None:
         click.echo(timeline)
+
+
+#: What only machines do; chain and splitstream are plans as well.
+_MACHINES = ("csb", "csb-llcf", "bittorrent")
+
+
+class _Asked(NamedTuple):
+    collective: str
+    nbytes: int
+    algorithm: str | None
+    root: int
+    block: str | None
+    late: tuple[str, ...]
+    stop: tuple[str, ...]
+    corrupt: tuple[str, ...]
+    seed: int
+
+
+def _plans(cluster: Cluster, asked: _Asked, *, draws: bool) -> Simulation:
+    from ripieno.simulation import simulate
+
+    return simulate(
+        asked.collective,
+        cluster,
+        nbytes=asked.nbytes,
+        algorithm=asked.algorithm,
+        root=asked.root,
+        transfers=draws,
+    )
+
+
+def _machines(cluster: Cluster, asked: _Asked, *, draws: bool) -> Distribution:
+    from ripieno.simulation import distribute, search_block_bytes
+
+    algorithm, block_bytes = asked.algorithm or "chain", None
+    if asked.block == "search":
+        tried = search_block_bytes(cluster, nbytes=asked.nbytes, algorithm=algorithm, root=asked.root)
+        block_bytes = min(tried, key=lambda each: each[1])[0]
+    elif asked.block is not None:
+        from ripieno.cli.options import Size
+
+        block_bytes = Size().convert(asked.block, None, None)
+    return distribute(
+        cluster,
+        nbytes=asked.nbytes,
+        algorithm=algorithm,
+        block_bytes=block_bytes,
+        root=asked.root,
+        late=[_at("--late", each) for each in asked.late],
+        stopped=[_at("--stop", each) for each in asked.stop],
+        corrupted=[_at("--corrupt", each) for each in asked.corrupt],
+        seed=asked.seed,
+        fetches=draws,
+    )
+
+
+def _drawn(found: Simulation | Distribution) -> str:
+    from ripieno.simulation import Simulation, pictures, swarm_picture
+
+    return pictures.timeline(found) if isinstance(found, Simulation) else swarm_picture.swarm(found)
 
 
 def _slow(text: str, seed: int) -> tuple[int, float, int]:
@@ -91,10 +194,25 @@ def _slow(text: str, seed: int) -> tuple[int, float, int]:
         raise InputError(f"--slow={text!r}: expected COUNT:FACTOR, such as 3:2.5") from None
 
 
-def _dead(text: str) -> tuple[int, float]:
+def _slow_node(text: str) -> tuple[int, float]:
+    node, _, share = text.partition("@")
+    try:
+        return int(node), 1 / float(share)
+    except (ValueError, ZeroDivisionError):
+        raise InputError(f"--slow={text!r}: expected NODE@SHARE, such as 5@0.2") from None
+
+
+def _dead(text: str, undisturbed_s: float) -> tuple[int, float]:
+    node, _, share = text.partition("@")
+    if node.isdecimal() and share.endswith("%") and share[:-1].isdecimal():
+        return int(node), undisturbed_s * int(share[:-1]) / 100
+    return _at("--dead", text)
+
+
+def _at(name: str, text: str) -> tuple[int, float]:
     from ripieno.units import seconds_of
 
-    node, _, at = text.partition("@")
-    if not node.isdecimal():
-        raise InputError(f"--dead={text!r}: expected NODE@TIME, such as 7@0.5s")
-    return int(node), seconds_of("--dead", at)
+    number, _, at = text.partition("@")
+    if not number.isdecimal():
+        raise InputError(f"{name}={text!r}: expected NUMBER@TIME, such as 7@0.5s")
+    return int(number), seconds_of(name, at)

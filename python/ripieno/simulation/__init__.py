@@ -1,10 +1,21 @@
 """Collectives on clusters that are only modelled: what they would take, which algorithm is best there, and pictures.
 
-The plans are those that ranks run; `ripieno-sim` plays them on a network of a virtual clock.
+The plans are those that ranks run; `ripieno-sim` plays them on a network of a virtual clock, and the machines of
+dynamic broadcast, too.
 """
 
 from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.distribution import Distribution, distribute, search_block_bytes
 from ripieno.simulation.explanation import Explanation, explain
 from ripieno.simulation.simulate import Simulation, simulate
 
-__all__ = ["Cluster", "Explanation", "Simulation", "explain", "simulate"]
+__all__ = [
+    "Cluster",
+    "Distribution",
+    "Explanation",
+    "Simulation",
+    "distribute",
+    "explain",
+    "search_block_bytes",
+    "simulate",
+]

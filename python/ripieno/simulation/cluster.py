@@ -55,6 +55,8 @@ class Cluster:
         What the network holds of a message whose receiver has no time; None if it holds all.
     slow
         So many nodes, so many times as slow, drawn by a seed.
+    slow_nodes
+        Nodes, and how many times as slow each is.
     dead
         Nodes that die, and when, in seconds.
 
@@ -78,6 +80,7 @@ class Cluster:
     segment_bytes: int | None = SEGMENT_BYTES
     queue_bytes: int | None = None
     slow: tuple[int, float, int] | None = None
+    slow_nodes: Sequence[tuple[int, float]] = ()
     dead: Sequence[tuple[int, float]] = ()
 
     @classmethod
@@ -116,6 +119,10 @@ class Cluster:
             whole("dead", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
             if not at_s >= 0:
                 raise InputError(f"dead={node}@{at_s}: expected seconds, 0 or more")
+        for node, factor in self.slow_nodes:
+            whole("slow_nodes", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
+            if not 1 <= factor < float("inf"):
+                raise InputError(f"slow_nodes={node}: {factor!r}: expected a factor of 1 or more")
         if self.slow is not None:
             whole("slow", self.slow[0], 0, self.nodes, f"expected 0 to {self.nodes} nodes")
             if not 1 <= self.slow[1] < float("inf"):
@@ -154,6 +161,7 @@ class Cluster:
             segment_bytes=self.segment_bytes,
             queue_bytes=self.queue_bytes,
             slow_some=self.slow,
+            slow=list(self.slow_nodes),
             dead=list(self.dead),
         )
 

@@ -1,0 +1,95 @@
+"""Dynamic broadcast on modelled clusters, from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from ripieno.cli.simulate import simulate_command
+from ripieno.errors import InputError
+from ripieno.simulation import Cluster, distribute, search_block_bytes
+from ripieno.simulation.distribution import DISCIPLINES
+
+MIB = 1 << 20
+
+
+def told(*words: str) -> str:
+    result = CliRunner().invoke(simulate_command, ["broadcast", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize("algorithm", DISCIPLINES)
+def test_all_who_live_have_the_value_when_one_dies(algorithm: str) -> None:
+    cluster = Cluster(nodes=9, rate_bits_per_s=1e8, dead=[(3, 0.2)])
+
+    found = distribute(cluster, nbytes=8 * MIB, algorithm=algorithm, fetches=True)
+
+    assert found.ranks("done") == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert found.ranks("lost") == [3] == found.reported_lost
+    assert found.fetches is not None
+    for rank in found.ranks("done")[1:]:
+        assert sum(each.size_bytes for each in found.fetches if each.receiver == rank) == pytest.approx(8 * MIB, abs=99)
+
+
+def test_a_wrong_block_is_fetched_again_and_its_source_named() -> None:
+    found = distribute(Cluster(nodes=5), nbytes=4 * MIB, corrupted=[(0, 0.0)])
+    assert [each.source for each in found.corruptions] == [0]
+    assert len(found.ranks("done")) == 5
+
+
+def test_a_root_that_dies_half_way_is_named_by_all_others() -> None:
+    found = distribute(Cluster(nodes=4, rate_bits_per_s=1e8, dead=[(0, 0.1)]), nbytes=4 * MIB)
+    assert found.ranks("failed") == [1, 2, 3]
+    assert all("rank 0, the root of the broadcast, is lost" in found.ends[rank].cause for rank in (1, 2, 3))
+
+
+def test_who_comes_late_is_served_and_who_stands_still_is_reported() -> None:
+    found = distribute(Cluster(nodes=6), nbytes=4 * MIB, late=[(2, 1.0)], stopped=[(4, 0.001)])
+    assert found.ranks("done") == [0, 1, 2, 3, 5]
+    assert found.reported_lost == [4]
+
+
+def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
+    tried = search_block_bytes(Cluster(nodes=4, rate_bits_per_s=1e9), nbytes=16 * MIB, algorithm="csb")
+    assert [size for size, _ in tried] == [4 * MIB >> halves for halves in range(9)]
+    assert min(tried, key=lambda each: each[1])[0] < 4 * MIB
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        ({"algorithm": "gossip"}, "algorithm=gossip: expected one of chain, splitstream, csb, csb-llcf, bittorrent"),
+        ({"root": 4}, "root=4"),
+        ({"late": [(0, 1.0)]}, "late=0: expected another rank than the root"),
+        ({"stopped": [(7, 1.0)]}, "stopped=7"),
+        ({"corrupted": [(1, -1.0)]}, "corrupted=1@-1.0"),
+        ({"block_bytes": 0}, "block_bytes=0"),
+    ],
+)
+def test_what_cannot_be_is_told(words: dict[str, object], what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        distribute(Cluster(nodes=4), nbytes=MIB, **words)  # type: ignore[arg-type]
+
+
+def test_the_command_plays_machines_and_draws_them(tmp_path: Path) -> None:
+    picture = tmp_path / "csb.svg"
+    words = ("--nodes", "8", "--bytes", "4MiB", "--rate", "100mbit", "--kill", "3@50%", "--slow", "5@0.2")
+
+    output = told(*words, "--algorithm", "csb", "--timeline", str(picture))
+
+    assert "have it     7 of 8 ranks" in output
+    assert "lost        rank 3" in output
+    assert "block 0 from rank" in picture.read_text()
+    found = json.loads(told(*words, "--algorithm", "chain", "--heal", "--json"))
+    assert [end["kind"] for end in found["ends"]].count("done") == 7
+    assert "wait for ever" in told(*words, "--algorithm", "chain")
+
+
+def test_the_command_tells_what_only_machines_do() -> None:
+    for words in (["broadcast", "--late", "1@1s"], ["allreduce", "--heal"]):
+        result = CliRunner().invoke(simulate_command, [*words, "--nodes", "4"])
+        assert isinstance(result.exception, InputError)
+        assert "expected" in str(result.exception)
