@@ -271,7 +271,8 @@ impl Tracker {
             }
             _ => {}
         }
-        if let Some(sharing) = &mut self.sharing {
+        // While anything is under way, what ends serves those that wait.
+        if let Some(sharing) = self.sharing.as_mut().filter(|sharing| sharing.is_idle()) {
             name(sharing.serve_all(), out);
         }
     }
