@@ -81,6 +81,7 @@ INNER_ROOMS = {
         "clock",
         "inputs",
         "journal",
+        "fit_checkpoint",
         "worker_estimator",
         "class_scores",
         "classifier",

@@ -1,21 +1,19 @@
 """Where a fit keeps its checkpoint: the item factors after an iteration, of which all that follows is made.
 
-Rank 0 writes it, into a folder that it sees. A checkpoint is of one fit: of these ratings and these parameters.
+Rank 0 writes it, into a folder that it sees.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.als.ratings import Side
-from ripieno.errors import CheckpointError
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint
 from ripieno.kernels.hashing import mixed
-from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -50,9 +48,9 @@ class Keeper:
     """
 
     def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
-        self._comm, self._facts = comm, facts
+        self._comm = comm
         self.used = folder is not None
-        self._place = None if folder is None or comm.rank else Checkpoints(Path(folder), NAME, NAME)
+        self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
 
     def load(self, max_iter: int) -> Progress | None:
         """How far an earlier fit had come, if one had.
@@ -64,9 +62,12 @@ class Keeper:
         """
         if not self.used:
             return None
-        found = None if self._place is None else self._place.load()
-        progress = None if found is None else self._checked(found, max_iter)
-        came: Progress | None = self._comm.broadcast(progress)
+        found = self._checkpoint.load()
+        if found is not None and found.iteration >= max_iter:
+            raise self._checkpoint.unusable(
+                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
+            )
+        came: Progress | None = self._comm.broadcast(None if found is None else Progress(found.iteration, found.result))
         return came
 
     def save(self, iteration: int, own: NDArray[np.float32]) -> None:
@@ -74,29 +75,12 @@ class Keeper:
         if not self.used:
             return
         parts = self._comm.gather(own)
-        if parts is not None and self._place is not None:
-            self._place.save(Saved(iteration, np.concatenate(parts), self._facts, []))
+        if parts is not None:
+            self._checkpoint.save(iteration, np.concatenate(parts))
 
     def close(self) -> None:
         """Let other processes have the folder."""
-        if self._place is not None:
-            self._place.close()
-
-    def _checked(self, found: Saved, max_iter: int) -> Progress:
-        assert self._place is not None, "rank 0 reads"
-        folder = self._place.folder
-        other = next((name for name, fact in self._facts.items() if found.state.get(name) != fact), None)
-        if other is not None:
-            raise CheckpointError(
-                f"{folder} is the checkpoint of another fit: {other} was {found.state.get(other)!r} there and is "
-                f"{self._facts[other]!r} here: delete it to begin anew, or name another folder"
-            )
-        if found.iteration >= max_iter:
-            raise CheckpointError(
-                f"{folder} is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before: "
-                "delete it to begin anew, or allow more"
-            )
-        return Progress(found.iteration, found.result)
+        self._checkpoint.close()
 
 
 def digest(comm: Communicator, users: Side) -> int:
