@@ -1,8 +1,8 @@
 //! Logistic regression on sparse rows: loss, gradient, and products with the matrix of second derivatives.
 //!
-//! One pass over the rows each, some at a time: their entries are read for the scores, and again, from a near cache, for
-//! what they add to the result. With one column of weights the chance of the second class is the logistic function of
-//! the score, with more the chances are the softmax of the scores. The last weight of each column belongs to the
+//! One pass over the rows each, some at a time: their entries are read for the scores, and again, from a near cache,
+//! for what they add to the result. With one column of weights the chance of the second class is the logistic function
+//! of the score, with more the chances are the softmax of the scores. The last weight of each column belongs to the
 //! constant 1.
 //! Cost: `4·k` operations an entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
 //! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,

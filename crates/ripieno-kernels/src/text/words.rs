@@ -16,8 +16,8 @@ const WINDOW_BYTES: usize = 8192;
 /// How often each distinct word occurs.
 ///
 /// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as
-/// Python's `bytes.split()` finds them. Other bytes, zeros too, are part of words. With `lower`, ASCII capitals count as
-/// small letters.
+/// Python's `bytes.split()` finds them. Other bytes, zeros too, are part of words. With `lower`, ASCII capitals count
+/// as small letters.
 ///
 /// ```
 /// use ripieno_kernels::text::WordCounts;
