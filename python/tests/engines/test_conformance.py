@@ -6,13 +6,17 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from typing import Any
 
 import conformance_programs as programs
 import launched
 import numpy as np
 import pytest
 import ripieno as rp
+import scipy.sparse
 from conformance import DRIVERS, ENGINES, SLOTS, Standing, held_here
 from watching import comes_true, gone_within
 
@@ -29,6 +33,40 @@ STILL_S = 40.0
 SETTLED_S = 60.0
 # What each of so many jobs leaves behind is told from what an engine takes for itself meanwhile.
 LEAVING_JOB_COUNT = 3
+
+
+def _rows() -> tuple[np.ndarray]:
+    return (np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32),)
+
+
+def _rows_with_target() -> tuple[np.ndarray, np.ndarray]:
+    (rows,) = _rows()
+    return rows, rows @ np.arange(6.0)
+
+
+def _rows_with_classes() -> tuple[np.ndarray, np.ndarray]:
+    rows, target = _rows_with_target()
+    return rows, target > 1
+
+
+def _ratings() -> tuple[scipy.sparse.csr_matrix]:
+    random = np.random.default_rng(2)
+    users, items = np.divmod(random.permutation(90 * 40)[:1200], 40)
+    return (scipy.sparse.csr_matrix((random.integers(1, 6, 1200).astype(np.float32), (users, items)), shape=(90, 40)),)
+
+
+#: By name: the estimator, what it is fitted to, and what it finds.
+MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple[str, ...]]] = {
+    "kmeans": (
+        partial(rp.KMeans, 7, random_state=3, max_iter=5, tol=0),
+        _rows,
+        ("cluster_centers_", "labels_", "inertia_"),
+    ),
+    "pca": (partial(rp.PCA, 3), _rows, ("components_", "explained_variance_")),
+    "ridge": (rp.Ridge, _rows_with_target, ("coef_", "intercept_")),
+    "logistic": (rp.LogisticRegression, _rows_with_classes, ("coef_", "intercept_")),
+    "als": (partial(rp.ALS, 4, max_iter=3, random_state=0), _ratings, ("user_factors_", "item_factors_")),
+}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -90,15 +128,15 @@ def test_an_argument_that_cannot_travel_is_said_and_the_job_goes_on(engine: Stan
     assert engine.job() is job and engine.works()
 
 
-def test_kmeans_has_the_same_bits_as_with_local_workers(engine: Standing):
-    rows = np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32)
-    expected = rp.KMeans(7, random_state=3, max_iter=5, tol=0, workers=SLOTS, threads=1).fit(rows)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_fit_has_the_same_bits_as_with_local_workers(engine: Standing, name: str):
+    model, data, results = MODELS[name]
+    expected = model(workers=SLOTS, threads=1).fit(*data())
 
-    model = rp.KMeans(7, random_state=3, max_iter=5, tol=0, engine=engine.job()).fit(rows)
+    found = model(engine=engine.job()).fit(*data())
 
-    assert model.cluster_centers_.tobytes() == expected.cluster_centers_.tobytes()
-    assert model.labels_.tobytes() == expected.labels_.tobytes()
-    assert model.inertia_ == expected.inertia_
+    for result in results:
+        assert np.asarray(getattr(found, result)).tobytes() == np.asarray(getattr(expected, result)).tobytes(), result
 
 
 @pytest.mark.parametrize(("culprit", "others"), [(0, "in a collective"), (1, "computing"), (3, "not yet there")])
