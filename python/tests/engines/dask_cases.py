@@ -28,8 +28,15 @@ def place(comm: Any) -> str:
 
 
 def ranks_left(client: Any) -> list[str]:
-    """Tasks of ranks that run on workers, whether the scheduler knows of them or not."""
+    """Tasks of ranks that workers run or are about to begin, whether the scheduler knows of them or not."""
     from ripieno.launch.engines.dask import engine
 
-    found = client.run(engine._tasks, on_error="return")
-    return [key for seen in found.values() if isinstance(seen, tuple) for keys in seen for key in engine._ranks(keys)]
+    found = client.run(_unfinished, on_error="return")
+    return [key for keys in found.values() if isinstance(keys, set) for key in engine._ranks(keys)]
+
+
+def _unfinished(dask_worker: Any) -> set[str]:
+    """The keys of a worker's tasks; a cancelled one may begin before its worker hears of that."""
+    ended = ("memory", "error", "released", "forgotten")
+    begun = {task for task in dask_worker.state.tasks.values() if task.state not in ended}
+    return {str(task.key) for task in begun | dask_worker.state.all_running_tasks}
