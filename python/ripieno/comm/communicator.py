@@ -406,5 +406,5 @@ class AsyncCommunicator(Communicator):
             return Handle([job], job.wait, self)
         return Handle([getattr(native, name)(*args, later=True) for name, *args in call.calls], call.finish, self)
 
-    def _allreduce_in_place(self, out: NDArray[Any], op: str, algorithm: str | None) -> Any:
-        return self._do(NativeCalls([("allreduce", out, op, algorithm)], lambda: out))
+    def _once(self, result: Any, name: str, *args: Any) -> Any:
+        return self._do(NativeCalls([(name, *args)], lambda: result))

@@ -212,7 +212,7 @@ class Exchanges(Rank):
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
-        return self._do(NativeCalls([("barrier", in_order(algorithm, None))], lambda: None))
+        return self._once(None, "barrier", in_order(algorithm, None))
 
     # Point to point
 

@@ -108,9 +108,7 @@ class Gathers(Rank):
             in_place(out)
             if value is not None and self.rank == root:
                 fill(out, value)
-            return self._do(
-                NativeCalls([("broadcast", known(out)[0], root, algorithm, forms.of_array(out))], lambda: out)
-            )
+            return self._once(out, "broadcast", known(out)[0], root, algorithm, forms.of_array(out))
         if self.rank != root:
             return self._do(
                 StagedCall(
@@ -338,7 +336,7 @@ class Gathers(Rank):
         if out is None and counts is None:
             return self._do(StagedCall(lambda native: objects.allgather(native, value, algorithm)))
         out, rows, element_counts = self._all_rows(value, out, counts)
-        return self._do(NativeCalls([("allgather", rows, element_counts, algorithm, forms.of_array(out))], lambda: out))
+        return self._once(out, "allgather", rows, element_counts, algorithm, forms.of_array(out))
 
     def _all_rows(
         self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None

@@ -28,7 +28,7 @@ from ripieno.wire.arrays import (
     in_order,
     in_place,
     is_alike,
-    is_native,
+    is_seen,
     is_tree,
     known,
     like,
@@ -127,11 +127,12 @@ class Reductions(Rank):
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
-        if op is None and not isinstance(value, KEYED):
+        if op is None and (type(value) is np.ndarray or not isinstance(value, KEYED)):
             op = "sum"
-        if out is not None and out is value and op in ARITHMETIC and type(out) is np.ndarray and is_native(out.dtype):
-            # Nothing to copy, and every microsecond counts: the native module checks all that has to be checked.
-            return self._allreduce_in_place(out, op, algorithm)
+        if type(value) is np.ndarray and op in ARITHMETIC and is_seen(value.dtype) and (out is None or out is value):
+            # The common case, where every microsecond counts: the native module checks all that has to be checked.
+            result = own(value) if out is None else out
+            return self._once(result, "allreduce", result, op, algorithm)
         if isinstance(value, KEYED):
             refuse_options(value, out=out, algorithm=algorithm)
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
@@ -365,10 +366,6 @@ class Reductions(Rank):
             )
         )
 
-    def _allreduce_in_place(self, out: NDArray[Any], op: str, algorithm: str | None) -> NDArray[Any]:
-        self._native.allreduce(out, op, algorithm)
-        return out
-
     def _reduced(
         self, what: str, value: Any, op: Any, out: NDArray[Any] | None, args: tuple[Any, ...]
     ) -> NativeCalls[Any]:
@@ -379,10 +376,6 @@ class Reductions(Rank):
             if value is not out:
                 fill(out, value)
             return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
-        if isinstance(value, np.ndarray):
-            # The common case, where every microsecond counts.
-            result = own(reducible(value, op, what))
-            return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: result)
         if is_tree(value) or wholes.is_whole(value, op):
             return self._reduced_leaves(what, value, op, args)
         result = own(reducible(value, op, what))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -36,6 +37,11 @@ def is_native(dtype: np.dtype[Any]) -> bool:
     return dtype in _NATIVE_DTYPES or dtype.name == "bfloat16"
 
 
+def is_seen(dtype: np.dtype[Any]) -> bool:
+    """Whether the native module combines elements of this type in the byte order that they have."""
+    return dtype in _NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
+
+
 def as_array(value: Any) -> NDArray[Any] | None:
     """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
     if type(value) in (np.ndarray, np.memmap):
@@ -58,6 +64,9 @@ def check_unmasked(value: Any, what: str) -> None:
 
 def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
     """`value`, a number or an array, as an array of a type that `op` is defined on."""
+    if type(value) is np.ndarray and value.dtype in _NATIVE_DTYPES and op in ARITHMETIC:
+        # The common case, where every microsecond counts.
+        return value
     check_unmasked(value, what)
     found = as_array(value)
     if found is None and type(value) is int:
@@ -195,7 +204,7 @@ def fitting(out: NDArray[Any], value: Any) -> NDArray[Any]:
 
 def check_fits(out: NDArray[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
     """`InputError` unless `out` has this shape and takes elements of `dtype`."""
-    if out.shape != shape or not np.can_cast(dtype, out.dtype, "same_kind"):
+    if out.shape != shape or not (dtype == out.dtype or np.can_cast(dtype, out.dtype, "same_kind")):
         raise InputError(f"out: shape {out.shape} and dtype {out.dtype}: expected {shape} and {dtype}, as the value")
 
 
@@ -210,7 +219,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
 
 def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """All elements in a type that the native module knows, and how many of those make one element."""
-    if is_native(contiguous.dtype) and contiguous.dtype.isnative:
+    if is_seen(contiguous.dtype):
         return contiguous, 1
     return contiguous.reshape(-1).view(np.uint8), contiguous.dtype.itemsize
 
@@ -222,7 +231,7 @@ def line(contiguous: NDArray[Any]) -> NDArray[Any]:
 
 def row_size(rows: NDArray[Any]) -> int:
     """Elements per entry of the first axis."""
-    return int(np.prod(rows.shape[1:], dtype=np.int64))
+    return math.prod(rows.shape[1:])
 
 
 def even_counts(row_count: int, world_size: int) -> list[int]:
@@ -254,7 +263,7 @@ def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") 
 
 def split(array: NDArray[Any], counts: Sequence[int]) -> list[NDArray[Any]]:
     """Views of `counts` rows each, one after the other."""
-    stops = np.cumsum(counts, dtype=np.int64).tolist()
+    stops = itertools.accumulate(counts)
     return [array[stop - count : stop] for count, stop in zip(counts, stops, strict=True)]
 
 
@@ -280,6 +289,8 @@ def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
 
 def in_order(algorithm: str | None, order: str | None) -> str | None:
     """An algorithm and an order of its ranks, as the native module takes them: ``chain@given``."""
+    if algorithm is None and order is None:
+        return None
     algorithm = text("algorithm", algorithm, "expected None or the name of one")
     order = text("order", order, "expected None, 'racks', 'given', 'random' or 'random:SEED'")
     return algorithm if order is None else f"{algorithm or ''}@{order}"
@@ -300,6 +311,8 @@ def check_op(op: str) -> None:
 
 def own(array: NDArray[Any]) -> NDArray[Any]:
     """A contiguous copy that may be written to, in this machine's byte order."""
+    if array.nbytes < _LENT_BYTES and array.dtype.isnative:
+        return array.copy()
     copy = empty(array.shape, array.dtype.newbyteorder("="))
     np.copyto(copy, array)
     return copy

@@ -140,12 +140,13 @@ class CallQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._last: Future[Any] | None = None
+        #: The latest one, until all are served.
+        self.last: Future[Any] | None = None
         self._is_served = False
 
     @property
     def is_busy(self) -> bool:
-        last = self._last
+        last = self.last
         return last is not None and not last.done()
 
     def add(self, call: Callable[[], Any]) -> QueuedCall:
@@ -153,7 +154,7 @@ class CallQueue:
         future: Future[Any] = Future()
         with self._lock:
             self._calls.append((call, future))
-            self._last = future
+            self.last = future
             if not self._is_served:
                 self._is_served = True
                 threading.Thread(target=self._serve, name="ripieno-calls", daemon=True).start()
@@ -161,7 +162,7 @@ class CallQueue:
 
     def drain(self) -> None:
         """Return when no call is left; how they ended is told by their handles."""
-        while (last := self._last) is not None and not last.done():
+        while (last := self.last) is not None and not last.done():
             last.exception()
 
     def _serve(self) -> None:
@@ -169,7 +170,7 @@ class CallQueue:
             with self._lock:
                 if not self._calls:
                     self._is_served = False
-                    self._last = None  # with its result
+                    self.last = None  # with its result
                     return
                 call, future = self._calls.popleft()
             try:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.wire.arrays import is_native
+from ripieno.wire.arrays import is_seen
 
 #: Of the messages that make up an object.
 OBJECT = "parts of an object"
@@ -23,12 +23,12 @@ WHOLE = "int"
 
 def of_array(array: NDArray[Any]) -> str | None:
     """None if the native module sees the form in the array itself."""
-    return None if _is_seen(array.dtype) else _of_leaf(array)
+    return None if is_seen(array.dtype) else _of_leaf(array)
 
 
 def of_rows(array: NDArray[Any]) -> str | None:
     """Of an array of which every rank may give another number of rows."""
-    seen = _is_seen(array.dtype)
+    seen = is_seen(array.dtype)
     if seen and array.ndim == 1:
         return None
     of_dtype = "" if seen else f" of {_name(array.dtype)}"
@@ -55,10 +55,6 @@ def of_tree(value: Any, leaves: Iterator[str]) -> str:
 
 def _of_leaf(array: NDArray[Any]) -> str:
     return f"{_name(array.dtype)} of shape {array.shape}"
-
-
-def _is_seen(dtype: np.dtype[Any]) -> bool:
-    return dtype.isnative and is_native(dtype)
 
 
 _names: dict[np.dtype[Any], str] = {}
