@@ -161,6 +161,17 @@ def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
     assert time.monotonic() - started < 20
 
 
+def test_the_culprits_exit_code_is_waited_for(tmp_path):
+    path = tmp_path / "slow.py"
+    path.write_text(
+        "import atexit, os, sys, time\nimport ripieno as rp\n"
+        f"if os.environ['RANK'] == '1':\n    atexit.register(time.sleep, {launch_run.LAST_WORDS_S + 1})\n"
+        "comm = rp.init()\nif comm.rank == 1:\n    sys.exit(7)\ncomm.barrier()\n"
+    )
+
+    assert run("-n", 3, path).returncode == 7
+
+
 def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
     path = tmp_path / "early.py"
     path.write_text(

@@ -24,6 +24,8 @@ from ripieno.launch.script import launchers
 
 # After the first failure the other ranks have this long to report, tidy up and end by themselves.
 LAST_WORDS_S = 1.5
+# The one that they name as the first gets this long to end, for its exit code is that of the run.
+CULPRIT_S = 5.0
 # A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
 REPORT_S = 10.0
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
@@ -183,12 +185,12 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
     """Until all have ended, or some time after the first has failed; that one, unless a copy goes on in its place."""
     lost: set[int] = set()
     first: _Rank | None = None
-    deadline: float | None = None
+    failed_at: float | None = None
     with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
         for each in ranks:
             selector.register(each.channel, selectors.EVENT_READ, each)
         while selector.get_map():
-            left_s = None if deadline is None else deadline - time.monotonic()
+            left_s = None if failed_at is None else failed_at + _patience_s(first, ranks) - time.monotonic()
             if left_s is not None and left_s <= 0:
                 break
             for key, _ in ready(left_s):
@@ -196,11 +198,11 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
                     selector.unregister(key.fileobj)
                 if not key.data.failed or key.data.rank in lost:
                     continue
-                if deadline is None and _goes_on_without(key.data, ranks, script):
+                if failed_at is None and _goes_on_without(key.data, ranks, script):
                     lost.add(key.data.rank)
                     continue
-                if deadline is None:
-                    deadline = time.monotonic() + LAST_WORDS_S
+                if failed_at is None:
+                    failed_at = time.monotonic()
                 # A victim gives way to whoever failed on its own account.
                 if first is None or (first.victim and not key.data.victim):
                     first = key.data
@@ -209,6 +211,12 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
         culprit = first.report.victim.rank
         return ranks[culprit] if culprit in lost else first
     return first
+
+
+def _patience_s(first: _Rank | None, ranks: list[_Rank]) -> float:
+    """How long to wait for the other ranks once `first` has failed."""
+    named = None if first is None or first.report is None else first.report.victim
+    return LAST_WORDS_S if named is None or ranks[named.rank].failed else CULPRIT_S
 
 
 def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
