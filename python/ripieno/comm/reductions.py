@@ -376,6 +376,9 @@ class Reductions(Rank):
             if value is not out:
                 fill(out, value)
             return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
+        if type(value) is int and op == "sum":
+            words = wholes.words(value, what)
+            return NativeCalls([(what, words, *args, forms.WHOLE)], lambda: wholes.number(words))
         if is_tree(value) or wholes.is_whole(value, op):
             return self._reduced_leaves(what, value, op, args)
         result = own(reducible(value, op, what))

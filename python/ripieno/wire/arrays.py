@@ -26,6 +26,12 @@ OPS = (*ARITHMETIC, *BITWISE)
 # No array has more rows.
 _ROWS_MAX = 2**63 - 1
 
+# To make a union of types takes longer than to look a value up among them.
+_NUMBERS = (bool, int, float)
+_REDUCIBLE = (*_NUMBERS, np.number, np.bool_, np.ndarray)
+_BUFFERS = (array.array, memoryview)
+_CONTAINERS = (dict, tuple, list)
+
 # From here on a rank of the same host reads an array where it is, if it can.
 _LENT_BYTES = 1 << 16
 
@@ -46,7 +52,7 @@ def as_array(value: Any) -> NDArray[Any] | None:
     """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
     if type(value) in (np.ndarray, np.memmap):
         return np.asarray(value)
-    if isinstance(value, array.array | memoryview):
+    if isinstance(value, _BUFFERS):
         return np.asarray(value)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         return np.from_dlpack(value)
@@ -72,7 +78,7 @@ def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
     if found is None and type(value) is int:
         check_int64(value, op, what)
         found = np.asarray(value, np.int64)
-    if found is None and isinstance(value, bool | int | float | np.number | np.bool_ | np.ndarray):
+    if found is None and isinstance(value, _REDUCIBLE):
         found = np.asarray(value)
     if found is None:
         raise InputError(
@@ -269,7 +275,7 @@ def split(array: NDArray[Any], counts: Sequence[int]) -> list[NDArray[Any]]:
 
 def is_tree(value: Any) -> bool:
     """Whether `value` is made up of others."""
-    return isinstance(value, dict | tuple | list)
+    return isinstance(value, _CONTAINERS)
 
 
 def map_leaves(value: Any, visit: Callable[[Any], Any]) -> Any:
@@ -364,4 +370,4 @@ def like(leaf: Any, result: NDArray[Any]) -> Any:
     """`result` in the form of `leaf`: a Python number, a NumPy scalar or an array."""
     if isinstance(leaf, np.generic):
         return result[()]
-    return result.item() if isinstance(leaf, bool | int | float) else result
+    return result.item() if isinstance(leaf, _NUMBERS) else result

@@ -65,7 +65,7 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None) -> 
     lengths[native.rank].view(np.int64)[0] = mine_bytes
     if mine_bytes <= _INLINE_BYTES:
         packing.write_blob(packed, inline[native.rank])
-    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, None, OBJECT)
+    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, algorithm, OBJECT)
     sizes = lengths.copy().view(np.int64)[:, 0].tolist()
     if max(sizes) <= _INLINE_BYTES:
         return [packing.read_blob(blob.copy()) for blob in inline]

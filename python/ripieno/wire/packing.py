@@ -19,6 +19,9 @@ from ripieno.errors import SerializationError
 # Buffers inside a blob start at a multiple of this: a cache line, and enough for any dtype.
 ALIGNMENT_BYTES = 64
 
+# Up to here a buffer is part of the pickle: to copy it takes less than to tell of it.
+_WITHIN_BYTES = 1 << 10
+
 
 class Packed(NamedTuple):
     """A value on its way: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
@@ -28,7 +31,7 @@ class Packed(NamedTuple):
 
 
 def pack(value: Any) -> Packed:
-    """Pickle `value`, leaving contiguous buffers where they are.
+    """Pickle `value`, leaving contiguous buffers where they are unless they are small.
 
     The standard pickler is tried first because it is several times faster; classes and functions that only exist in
     ``__main__`` need cloudpickle.
@@ -37,8 +40,16 @@ def pack(value: Any) -> Packed:
         value = np.ascontiguousarray(value)
     for dumps in (pickle.dumps, cloudpickle.dumps):
         buffers: list[NDArray[Any]] = []
+
+        def is_within(buffer: pickle.PickleBuffer, buffers: list[NDArray[Any]] = buffers) -> bool:
+            raw = buffer.raw()
+            if raw.nbytes <= _WITHIN_BYTES:
+                return True
+            buffers.append(np.frombuffer(raw, np.uint8))
+            return False
+
         try:
-            pickled = dumps(value, protocol=5, buffer_callback=lambda each: buffers.append(_raw(each)))  # noqa: B023
+            pickled = dumps(value, protocol=5, buffer_callback=is_within)
             return Packed(pickled, buffers)
         except Exception as error:
             failure = error
@@ -97,10 +108,6 @@ def read_blob(blob: NDArray[Any]) -> Any:
         buffers.append(blob[offset : offset + size_bytes])
         offset += _aligned(size_bytes)
     return unpack(pickled, buffers)
-
-
-def _raw(buffer: pickle.PickleBuffer) -> NDArray[Any]:
-    return np.frombuffer(buffer.raw(), np.uint8)
 
 
 def _aligned(size_bytes: int) -> int:

@@ -20,11 +20,12 @@ LIMIT = 1 << 72
 WORDS = 2
 
 _LOW_BITS = 32
+_WHOLES = (int, np.bool_)
 
 
 def is_whole(value: Any, op: str) -> bool:
     """Whether `value` is a number that `op` combines exactly; whether something is true counts as 0 or 1."""
-    return op in ("sum", "prod") and isinstance(value, int | np.bool_)
+    return op in ("sum", "prod") and isinstance(value, _WHOLES)
 
 
 def words(value: int | np.bool_, what: str) -> NDArray[Any]:
