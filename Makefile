@@ -70,7 +70,7 @@ mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until C
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
 	@mkdir -p target
-	$(PYTHON) -m pytest python/tests/engines 2>&1 | tee $(ENGINES_LOG)
+	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
 check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
 	cargo fmt --all --check

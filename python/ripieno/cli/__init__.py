@@ -5,21 +5,19 @@ Those of `ripieno grep` are 0 with lines found, 1 without, and 2 after any error
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from importlib import import_module
 from types import FrameType
 
 import click
 
-from ripieno.errors import InputError, RendezvousError, RipienoError
+from ripieno.errors import InputError, RipienoError
 from ripieno.files import results
-from ripieno.launch.script import exit_message, launchers
+from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
 #: Where 1 says that nothing was found.
@@ -121,7 +119,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     def warn(message: Warning | str, *_: object, **__: object) -> None:
         # Where in the code a warning comes from is nothing to a user of the command.
-        if _is_first_here():
+        if exit_message.is_first_here():
             click.echo(f"ripieno: {_named(str(message), options)}", err=True)
 
     before = signal.signal(signal.SIGTERM, _terminate)
@@ -131,14 +129,14 @@ def main(args: Sequence[str] | None = None) -> int:
             code = cli.main(args, prog_name="ripieno", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        if _is_first_here():
+        if not exit_message.said_by_first():
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return tell("interrupted", INTERRUPTED)
     except InputError as error:
         # What is wrong with arguments and files all ranks of a host find, or have been told.
-        return tell(str(error), WRONG_INPUT) if _is_first_here() else WRONG_INPUT
+        return WRONG_INPUT if exit_message.said_by_first() else tell(str(error), WRONG_INPUT)
     except RipienoError as error:
         return failed if exit_message.said_by(error) else tell(str(error), failed)
     except OSError as error:
@@ -147,14 +145,6 @@ def main(args: Sequence[str] | None = None) -> int:
         return tell(f"out of memory: {error}", failed)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _is_first_here() -> bool:
-    """Whether this is no rank of a launcher, or the first one of this host."""
-    with suppress(RendezvousError):
-        place = launchers.detect(os.environ)
-        return place is None or place.local_rank == 0
-    return True
 
 
 def _named(message: str, options: Mapping[str, str]) -> str:

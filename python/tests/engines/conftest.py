@@ -14,9 +14,39 @@ import slurm_cluster
 import spark_sessions
 from spark_sessions import Sessions
 
+#: Engines by the fixtures that start them. Their tests take the longest in front, where a test has several.
+ENGINES = {
+    "mini_hadoop": "hadoop",
+    "spark_yarn": "hadoop",
+    "spark_cluster": "spark-cluster",
+    "ray_started": "ray",
+    "ray_nodes": "ray",
+    "spark_local": "spark-local",
+    "slurm": "slurm",
+    "dask_started": "dask",
+    "dask_client": "dask",
+    "dask_threads": "dask",
+    "spark_standalone": "spark-standalone",
+    "open_mpi": "mpi",
+    "hydra": "mpi",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark_sessions.by_master(items)
+    order = list(dict.fromkeys(ENGINES.values()))
+    engines = {item: _engine(item) for item in items}
+    items.sort(key=lambda item: order.index(engines[item]) if engines[item] in order else len(order))
+    # Several processes may share the tests, and an engine starts in one of them.
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(engines[item]))
+
+
+def _engine(item: pytest.Item) -> str:
+    """The engine that a test runs on, by a fixture or a parameter that names one; else its file."""
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    asked = {*getattr(item, "fixturenames", ()), *(each for each in parameters if isinstance(each, str))}
+    return next((engine for fixture, engine in ENGINES.items() if fixture in asked), item.path.stem)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -89,4 +90,6 @@ def spark_configuration() -> dict[str, str]:
         "spark.yarn.scheduler.initial-allocation.interval": "100ms",
         # On a busy machine containers are a while in coming.
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
+        # Containers start without it, and with kernels for another processor OpenBLAS rounds otherwise.
+        **{f"spark.executorEnv.{name}": value for name, value in os.environ.items() if name.startswith("OPENBLAS_")},
     }
