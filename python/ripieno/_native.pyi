@@ -165,6 +165,7 @@ class Communicator:
     def regroup(
         self,
         aggregation: Aggregation,
+        call: str = "",
         merge: str | None = None,
         balanced: bool = False,
         wave_bytes: int | None = None,
@@ -173,7 +174,7 @@ class Communicator:
         threads: int | None = None,
         memory_limit_bytes: int | None = None,
         on_block: Callable[[Block], object] | None = None,
-    ) -> tuple[list[Block], dict[str, Any]]: ...
+    ) -> tuple[Block | None, dict[str, Any]]: ...
     def split(self, color: int | None, key: int) -> Communicator | None: ...
     def replicate(self, replicas: int) -> Communicator: ...
     def lost(self) -> list[int]: ...
@@ -254,6 +255,7 @@ class Aggregation:
         key_kind: str,
         dtype: str,
         width: int,
+        label: int,
         combine: str,
         rank_count: int,
         memory_limit_bytes: int | None = None,
@@ -263,10 +265,11 @@ class Aggregation:
         self, keys: _KeyArrays, values: NDArray[Any], ranks: NDArray[np.uint32] | None = None, threads: int = ...
     ) -> None: ...
     def absorb(self, other: Aggregation) -> None: ...
-    def blocks(self, threads: int = ...) -> list[Block]: ...
+    def block(self, threads: int = ...) -> Block: ...
 
 @final
 class Block:
+    label: int
     keys: _KeyArrays
     counts: NDArray[np.uint64] | None
     values: NDArray[Any]

@@ -285,6 +285,7 @@ def mismatches(comm):
         lambda: comm.regroup(rp.KeyValues([1, 2], floats), combine="min" if first else "max"),
         lambda: comm.regroup(rp.KeyValues([1, 2], floats), combine="concat" if first else np.hypot),
         lambda: comm.regroup(rp.KeyValues([1, 2], floats), partitioner="balanced" if first else None),
+        lambda: comm.regroup(rp.KeyValues([1, 2], floats), local_reduction=first),
         lambda: comm.allgather(rp.KeyValues([1] if first else [b"1"])),
         lambda: comm.regroup(rp.KeyValues([1]) if first else rp.Table({1: floats})),
     ):
@@ -301,6 +302,49 @@ def test_ranks_that_differ_are_told_on_every_rank():
     assert [each[:-1] for each in others] == [first[:-1]] * 2
     assert "rank 0: regroup of key-values by hash, combine=sum of int64 keys, float64 values; ranks 1, 2: " in first[0]
     assert "string keys" in first[0] and "float32" in first[2] and "width 1" in first[3] and "combine=max" in first[5]
+
+
+def collectives(comm, kind):
+    """The collectives of one call in which rank 1, if there is one, has no rows."""
+    ids = [] if comm.rank == 1 else range(10)
+    rows = rp.KeyValues(list(ids), np.ones(len(ids)))
+    table = rp.Table({number + comm.rank: np.ones(3) for number in ids})
+    calls = {
+        "regroup": lambda: comm.regroup(rows),
+        "regroup of words": lambda: comm.regroup(rp.KeyValues([str(number) for number in ids]), combine="concat"),
+        "regroup by a function": lambda: comm.regroup(rows, combine=np.hypot, partitioner=lambda keys: keys * 0),
+        "on_block": lambda: comm.regroup(rows, on_block=len),
+        "allreduce": lambda: comm.allreduce(rows, "sum"),
+        "allgather": lambda: comm.allgather(rows),
+        "regroup of a table": lambda: comm.regroup(table),
+        "allreduce of a table": lambda: comm.allreduce(table),
+        "allgather of a table": lambda: comm.allgather(table),
+    }
+    comm.barrier()
+    calls[kind]()
+    names = [record["collective"] for record in comm.flight(32)]
+    return names[len(names) - names[::-1].index("barrier") :]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("regroup", ["regroup"] * 2),
+        ("regroup of words", ["regroup", "allgather", "regroup", "regroup"]),
+        ("regroup by a function", ["regroup"] * 2),
+        ("on_block", ["regroup"] * 2),
+        ("allreduce", ["regroup", "regroup", "allgather", "allgather", "allgather"]),
+        ("allgather", ["allgather"] * 3),
+        ("regroup of a table", ["alltoall"] * 2),
+        ("allreduce of a table", ["allreduce", "alltoall", "alltoall", "allgather", "allgather"]),
+        ("allgather of a table", ["allgather"] * 2),
+    ],
+)
+def test_ranks_agree_in_what_they_exchange_anyway(world, workers, kind, expected):
+    if workers == 1 and kind == "allreduce of a table":
+        expected = ["allreduce"] * 2  # of what all ranks have alike
+    assert world(workers).run(collectives, kind) == [expected] * workers
 
 
 def fails_on_rank(comm, how):

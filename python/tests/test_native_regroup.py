@@ -11,7 +11,7 @@ from ripieno import _native
 def aggregation(comm, keys, values, combine="sum", **options) -> _native.Aggregation:
     kind = "int64" if isinstance(keys, np.ndarray) else "string"
     width = 1 if values.ndim == 1 else values.shape[1]
-    rows = _native.Aggregation(kind, values.dtype.name, width, combine, comm.world_size)
+    rows = _native.Aggregation(kind, values.dtype.name, width, 0, combine, comm.world_size)
     rows.add(keys, values, **options)
     return rows
 
@@ -27,8 +27,8 @@ def dealt(comm) -> list[int]:
         {"wave_bytes": 5000, "eager_bytes": 100, "pulls": 1, "threads": 3},
         {"memory_limit_bytes": 20_000, "on_block": seen.append},
     ]:
-        blocks, told = comm._native.regroup(aggregation(comm, keys, values), **options)
-        blocks = blocks or seen
+        block, told = comm._native.regroup(aggregation(comm, keys, values), **options)
+        blocks = seen if block is None else [block]
         total = comm.allreduce(np.concatenate([[0.0], *(block.values for block in blocks)]).sum())
         assert total == 20_000 * comm.world_size
         assert told["keys"] == told["rows"] == sum(len(block.keys) for block in blocks)
@@ -50,15 +50,14 @@ def rows_of_a_key(comm) -> list[tuple]:
     homes = np.full(4, comm.world_size - 1, np.uint32)
     rows = aggregation(comm, (offsets, data), values, "concat", ranks=homes)
     assert rows.row_count == 4
-    blocks, _ = comm._native.regroup(rows)
-    found = []
-    for block in blocks:
-        offsets, data = block.keys
-        assert all(array.base is not None or array.flags.owndata for array in (offsets, data, block.counts))
-        ends = np.cumsum(block.counts).tolist()
-        for at, (begin, end) in enumerate(zip([0, *ends], ends, strict=False)):
-            found.append((bytes(data[offsets[at] : offsets[at + 1]]), block.values[begin:end].tolist()))
-    return found
+    block, _ = comm._native.regroup(rows)
+    offsets, data = block.keys
+    assert all(array.base is not None or array.flags.owndata for array in (offsets, data, block.counts))
+    ends = np.cumsum(block.counts).tolist()
+    return [
+        (bytes(data[offsets[at] : offsets[at + 1]]), block.values[begin:end].tolist())
+        for at, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
+    ]
 
 
 def test_rows_that_are_kept_lie_rank_by_rank_where_the_caller_sends_them(world):
@@ -82,11 +81,11 @@ def refusals(comm) -> None:
     with pytest.raises(rp.InputError, match="not regrouped"):
         comm._native.regroup(rows)
     with pytest.raises(rp.InputError, match='key_kind="float"'):
-        _native.Aggregation("float", "float64", 1, "sum", 1)
+        _native.Aggregation("float", "float64", 1, 0, "sum", 1)
     with pytest.raises(rp.InputError, match="or neither"):
-        _native.Aggregation("int64", "float64", 1, "sum", 1, 100)
+        _native.Aggregation("int64", "float64", 1, 0, "sum", 1, 100)
     with pytest.raises(rp.InputError, match="3"):
-        comm._native.regroup(_native.Aggregation("int64", "float64", 1, "sum", 3))
+        comm._native.regroup(_native.Aggregation("int64", "float64", 1, 0, "sum", 3))
 
 
 def test_what_makes_no_sense_is_refused_and_the_world_goes_on(world):
@@ -114,13 +113,32 @@ def test_an_exception_of_on_block_is_raised_as_it_is_and_named_on_the_other_rank
     assert raised.value.__cause__.rank == 1
 
 
-def differing(comm) -> None:
+def differing(comm) -> str:
     values = np.ones(5, np.float64 if comm.rank else np.float32)
-    comm._native.regroup(aggregation(comm, np.arange(5), values))
-
-
-def test_rows_of_different_types_are_a_mismatch(world):
     with pytest.raises(rp.CollectiveMismatch, match="regroup") as raised:
-        world(2).run(differing)
+        comm._native.regroup(aggregation(comm, np.arange(5), values))
+    assert comm.allreduce(1) == comm.world_size
+    return str(raised.value)
 
-    assert all(dtype in str(raised.value) for dtype in ("float32", "float64"))
+
+def test_rows_of_different_types_are_a_mismatch_and_the_world_goes_on(world):
+    first, *others = world(3).run(differing)
+
+    assert others == [first] * 2
+    assert "rank 0: int64 keys, rows of float32 × 1" in first and "ranks 1-2: int64 keys, rows of float64 × 1" in first
+
+
+def labelled(comm) -> tuple:
+    key_kind, dtype, width, label = ("string", "int16", 2, 77) if comm.rank == 1 else ("int64", "float64", 0, 5)
+    rows = _native.Aggregation(key_kind, dtype, width, label, "sum", comm.world_size)
+    if comm.rank == 1:
+        rows.add((np.array([0, 1, 3]), np.frombuffer(b"abc", np.uint8)), np.ones((2, 2), np.int16))
+    block, _ = comm._native.regroup(rows)
+    return block.label, block.values.dtype.name, block.values.shape[1:], len(block.keys[0]) - 1
+
+
+def test_a_rank_without_rows_takes_form_and_label_of_the_others(world):
+    found = world(3).run(labelled)
+
+    assert {each[:3] for each in found} == {(77, "int16", (2,))}
+    assert sum(each[3] for each in found) == 2

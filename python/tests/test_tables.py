@@ -227,7 +227,7 @@ def mismatches(comm):
     for call in (
         lambda: comm.allreduce(rp.Table({1: np.ones(2)}, "sum" if comm.rank else "max")),
         lambda: comm.regroup(rp.Table({1: np.ones(2)}), partitioner=None if comm.rank else np.abs),
-        lambda: (comm.allgather if comm.rank else comm.allreduce)(rp.Table({1: np.ones(2)})),
+        lambda: comm.allgather(rp.Table({1: np.ones(2)}, "sum" if comm.rank else "min")),
     ):
         with pytest.raises(rp.CollectiveMismatch) as caught:
             call()
@@ -241,3 +241,14 @@ def test_ranks_that_differ_are_told_on_every_rank(world):
     assert others == [first, first]
     assert "rank 0: regroup of a table by absolute, combine=sum; ranks 1, 2: regroup of a table by hash" in first[1]
     assert "rank 0: allreduce of a table, combine=max; ranks 1, 2: allreduce of a table, combine=sum" in first[0]
+    assert "rank 0: allgather of a table, combine=min; ranks 1, 2: allgather of a table, combine=sum" in first[2]
+    assert all(each.endswith("expected the same on every rank") for each in first)
+
+
+def other_calls(comm):
+    (comm.allgather if comm.rank else comm.allreduce)(rp.Table({1: np.ones(2)}))
+
+
+def test_ranks_that_make_other_calls_are_told():
+    with rp.launch(workers=3) as job, pytest.raises(rp.CollectiveMismatch, match="rank 0 called allreduce"):
+        job.run(other_calls)

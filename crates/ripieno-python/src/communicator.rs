@@ -337,13 +337,14 @@ impl Communicator {
     }
 
     /// Sends the rows of an aggregation to the homes of their keys.
-    #[pyo3(signature = (aggregation, merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None,
+    #[pyo3(signature = (aggregation, call="", merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None,
         threads=None, memory_limit_bytes=None, on_block=None))]
     #[allow(clippy::too_many_arguments)]
     fn regroup<'py>(
         &self,
         py: Python<'py>,
         aggregation: &Aggregation,
+        call: &str,
         merge: Option<&str>,
         balanced: bool,
         wave_bytes: Option<u64>,
@@ -352,8 +353,8 @@ impl Communicator {
         threads: Option<NonZeroUsize>,
         memory_limit_bytes: Option<u64>,
         on_block: Option<Py<PyAny>>,
-    ) -> PyResult<(Vec<Block>, Bound<'py, PyDict>)> {
-        let asked = Asked { merge, balanced, wave_bytes, eager_bytes, pulls, threads, memory_limit_bytes };
+    ) -> PyResult<(Option<Block>, Bound<'py, PyDict>)> {
+        let asked = Asked { call, merge, balanced, wave_bytes, eager_bytes, pulls, threads, memory_limit_bytes };
         keyed::regroup(py, self, aggregation, &asked, on_block)
     }
 

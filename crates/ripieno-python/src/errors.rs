@@ -15,6 +15,7 @@ pub fn from_collective(error: Error) -> PyErr {
         Error::Memory { .. } => PyMemoryError::new_err(error.to_string()),
         Error::MissingIndices { count, examples } => raise("MissingIndicesError", (count, examples)),
         Error::Spill { .. } => raise("SpillError", (error.to_string(),)),
+        Error::RowsDiffer { .. } => raise("CollectiveMismatch", (error.to_string(),)),
         Error::Malformed { .. } | Error::Callback { .. } => raise("RipienoError", (error.to_string(),)),
         Error::Unsupported(_) | Error::Argument { .. } | Error::Disagreement { .. } => {
             raise("InputError", (error.to_string(),))

@@ -9,6 +9,7 @@ use pyo3::types::PyDict;
 use ripieno::keyed::{self, Combine, Form, KeyKind, Keys, MemoryLimit, OwnedKeys, Regroup, Regrouped, Strings};
 use ripieno::{Element, Error};
 use ripieno_kernels::Threads;
+use ripieno_kernels::keyed::hash_string;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -44,11 +45,14 @@ enum KeyArrays<'py> {
 #[pymethods]
 impl Aggregation {
     #[new]
-    #[pyo3(signature = (key_kind, dtype, width, combine, rank_count, memory_limit_bytes=None, spill_directory=None))]
+    #[pyo3(signature = (key_kind, dtype, width, label, combine, rank_count, memory_limit_bytes=None,
+        spill_directory=None))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         key_kind: &str,
         dtype: &str,
         width: usize,
+        label: u64,
         combine: &str,
         rank_count: NonZeroUsize,
         memory_limit_bytes: Option<u64>,
@@ -59,6 +63,7 @@ impl Aggregation {
             element: parse_element(dtype)?,
             width,
             combine: parse_combine(combine)?,
+            label,
         };
         let limit = match (memory_limit_bytes, spill_directory) {
             (Some(bytes), Some(directory)) => Some(MemoryLimit { bytes, directory }),
@@ -115,17 +120,17 @@ impl Aggregation {
         py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).spilled_bytes())
     }
 
-    /// The blocks of all parts, without communication; the aggregation is over then.
+    /// The keys and rows of all parts, without communication; the aggregation is over then.
     #[pyo3(signature = (threads=NonZeroUsize::MIN))]
-    fn blocks(&self, py: Python<'_>, threads: NonZeroUsize) -> PyResult<Vec<Block>> {
+    fn block(&self, py: Python<'_>, threads: NonZeroUsize) -> PyResult<Block> {
         let (rows, _) = self.take(py)?;
-        let blocks = py.detach(|| {
+        let block = py.detach(|| {
             let mut parts = rows.seal(&Threads::new(threads.get()))?;
             let filled: Vec<usize> = (0..parts.part_count()).filter(|&part| parts.size(part).keys > 0).collect();
-            filled.into_iter().map(|part| parts.take(part)).collect::<Result<Vec<_>, _>>()
+            let blocks = filled.into_iter().map(|part| parts.take(part)).collect::<Result<_, _>>()?;
+            Ok(keyed::Block::joined(blocks, &self.form))
         });
-        let blocks = blocks.map_err(errors::from_collective)?;
-        blocks.into_iter().map(|block| Block::new(py, block, &self.form)).collect()
+        Block::new(py, block.map_err(errors::from_collective)?, &self.form)
     }
 }
 
@@ -176,6 +181,8 @@ impl KeyArrays<'_> {
 /// Distinct keys and their rows, as arrays that own the memory.
 #[pyclass(frozen, get_all, module = "ripieno._native")]
 pub struct Block {
+    /// The label of its form.
+    label: u64,
     keys: Py<PyAny>,
     counts: Option<Py<PyArray1<u64>>>,
     values: Py<PyAny>,
@@ -197,13 +204,15 @@ impl Block {
             1 => values,
             width => values.call_method1("reshape", ((row_count, width),))?,
         };
-        Ok(Block { keys: keys.unbind(), counts, values: values.unbind() })
+        Ok(Block { label: form.label, keys: keys.unbind(), counts, values: values.unbind() })
     }
 }
 
 /// How a regroup is done, as far as the caller says.
 #[derive(Default)]
 pub struct Asked<'a> {
+    /// What the caller calls, in words: all ranks' are equal.
+    pub call: &'a str,
     pub merge: Option<&'a str>,
     pub balanced: bool,
     pub wave_bytes: Option<u64>,
@@ -218,6 +227,7 @@ impl Asked<'_> {
         let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
         let usual = self.wave_bytes.map_or(usual, |bytes| usual.in_waves_of(bytes));
         let asked = Regroup {
+            call: hash_string(self.call.as_bytes()),
             balanced: self.balanced,
             eager_bytes: self.eager_bytes.unwrap_or(usual.eager_bytes),
             pulls: self.pulls.unwrap_or(usual.pulls),
@@ -228,7 +238,7 @@ impl Asked<'_> {
     }
 }
 
-/// Sends the rows to the homes of their keys; gives the blocks of this rank, unless `on_block` takes them, and
+/// Sends the rows to the homes of their keys; gives what is at home at this rank, unless `on_block` takes it, and
 /// statistics.
 pub fn regroup<'py>(
     py: Python<'py>,
@@ -236,18 +246,17 @@ pub fn regroup<'py>(
     aggregation: &Aggregation,
     asked: &Asked<'_>,
     on_block: Option<Py<PyAny>>,
-) -> PyResult<(Vec<Block>, Bound<'py, PyDict>)> {
+) -> PyResult<(Option<Block>, Bound<'py, PyDict>)> {
     let options = asked.options(&aggregation.form)?;
-    let form = Form { combine: options.merge, ..aggregation.form };
     let (rows, _) = aggregation.take(py)?;
     let (mut blocks, raised) = (Vec::new(), Mutex::new(None));
-    let mut keep = |block: keyed::Block| -> Result<(), Error> {
+    let mut keep = |form: &Form, block: keyed::Block| -> Result<(), Error> {
         let Some(on_block) = &on_block else {
             blocks.push(block);
             return Ok(());
         };
         Python::attach(|py| {
-            let given = Block::new(py, block, &form).and_then(|block| on_block.call1(py, (block,)));
+            let given = Block::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
             given.map(drop).map_err(|error| {
                 let told = describe(py, &error);
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -259,9 +268,15 @@ pub fn regroup<'py>(
     if let Some(error) = raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
         return Err(error);
     }
-    let entries = statistics(py, &ended?)?;
-    let blocks = blocks.into_iter().map(|block| Block::new(py, block, &form)).collect::<PyResult<_>>()?;
-    Ok((blocks, entries))
+    let regrouped = ended?;
+    let block = match on_block {
+        Some(_) => None,
+        None => {
+            let block = py.detach(|| keyed::Block::joined(blocks, &regrouped.form));
+            Some(Block::new(py, block, &regrouped.form)?)
+        }
+    };
+    Ok((block, statistics(py, &regrouped)?))
 }
 
 /// What the other ranks are told of an exception.

@@ -85,16 +85,6 @@ pub enum CallKind {
     Regroup {
         /// Number of the step, from 0 on.
         step: u32,
-        /// Keys are strings, and not integers.
-        has_strings: bool,
-        /// Parts are dealt to ranks by their size.
-        is_balanced: bool,
-        /// How rows of equal keys of one rank combine, if they do.
-        op: Option<Op>,
-        /// How those of different ranks do.
-        merge: Option<Op>,
-        #[allow(missing_docs)]
-        width: u64,
     },
 }
 
@@ -156,9 +146,9 @@ impl Call {
     #[inline]
     pub fn op(&self) -> Option<Op> {
         match self.kind {
-            CallKind::Catalogued { op, .. } | CallKind::Regroup { op, .. } => op,
+            CallKind::Catalogued { op, .. } => op,
             CallKind::Sparse { op, .. } => Some(op),
-            CallKind::Rotation { .. } | CallKind::Message { .. } => None,
+            CallKind::Rotation { .. } | CallKind::Message { .. } | CallKind::Regroup { .. } => None,
         }
     }
 
@@ -266,7 +256,7 @@ const NO_OP: u8 = u8::MAX;
 /// What a kind of call is on the wire.
 struct Encoded {
     collective: u8,
-    /// Of a collective of the catalogue the algorithm, of a regroup how ranks merge and deal parts.
+    /// The algorithm of a collective of the catalogue.
     detail: u8,
     op: u8,
     /// Root, distance, receiver, configuration or step.
@@ -296,11 +286,7 @@ impl CallKind {
             CallKind::Sparse { configuration, op, width } => {
                 encoded(Collective::SparseReduce, 0, Some(op), configuration, width)
             }
-            CallKind::Regroup { step, has_strings, is_balanced, op, merge, width } => {
-                let merge = merge.map_or(0, |op| op as u8 + 1);
-                let detail = u8::from(has_strings) | u8::from(is_balanced) << 1 | merge << 2;
-                encoded(Collective::Regroup, detail, op, step, width)
-            }
+            CallKind::Regroup { step } => encoded(Collective::Regroup, 0, None, step, 0),
         }
     }
 
@@ -319,16 +305,9 @@ impl CallKind {
                 0 => CallKind::Sparse { configuration: number, op: op?, width: count },
                 _ => return None,
             },
-            Collective::Regroup => CallKind::Regroup {
-                step: number,
-                has_strings: detail & 1 != 0,
-                is_balanced: detail & 2 != 0,
-                op,
-                merge: match detail >> 2 {
-                    0 => None,
-                    op => Some(*Op::ALL.get(op as usize - 1)?),
-                },
-                width: count,
+            Collective::Regroup => match (detail, op, count) {
+                (0, None, 0) => CallKind::Regroup { step: number },
+                _ => return None,
             },
             collective => {
                 CallKind::Catalogued { collective, algorithm: detail, op, root: number, element_count: count }
@@ -412,13 +391,7 @@ impl Call {
                 let op = op.name();
                 format!("{name}(rows of {element} × {width}, {op}{form}, configuration {configuration})")
             }
-            CallKind::Regroup { step, has_strings, is_balanced, op, merge, width } => {
-                let keys = if has_strings { "string" } else { "int64" };
-                let [op, merge] = [op, merge].map(|op| op.map_or("concat", Op::name));
-                let balanced = if is_balanced { ", balanced" } else { "" };
-                let rows = format!("{keys} keys, rows of {element} × {width}, {op}, merged by {merge}{balanced}");
-                format!("{name}({rows}, step {step}{form})")
-            }
+            CallKind::Regroup { step } => format!("{name}(step {step}{form})"),
         }
     }
 }
@@ -476,7 +449,6 @@ mod tests {
         let plain = select(Collective::catalogued().filter(is_plain).collect::<Vec<_>>());
         let op = select(Op::ALL.to_vec());
         let catalogued = (plain, any::<u8>(), option(), any::<u32>(), any::<u64>());
-        let regroup = (any::<u32>(), any::<bool>(), any::<bool>(), option(), option(), any::<u64>());
         prop_oneof![
             catalogued.prop_map(|(collective, algorithm, op, root, element_count)| {
                 CallKind::Catalogued { collective, algorithm, op, root, element_count }
@@ -492,9 +464,7 @@ mod tests {
                 op,
                 width
             }),
-            regroup.prop_map(|(step, has_strings, is_balanced, op, merge, width)| {
-                CallKind::Regroup { step, has_strings, is_balanced, op, merge, width }
-            }),
+            any::<u32>().prop_map(|step| CallKind::Regroup { step }),
         ]
     }
 
@@ -546,18 +516,15 @@ mod tests {
     #[test]
     fn every_kind_of_call_is_told_with_what_it_depends_on() {
         let told = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
-        let (op, merge) = (Some(Op::Sum), Some(Op::Max));
-        let reduce =
-            CallKind::Catalogued { collective: Collective::Reduce, algorithm: 9, op, root: 3, element_count: 5 };
+        let (collective, op) = (Collective::Reduce, Some(Op::Sum));
+        let reduce = CallKind::Catalogued { collective, algorithm: 9, op, root: 3, element_count: 5 };
         assert_eq!(told(reduce), "reduce(float32 × 5, sum, root 3, unknown algorithm 9)");
         assert_eq!(told(CallKind::Rotation { algorithm: 0, distance: 2 }), "rotate(float32, distance 2, direct)");
         let message = CallKind::Message { algorithm: 0, to: 4, element_count: 5 };
         assert_eq!(told(message), "point-to-point(float32 × 5, to 4, direct)");
         let sparse = CallKind::Sparse { configuration: 2, op: Op::Min, width: 7 };
         assert_eq!(told(sparse), "sparse-reduce(rows of float32 × 7, min, configuration 2)");
-        let regroup = CallKind::Regroup { step: 1, has_strings: true, is_balanced: true, op: None, merge, width: 3 };
-        let expected = "regroup(string keys, rows of float32 × 3, concat, merged by max, balanced, step 1)";
-        assert_eq!(told(regroup), expected);
+        assert_eq!(told(CallKind::Regroup { step: 1 }), "regroup(step 1)");
     }
 
     #[test]

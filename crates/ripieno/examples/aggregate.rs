@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut expected = vec![0.0; key_count];
     keys.iter().for_each(|&key| expected[key as usize] += key as f64 * 0.1);
 
-    let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum) };
+    let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum), label: 0 };
     let (mut best, mut best_cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..round_count {
         let (started, started_cpu) = (Instant::now(), cpu_seconds());

@@ -98,7 +98,7 @@ impl Case {
     }
 
     fn round(&self, comm: &Communicator, keys: &[i64], values: &[u8]) -> Outcome<Round> {
-        let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine };
+        let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine, label: 0 };
         let threads = Threads::new(self.threads.get());
         comm.barrier(None)?;
         let started = Instant::now();
@@ -107,7 +107,7 @@ impl Case {
         let adding = started.elapsed();
         comm.barrier(None)?;
         let mut sum = 0.0;
-        let mut keep = |block: Block| {
+        let mut keep = |_: &Form, block: Block| {
             sum += block.values.as_chunks().0.iter().map(|value| f64::from_ne_bytes(*value)).sum::<f64>();
             Ok(())
         };

@@ -42,6 +42,12 @@ pub enum Error {
         /// What rank 0 asked for.
         first: String,
     },
+    /// Ranks differ in what they regroup; every rank gets this error, and no row has travelled.
+    #[error("ranks differ in a regroup: {description}; expected the same on every rank that has rows")]
+    RowsDiffer {
+        /// Which ranks gave what.
+        description: String,
+    },
     /// Indices are wanted that no rank contributes; every rank gets this error.
     #[error("{count} wanted {} that no rank contributes: {}; contribute them, do not ask for them, or take zeros for \
              them (missing=\"zero\")", plural(*count), listed(*count, .examples))]

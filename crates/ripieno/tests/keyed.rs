@@ -10,7 +10,7 @@ use ripieno_kernels::Threads;
 const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
 
 fn form(keys: KeyKind, element: Element, width: usize, combine: Combine) -> Form {
-    Form { keys, element, width, combine }
+    Form { keys, element, width, combine, label: 0 }
 }
 
 /// All ways to combine that have a meaning on this type.

@@ -9,7 +9,7 @@ use ripieno_kernels::Threads;
 use std::path::Path;
 
 fn form(column: &Column, element: Element, width: usize, combine: Combine) -> Form {
-    Form { keys: column.kind(), element, width, combine }
+    Form { keys: column.kind(), element, width, combine, label: 0 }
 }
 
 /// Many keys, one of which has half of the rows.

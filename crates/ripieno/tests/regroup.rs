@@ -6,7 +6,7 @@ use common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows,
 use common::{copied_world, endpoint_world, world};
 use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, MemoryLimit, Regroup};
 use ripieno::net::Links;
-use ripieno::{Element, Op};
+use ripieno::{Collective, Element, Op};
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
@@ -101,7 +101,7 @@ fn parts_that_were_spilled_come_as_the_others_do() {
                 let mut aggregation = Aggregation::new(form(keys, 1, combine), 3, limit.clone()).unwrap();
                 add(&mut aggregation, &all[comm.rank()], None);
                 let mut blocks = Vec::new();
-                let mut keep = |block| {
+                let mut keep = |_: &Form, block| {
                     blocks.push(block);
                     Ok(())
                 };
@@ -153,7 +153,7 @@ fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
                 let values = floats(comm.rank(), keys.len());
                 aggregation.add(Keys::Int64(keys), &values, None, &Threads::new(1)).unwrap();
                 let mut blocks = Vec::new();
-                let mut keep = |block| {
+                let mut keep = |_: &Form, block| {
                     blocks.push(block);
                     Ok(())
                 };
@@ -259,21 +259,50 @@ fn data_is_divided_unless_somebody_says_how_large_waves_are() {
     assert_eq!(usual.1, whole.1);
 }
 
-/// Beside blocks: sizes of 24 bytes per part to every rank, 8 bytes per part to all, a byte each way per pulled block.
+/// Beside blocks: sizes of 24 bytes per part and 40 bytes more to every rank, 8 bytes per part to all where there are
+/// several waves, a byte each way per pulled block.
 #[test]
 fn nothing_travels_but_blocks_sizes_and_grants() {
-    for (p, eager_bytes) in [(2, usize::MAX), (3, 0), (5, 0)] {
-        let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, 1000, 1 << 40, 2)).collect();
-        let options = Regroup { wave_bytes: u64::MAX, eager_bytes, ..Regroup::new(SUM) };
+    for (p, eager_bytes, count) in [(2, usize::MAX, 1000), (3, 0, 1000), (5, 0, 1000), (3, usize::MAX, 20_000)] {
+        let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, count, 1 << 40, 2)).collect();
+        let options = Regroup { eager_bytes, ..Regroup::new(SUM) };
         let results = world(p, |comm| run(comm, form(KeyKind::Int64, 2, SUM), &all[comm.rank()], &options).1);
         let parts_per_rank = Aggregation::new(form(KeyKind::Int64, 2, SUM), p, None).unwrap().parts_per_rank();
         for regrouped in results {
-            let peers = p as u64 - 1;
-            let sizes = peers * parts_per_rank as u64 * (24 + 8);
+            let (peers, is_small) = (p as u64 - 1, count == 1000);
+            assert_eq!(regrouped.waves == 1, is_small);
+            let sizes = peers * (40 + parts_per_rank as u64 * if is_small { 24 } else { 24 + 8 });
             let grants = if eager_bytes == 0 { 2 * peers } else { 0 };
             assert_eq!(regrouped.bytes_sent, sizes + regrouped.rows_sent * (8 + 16) + grants, "p={p}");
             assert!(regrouped.rows_sent > 0 && regrouped.rows_sent < regrouped.rows_in);
         }
+    }
+}
+
+/// A small regroup is the message of the sizes, in which ranks agree, and one wave; others tell how large parts are, too.
+#[test]
+fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
+    let usual = Regroup::new(SUM);
+    for (p, count, options, others, waves) in [
+        (2, 10, usual, &[][..], 1),
+        (3, 10, usual, &[], 1),
+        (3, 0, usual, &[], 0),
+        (2, 10, Regroup { balanced: true, ..usual }, &[Collective::Allgather, Collective::Regroup], 1),
+        (2, 40_000, usual, &[Collective::Allgather], 2),
+    ] {
+        let form = form(KeyKind::Int64, 2, SUM);
+        world(p, |comm| {
+            // The last has no rows.
+            let count = if comm.rank() + 1 < p { count } else { 0 };
+            let all = rows(comm.rank(), count, 1 << 40, 2);
+            let begun = || comm.flight(Some(1)).unwrap().records.last().map_or(0, |(number, _)| number + 1);
+            let before = begun();
+            let (_, regrouped) = run(comm, form, &all, &options);
+            let all = comm.flight(None).unwrap().records.into_iter().filter(|(number, _)| *number >= before);
+            let collectives: Vec<Collective> = all.map(|(_, record)| record.collective).collect();
+            let waves = vec![Collective::Regroup; waves];
+            assert_eq!(collectives, [&[Collective::Regroup], others, &waves].concat(), "p={p}, {regrouped:?}");
+        });
     }
 }
 

@@ -2,37 +2,85 @@
 
 mod common;
 
-use common::regroups::{SUM, add, form, rows, try_run};
+use common::regroups::{SUM, add, form, rows, text, try_run};
 use common::{mismatch, world};
-use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, MemoryLimit, Regroup};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, MemoryLimit, Regroup};
 use ripieno::{Element, Error, Failure, Op};
+use std::collections::BTreeSet;
+
+#[test]
+fn ranks_that_differ_are_all_told_and_the_world_goes_on() {
+    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+    let others = [
+        (Form { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
+        (form(KeyKind::Strings, 1, SUM), usual, "string keys"),
+        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
+        (Form { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
+        (Form { label: 3, ..int64 }, usual, "label 3"),
+        (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced"),
+        (int64, Regroup { call: 5, ..usual }, "call #0000000000000005 of int64 keys"),
+        (int64, Regroup::new(Combine::Op(Op::Max)), "× 1, sum, merged by max"),
+    ];
+    let results = world(3, |comm| {
+        let each = |&(other, options, _): &(Form, Regroup, &str)| {
+            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
+            try_run(comm, form, &rows(comm.rank(), 10, 5, form.width), None, &options).map(drop)
+        };
+        let told = others.iter().map(each).collect::<Vec<_>>();
+        comm.barrier(None).unwrap();
+        told
+    });
+    assert!(results.iter().all(|told| *told == results[0]), "all ranks are told the same");
+    for (told, (_, _, named)) in results[0].iter().zip(others) {
+        let Err(Error::RowsDiffer { description }) = told else { panic!("{told:?}") };
+        let (most, last) = description.split_once("; rank 2: ").unwrap();
+        assert!(most.starts_with("ranks 0-1: ") && most.ends_with("int64 keys, rows of int64 × 1, sum, merged by sum"));
+        assert!(last.contains(named), "{description}");
+    }
+}
+
+#[test]
+fn a_rank_without_rows_takes_form_and_merge_of_the_others() {
+    let (strings, int64) = (form(KeyKind::Strings, 2, Combine::Concat), form(KeyKind::Int64, 0, SUM));
+    for count in [30, 20_000] {
+        let results = world(3, |comm| {
+            let is_empty = comm.rank() != 1;
+            let (form, merge) = if is_empty { (int64, SUM) } else { (strings, Combine::Concat) };
+            let rows = rows(comm.rank(), if is_empty { 0 } else { count }, 1 << 40, form.width);
+            let mut aggregation = Aggregation::new(form, 3, None).unwrap();
+            add(&mut aggregation, &rows, None);
+            let (mut key_count, mut forms) = (0, Vec::new());
+            let mut keep = |form: &Form, block: Block| {
+                key_count += block.keys.len();
+                forms.push((*form, block.keys.kind()));
+                Ok(())
+            };
+            let regrouped = comm.regroup(aggregation, &Regroup::new(merge), &mut keep).unwrap();
+            assert_eq!(regrouped.form, strings);
+            assert!(forms.iter().all(|told| *told == (strings, KeyKind::Strings)), "{forms:?}");
+            (key_count, forms.len())
+        });
+        assert!(results.iter().all(|&(key_count, block_count)| key_count > 0 && block_count > 0), "{results:?}");
+        assert_eq!(results.iter().map(|(key_count, _)| key_count).sum::<usize>(), key_count_of(count));
+    }
+}
+
+/// How many different keys rank 1 has in the test above.
+fn key_count_of(count: usize) -> usize {
+    rows(1, count, 1 << 40, 2).keys.into_iter().map(text).collect::<BTreeSet<_>>().len()
+}
 
 #[test]
 fn ranks_that_call_something_else_are_told() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
-    let others = [
-        (Form { width: 2, ..int64 }, usual, "rows of int64 × 2"),
-        (form(KeyKind::Strings, 1, SUM), usual, "regroup(string keys"),
-        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
-        (Form { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
-        (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced, step 0"),
-        (int64, Regroup { wave_bytes: 5, ..usual }, "waves of up to 5 bytes"),
-        (int64, Regroup::new(Combine::Op(Op::Max)), "× 1, sum, merged by max, step 0"),
-    ];
-    for (other, options, named) in others {
-        let results = world(3, |comm| {
-            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
-            let rows = rows(comm.rank(), 10, 5, form.width);
-            try_run(comm, form, &rows, None, &options).map(drop)
-        });
-        for result in results {
-            let description = mismatch(result);
-            assert!(
-                description.contains("regroup(int64 keys, rows of int64 × 1, sum, merged by sum, step 0, 258 parts, "),
-                "{description}"
-            );
-            assert!(description.contains(named), "{description}");
-        }
+    let results = world(3, |comm| {
+        let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..usual } } else { usual };
+        try_run(comm, int64, &rows(comm.rank(), 10, 5, 1), None, &options).map(drop)
+    });
+    for result in results {
+        let description = mismatch(result);
+        assert!(description.contains("regroup(step 0, 258 parts, "), "{description}");
+        assert!(description.contains("waves of up to 5 bytes"), "{description}");
     }
     let results = world(2, |comm| match comm.rank() {
         0 => comm.allreduce(&mut [0; 8], Element::I64, Op::Sum, None),
@@ -48,7 +96,7 @@ fn what_fails_where_blocks_are_handed_on_ends_the_job() {
         let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
         add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
         let options = Regroup { wave_bytes: 1000, ..Regroup::new(SUM) };
-        let mut refuse = |_| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
+        let mut refuse = |_: &Form, _| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
         let ended = comm.regroup(aggregation, &options, &mut refuse);
         (ended.map(drop), comm.barrier(None))
     });
@@ -73,7 +121,7 @@ fn rows_that_cannot_be_sealed_end_the_job() {
         if comm.rank() == 1 {
             directory.close().unwrap();
         }
-        comm.regroup(aggregation, &Regroup::new(SUM), &mut |_| Ok(())).map(drop)
+        comm.regroup(aggregation, &Regroup::new(SUM), &mut |_, _| Ok(())).map(drop)
     });
     for (rank, ended) in results.into_iter().enumerate() {
         match rank {
@@ -88,12 +136,13 @@ fn rows_for_other_ranks_or_without_a_merge_are_refused_before_anything_is_sent()
     world(2, |comm| {
         let none = |form, ranks| Aggregation::new(form, ranks, None).unwrap();
         let int64 = form(KeyKind::Int64, 1, SUM);
-        let refused = comm.regroup(none(int64, 3), &Regroup::new(SUM), &mut |_| Ok(()));
+        let refused = comm.regroup(none(int64, 3), &Regroup::new(SUM), &mut |_, _| Ok(()));
         assert!(matches!(refused, Err(Error::Argument { name: "ranks of the aggregation", .. })), "{refused:?}");
         let floats = Form { element: Element::F32, combine: Combine::Concat, ..int64 };
-        let refused = comm.regroup(none(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_| Ok(()));
+        let refused = comm.regroup(none(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_, _| Ok(()));
         assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
-        let nothing = comm.regroup(none(int64, 2), &Regroup::new(SUM), &mut |_| panic!("there is no block")).unwrap();
+        let nothing =
+            comm.regroup(none(int64, 2), &Regroup::new(SUM), &mut |_, _| panic!("there is no block")).unwrap();
         assert_eq!((nothing.waves, nothing.rows_in, nothing.keys), (0, 0, 0));
     });
 }

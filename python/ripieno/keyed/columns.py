@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.errors import InputError
-from ripieno.wire.arrays import as_array, check_unmasked, is_native
+from ripieno.wire.arrays import NATIVE_DTYPES, as_array, check_unmasked, is_native
 
 EXPECTED_KEYS = "expected whole numbers (of any integer type) or strings"
 EXPECTED_VALUES = "expected booleans or numbers: int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
@@ -43,6 +43,9 @@ class Strings(NamedTuple):
 
 Keys = NDArray[Any] | Strings
 
+_KEYS = ("int64", "string", "binary")
+_DTYPES = ("", "bool", *sorted(dtype.name for dtype in NATIVE_DTYPES), "bfloat16")
+
 
 class Form(NamedTuple):
     """What the keys and rows of key-values are: all ranks' have the same.
@@ -66,12 +69,22 @@ class Form(NamedTuple):
         return f"{self.keys} keys, {self.dtype} values" + ("" if self.width is None else f" of width {self.width}")
 
     @property
-    def native(self) -> tuple[str, str, int]:
-        """Kind of keys, dtype and width as the native module takes them."""
+    def label(self) -> int:
+        """A number of 64 bits that says all of it."""
+        return (self.width or 0) << 8 | _DTYPES.index(self.dtype) << 2 | _KEYS.index(self.keys)
+
+    @classmethod
+    def of_label(cls, label: int) -> Form:
+        """The form of which this is the label."""
+        return cls(_KEYS[label & 3], _DTYPES[label >> 2 & 63], label >> 8 or None)
+
+    @property
+    def native(self) -> tuple[str, str, int, int]:
+        """Kind of keys, dtype and width as the native module takes them, and the label of what it does not know."""
         width = 1 if self.width is None else self.width
         # Booleans are bytes there.
         dtype = "uint8" if self.dtype in ("", "bool") else self.dtype
-        return "int64" if self.keys == "int64" else "string", dtype, width if self.dtype else 0
+        return "int64" if self.keys == "int64" else "string", dtype, width if self.dtype else 0, self.label
 
     @property
     def empty(self) -> tuple[Keys, NDArray[Any] | None]:

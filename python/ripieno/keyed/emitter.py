@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno._checks import check_count
-from ripieno.errors import InputError
+from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.keyed import agreement, columns, partitioners
 from ripieno.keyed.columns import Form
 from ripieno.keyed.combiners import CONCAT, Combine, fold
 from ripieno.keyed.groups import Groups, offsets_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.options import options_of
+from ripieno.wire import objects
 
 
 class Emitter:
@@ -84,7 +84,7 @@ class Emitter:
             raise InputError(f"add: {form} after {self.form}: expected rows of one form")
         self.row_count += count
         with self._changing():
-            if self._options.is_folded(form) and self._options.local_reduction:
+            if self._options.local_reduction and self._options.combination(form).is_folded:
                 self._add_unfolded(rows)
             else:
                 self._add_leaving(form, rows.key_column, rows.values)
@@ -117,8 +117,8 @@ class Emitter:
     def _aggregation(self, form: Form) -> _native.Aggregation:
         if self._rows is None:
             self.form = form
-            combine = self._options.leaving(form)
-            self._rows = _native.Aggregation(*form.native, combine, self._world_size, *self._options.limit)
+            leaving = self._options.combination(form).leaving
+            self._rows = _native.Aggregation(*form.native, leaving, self._world_size, *self._options.limit)
         return self._rows
 
     def combined(self) -> KeyValues | Groups:
@@ -132,8 +132,7 @@ class Emitter:
         self._check_whole()
         if self.form is None:
             raise InputError("combined: nothing was added, so keys and values have no type")
-        form = self.form
-        return self._result(form, self._sealed(form).blocks(self._threads))
+        return self._result(self.form, self._sealed(self.form).block(self._threads))
 
     def regroup(
         self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
@@ -159,21 +158,24 @@ class Emitter:
             "handing_on_s" (to `on_block`).
         """
         self._check_whole()
-        form = self.form or Form("int64", "", None)
-        form = agreement.common_form(native, self._options.call, form, self.row_count)
-        row_count, rows = self.row_count, self._sealed(form)
-
-        give = None if on_block is None else lambda block: on_block(self._result(form, [block]))
-        blocks, statistics = native.regroup(
-            rows,
-            merge=self._options.arriving(form),
-            balanced=self._options.is_balanced,
-            threads=self._threads,
-            memory_limit_bytes=self._options.limit.memory_bytes,
-            on_block=give,
-            **exchange,
-        )
-        result = self._result(form, blocks) if on_block is None else None
+        form, options, row_count = self.form or Form("int64", "", None), self._options, self.row_count
+        give = None if on_block is None else lambda block: on_block(self._result(form, block))
+        try:
+            block, statistics = native.regroup(
+                self._sealed(form),
+                options.call,
+                merge=options.combination(form).arriving,
+                balanced=options.is_balanced,
+                threads=self._threads,
+                memory_limit_bytes=options.limit.memory_bytes,
+                on_block=give,
+                **exchange,
+            )
+        except CollectiveMismatch:
+            # Of what ranks call, the native module knows only whether it is the same.
+            agreement.check(objects.allgather(native, agreement.described(options.call, form, row_count), None))
+            raise
+        result = None if block is None else self._result(form, block)
         return result, {"rows_added": row_count, **statistics}
 
     @contextmanager
@@ -197,8 +199,7 @@ class Emitter:
             keys = columns.slice_keys(rows.key_column, begin, begin + step)
             values = rows.values[begin : begin + step]
             if self._unfolded is None:
-                kind, dtype, width = rows.form.native
-                self._unfolded = _native.Aggregation(kind, dtype, width, CONCAT, 1)
+                self._unfolded = _native.Aggregation(*rows.form.native, CONCAT, 1)
             given = columns.native_values(values, len(values))
             self._unfolded.add(columns.native_keys(keys), given, None, self._threads)
             self._unfolded_bytes += len(values) * row_bytes
@@ -210,7 +211,7 @@ class Emitter:
         if self._unfolded is None or self.form is None:
             return
         unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
-        groups = _groups(self.form, unfolded.blocks(self._threads))
+        groups = _groups(self.form, unfolded.block(self._threads))
         self._add_leaving(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
     def _add_leaving(self, form: Form, keys: columns.Keys, values: NDArray[Any] | None) -> None:
@@ -234,25 +235,17 @@ class Emitter:
         self._rows, self.row_count = None, 0
         return rows
 
-    def _result(self, form: Form, blocks: list[_native.Block]) -> KeyValues | Groups:
-        options = self._options
-        if options.is_folded(form):
-            groups = _groups(form, blocks)
-            return KeyValues.of_columns(groups.key_column, fold(options.combiner, groups.values, groups.counts))
-        if options.arriving(form) == CONCAT:
-            return _groups(form, blocks)
-        parts = [KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values)) for block in blocks]
-        return KeyValues.joined(parts or [KeyValues.of_columns(*form.empty)])
+    def _result(self, form: Form, block: _native.Block) -> KeyValues | Groups:
+        """What is at home here; `form` is that of this rank's rows, or any if it had none."""
+        form = form if block.label == form.label else Form.of_label(block.label)
+        if block.counts is None:
+            return KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values))
+        groups = _groups(form, block)
+        if not self._options.combination(form).is_folded:
+            return groups
+        return KeyValues.of_columns(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
 
-def _groups(form: Form, blocks: list[_native.Block]) -> Groups:
-    keys, values = form.empty
-    parts = [
-        Groups(form.keys_of(block.keys), offsets_of(_counts(block)), form.rows_of(block.values)) for block in blocks
-    ]
-    return Groups.joined(parts or [Groups(keys, offsets_of(np.empty(0, np.int64)), values)])
-
-
-def _counts(block: _native.Block) -> NDArray[np.uint64]:
+def _groups(form: Form, block: _native.Block) -> Groups:
     assert block.counts is not None, "rows that are kept side by side are counted"
-    return block.counts
+    return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))

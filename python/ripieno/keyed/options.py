@@ -14,7 +14,7 @@ from ripieno.keyed import partitioners
 from ripieno.keyed.columns import Form
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 from ripieno.keyed.partitioners import Partitioner
-from ripieno.wire.arrays import reducible
+from ripieno.wire.arrays import check_defined
 
 
 class Limit(NamedTuple):
@@ -24,43 +24,51 @@ class Limit(NamedTuple):
     directory: str | None
 
 
+class Combination(NamedTuple):
+    """How the native module combines rows of one form.
+
+    Attributes
+    ----------
+    leaving, arriving : str
+        Those of this rank, and those of different ranks.
+    is_folded : bool
+        Whether a function makes one row of those of a key then; rows without values have nothing to fold.
+    """
+
+    leaving: str
+    arriving: str
+    is_folded: bool
+
+
 class RegroupOptions(NamedTuple):
-    """How rows are combined, and where their homes are."""
+    """How rows are combined, and where their homes are.
+
+    Attributes
+    ----------
+    is_balanced : bool
+        Whether homes go by the sizes of parts.
+    call : str
+        The call, as ranks compare it.
+    """
 
     combiner: Combiner
     partitioner: Partitioner
     local_reduction: bool
     limit: Limit
     widen: bool
+    is_balanced: bool
+    call: str
 
-    @property
-    def call(self) -> str:
-        """The call, as ranks compare it."""
-        by = partitioners.name_of(self.partitioner, "balanced" if self.is_balanced else "hash")
-        return f"regroup of key-values by {by}, combine={self.combiner.name}"
-
-    @property
-    def is_balanced(self) -> bool:
-        return self.partitioner == "balanced" or (self.partitioner is None and self.combiner.name == CONCAT)
-
-    def is_folded(self, form: Form) -> bool:
-        """Whether a function makes one row of those of a key; rows without values have nothing to fold."""
-        return self.combiner.function is not None and bool(form.dtype)
-
-    def arriving(self, form: Form) -> str:
-        """How the native module combines rows of different ranks."""
-        if self.combiner.function is None:
-            return self.combiner.name
-        return CONCAT if form.dtype else "sum"
-
-    def leaving(self, form: Form) -> str:
-        """How the native module combines this rank's rows."""
-        return self.arriving(form) if self.local_reduction or not form.dtype else CONCAT
+    def combination(self, form: Form) -> Combination:
+        """How rows of this form are combined."""
+        is_folded = self.combiner.function is not None and bool(form.dtype)
+        arriving = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
+        return Combination(arriving if self.local_reduction or not form.dtype else CONCAT, arriving, is_folded)
 
     def check(self, values: NDArray[Any] | None) -> None:
         """`InputError` if the combination is not defined on these values."""
-        if values is not None and self.combiner.function is None and self.combiner.name != CONCAT:
-            reducible(values, self.combiner.name, "regroup")
+        if values is not None and self.combiner.function is None:
+            check_defined(values.dtype, self.combiner.name, "regroup")
 
 
 def options_of(
@@ -72,8 +80,13 @@ def options_of(
     widen: bool = True,
 ) -> RegroupOptions:
     """The options as the caller names them, see `Communicator.regroup`."""
-    limit = _limit_of(memory_limit, spill_directory)
-    return RegroupOptions(combiner_of(combine), partitioners.checked(partitioner), bool(local_reduction), limit, widen)
+    limit, combiner = _limit_of(memory_limit, spill_directory), combiner_of(combine)
+    partitioner = partitioners.checked(partitioner)
+    is_balanced = partitioner == "balanced" or (partitioner is None and combiner.name == CONCAT)
+    by = partitioners.name_of(partitioner, "balanced" if is_balanced else "hash")
+    call = f"regroup of key-values by {by}, combine={combiner.name}"
+    call += "" if local_reduction else ", local_reduction=False"
+    return RegroupOptions(combiner, partitioner, bool(local_reduction), limit, widen, is_balanced, call)
 
 
 def refuse_options(value: Any, **options: Any) -> None:

@@ -1,8 +1,8 @@
 """Regroup: rows with equal keys come together on one rank, combined.
 
 Equal keys are combined on their way in (*local reduction*), their rows leave for their home ranks once, and are
-combined there with those of other ranks as they come. Cost: local reduction, an allreduce of 32 bytes, the exchange of
-sizes, and the combined rows once.
+combined there with those of other ranks as they come. Cost: local reduction, the exchange of sizes, in which ranks also
+agree, and the combined rows once.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV; Zhang et al., "Social image
 clustering with iterative MapReduce (Twister)", section 5.1 (local reduction).
 """

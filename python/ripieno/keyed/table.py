@@ -71,7 +71,10 @@ class Table(MutableMapping[int, Partition]):
             It has another shape or dtype than the one that is there.
         """
         number = _checked_id(number)
-        given = self._checked(number, partition)
+        self.merge(number, self._checked(number, partition))
+
+    def merge(self, number: int, given: Partition) -> None:
+        """Add a partition of another table that combines alike: what it is was checked there."""
         pile = self._piles.get(number)
         if pile is None:
             self._piles[number] = _Pile(given)

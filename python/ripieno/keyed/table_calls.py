@@ -2,15 +2,15 @@
 
 Tables of the same ids, shapes and types everywhere are reduced in one line per dtype, as arrays are. Others are
 regrouped — each partition goes to its home, where it is combined in the order of the ranks — and then gathered.
-Cost: an allreduce of 32 bytes first. One line: that of the allreduce. Regroup: each partition once; allgather: each
-combined partition to every rank.
+Partitions travel with the words of the call, which ranks compare. Cost: in an allreduce, one of 32 bytes first, and of
+one line that of its allreduce. Regroup: each partition once; allgather: each combined partition to every rank.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,9 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     else:
         homes = ids % native.world_size
     by = partitioners.name_of(partitioner, "hash")
-    agreement.agree(native, f"regroup of a table by {by}, combine={table.combiner.name}", "")
+    call = f"regroup of a table by {by}, combine={table.combiner.name}"
     at_home = [ids[homes == rank].tolist() for rank in range(native.world_size)]
-    leaving = [pack({number: table[number] for number in numbers}) for numbers in at_home]
+    leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in at_home]
     came = objects.alltoall(native, leaving, None)
     came_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
     result = _united(table.combiner, came)
@@ -70,31 +70,33 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
 
 def allgathered(native: Any, table: Table) -> Table:
     """The partitions of all ranks, those of equal ids combined in the order of the ranks."""
-    agreement.agree(native, f"allgather of a table, combine={table.combiner.name}", "")
-    return _united(table.combiner, objects.allgather(native, pack(table), None))
+    call = f"allgather of a table, combine={table.combiner.name}"
+    return _united(table.combiner, objects.allgather(native, (call, pack(table)), None))
 
 
 def allreduced(native: Any, table: Table) -> Table:
     """The partitions of all ranks, those of equal ids combined, by whichever way is the shorter."""
     packed = pack(table)
     layout = repr((packed.ids, packed.layout, sorted(packed.others)))
-    is_same = agreement.agree(native, f"allreduce of a table, combine={table.combiner.name}", layout)
+    is_same = agreement.is_same_layout(native, f"allreduce of a table, combine={table.combiner.name}", layout)
     is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.others
     if not (is_same and is_plain):
         return allgathered(native, regrouped(native, table)[0])
     lines = {dtype: np.array(line, line.dtype.newbyteorder("="), order="C") for dtype, line in packed.lines.items()}
     for line in lines.values():
         native.allreduce(known(line)[0], table.combiner.name, None)
-    return _table(table.combiner, unpack(packed._replace(lines=lines)))
+    return _table(table.combiner, [packed._replace(lines=lines)])
 
 
-def _united(combiner: Combiner, came: Iterable[Packed]) -> Table:
-    table = _table(combiner, {})
+def _united(combiner: Combiner, came: Sequence[tuple[str, Packed]]) -> Table:
+    """One table of what ranks gave, who all have to make the same call."""
+    agreement.check([call for call, _ in came])
+    return _table(combiner, [packed for _, packed in came])
+
+
+def _table(combiner: Combiner, came: Sequence[Packed]) -> Table:
+    table = Table(combine=combiner.function or combiner.name)
     for packed in came:
         for number, partition in unpack(packed).items():
-            table.add(number, partition)
+            table.merge(number, partition)
     return table
-
-
-def _table(combiner: Combiner, partitions: Any) -> Table:
-    return Table(partitions, combiner.function or combiner.name)

@@ -35,17 +35,18 @@ _CONTAINERS = (dict, tuple, list)
 # From here on a rank of the same host reads an array where it is, if it can.
 _LENT_BYTES = 1 << 16
 
-_NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
+#: Those that NumPy has by itself; bfloat16 is another's.
+NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
     """Whether the native module combines elements of this type."""
-    return dtype in _NATIVE_DTYPES or dtype.name == "bfloat16"
+    return dtype in NATIVE_DTYPES or dtype.name == "bfloat16"
 
 
 def is_seen(dtype: np.dtype[Any]) -> bool:
     """Whether the native module combines elements of this type in the byte order that they have."""
-    return dtype in _NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
+    return dtype in NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
 
 
 def as_array(value: Any) -> NDArray[Any] | None:
@@ -70,7 +71,7 @@ def check_unmasked(value: Any, what: str) -> None:
 
 def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
     """`value`, a number or an array, as an array of a type that `op` is defined on."""
-    if type(value) is np.ndarray and value.dtype in _NATIVE_DTYPES and op in ARITHMETIC:
+    if type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and op in ARITHMETIC:
         # The common case, where every microsecond counts.
         return value
     check_unmasked(value, what)
@@ -84,17 +85,22 @@ def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
         raise InputError(
             f"{what} of a {type(value).__name__}: expected numbers, arrays, or tuples, lists, dicts of these"
         )
-    if found.dtype == bool and op in ("sum", "prod"):
-        if found.ndim:
-            raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
+    if found.dtype == bool and op in ("sum", "prod") and found.ndim == 0:
         return found.astype(np.int64)
     if found.dtype != bool and not is_native(found.dtype) and not is_native(found.dtype.newbyteorder("=")):
         raise InputError(
             f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
         )
-    if op in BITWISE and found.dtype.kind not in "biu":
-        raise InputError(f"{what}: op={op!r} of dtype {found.dtype}: expected integers or booleans")
+    check_defined(found.dtype, op, what)
     return found
+
+
+def check_defined(dtype: np.dtype[Any], op: str, what: str) -> None:
+    """`InputError` unless `op` is defined on elements of this type, of those that the native module takes."""
+    if dtype.kind == "b" and op in ("sum", "prod"):
+        raise InputError(f"{what}: op={op!r} of booleans: convert to an integer type, or use 'or' or 'and'")
+    if op in BITWISE and dtype.kind not in "biu":
+        raise InputError(f"{what}: op={op!r} of dtype {dtype}: expected integers or booleans")
 
 
 def in_place(out: Any, what: str = "out") -> NDArray[Any]:

@@ -40,6 +40,12 @@ impl Waves {
         Waves { ranks, count }
     }
 
+    /// One wave of all parts; none if `has_rows` says that no rank has any. A rank needs to know of a part only whether
+    /// it takes or gives some of it.
+    pub fn whole(homes: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
+        Waves { count: usize::from(has_rows), ..Waves::new(homes, known_bytes, rank_count, u64::MAX) }
+    }
+
     /// The same, but with every wave in which some rank gives `given_bytes[wave]`, more than twice `wave_bytes`, cut
     /// into pieces in which it gives about `wave_bytes`; none if all are small enough, or of one part. A piece has
     /// parts of all receivers, or of some where they have few.
@@ -187,7 +193,19 @@ mod tests {
     }
 
     #[test]
+    fn ranks_that_know_their_own_parts_find_the_same_wave() {
+        let (homes, part_bytes) = ([0, 0, 1, 1, 2], [5, 0, 7, 0, 9]);
+        let all = Waves::new(&homes, &part_bytes, 3, u64::MAX);
+        assert_eq!(Waves::whole(&homes, &part_bytes, 3, true), all);
+        // Rank 0 has rows for itself and for rank 2, rank 1 none at all.
+        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::whole(&homes, &known, 3, true));
+        assert_eq!([0, 1, 2].map(|rank| first.parts(rank, 0)), [&[0][..], &[], &[4]]);
+        assert_eq!((second.count(), [0, 1, 2].map(|rank| second.parts(rank, 0).len())), (1, [0; 3]));
+    }
+
+    #[test]
     fn nothing_takes_no_wave() {
+        assert_eq!(Waves::whole(&[0, 1, 1], &[0; 3], 2, false).count(), 0);
         assert_eq!(Waves::new(&[0, 1, 1], &[0; 3], 2, 100).count(), 0);
     }
 }

@@ -69,7 +69,7 @@ pub fn is_one_collective(one: &Header, other: &Header) -> bool {
 }
 
 /// `rank 3`, or `ranks 0-2, 5`.
-fn name_ranks(ranks: &[usize]) -> String {
+pub fn name_ranks(ranks: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &rank in ranks {
         match runs.last_mut() {

@@ -21,7 +21,7 @@ mod tests;
 mod waits;
 
 pub use history::{History, REMEMBERED};
-pub use inquiry::{describe, describe_pair, is_one_collective};
+pub use inquiry::{describe, describe_pair, is_one_collective, name_ranks};
 pub use machine::Membership;
 pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
 pub use waits::Waits;

@@ -36,6 +36,8 @@ pub struct Form {
     pub width: usize,
     /// What becomes of rows of equal keys.
     pub combine: Combine,
+    /// The caller's own number for what it tells apart and nothing here does; ranks compare it with the rest.
+    pub label: u64,
 }
 
 /// Distinct keys and their rows.
@@ -141,6 +143,25 @@ impl Block {
         key_bytes
             + self.counts.as_ref().map_or(0, |counts| counts.capacity() * size_of::<u64>())
             + self.values.capacity()
+    }
+
+    /// The keys and rows of all `blocks` of this form, one after the other; no key is in two of them.
+    pub fn joined(mut blocks: Vec<Block>, form: &Form) -> Block {
+        if blocks.len() == 1 {
+            return blocks.remove(0);
+        }
+        let count = |of: fn(&Block) -> usize| blocks.iter().map(of).sum();
+        let mut joined = Block::none(form);
+        joined.keys.reserve(count(|block| block.keys.len()), count(|block| block.size().key_bytes as usize));
+        joined.values.reserve_exact(count(|block| block.values.len()));
+        for block in blocks {
+            joined.keys.append(block.keys);
+            if let (Some(all), Some(counts)) = (&mut joined.counts, block.counts) {
+                all.extend(counts);
+            }
+            joined.values.extend(block.values);
+        }
+        joined
     }
 
     /// No keys, for data of this form.

@@ -105,6 +105,30 @@ impl OwnedKeys {
         }
     }
 
+    /// Makes room for so many more keys, strings of so many bytes together.
+    pub(super) fn reserve(&mut self, count: usize, string_bytes: usize) {
+        match self {
+            OwnedKeys::Int64(keys) => keys.reserve_exact(count),
+            OwnedKeys::Strings { offsets, data } => {
+                offsets.reserve_exact(count);
+                data.reserve_exact(string_bytes);
+            }
+        }
+    }
+
+    /// Puts `keys`, of the same kind, behind these.
+    pub(super) fn append(&mut self, keys: OwnedKeys) {
+        match (self, keys) {
+            (OwnedKeys::Int64(all), OwnedKeys::Int64(keys)) => all.extend(keys),
+            (OwnedKeys::Strings { offsets: ends, data: all }, OwnedKeys::Strings { offsets, data }) => {
+                let shift = all.len() as i64 - offsets[0];
+                ends.extend(offsets[1..].iter().map(|end| end + shift));
+                all.extend(data);
+            }
+            _ => unreachable!("blocks of one form have keys of one kind"),
+        }
+    }
+
     /// The column.
     ///
     /// # Panics

@@ -85,6 +85,11 @@ impl Parts {
         &self.form
     }
 
+    /// What the data would look like, if there were any: there is none.
+    pub(super) fn adopt(&mut self, form: Form) {
+        self.form = form;
+    }
+
     /// How many ranks the parts have their homes at.
     pub fn rank_count(&self) -> usize {
         self.homes.rank_count

@@ -23,7 +23,7 @@ pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> RankRows
 }
 
 /// The key as bytes: of a number, or a text of any length.
-fn text(key: i64) -> Vec<u8> {
+pub fn text(key: i64) -> Vec<u8> {
     format!("{key}").repeat((key.unsigned_abs() % 5) as usize).into_bytes()
 }
 
@@ -107,7 +107,7 @@ pub fn found(blocks: &[Block], width: usize) -> Found {
 pub const SUM: Combine = Combine::Op(Op::Sum);
 
 pub fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
-    Form { keys, element: Element::I64, width, combine }
+    Form { keys, element: Element::I64, width, combine, label: 0 }
 }
 
 /// Regroups what `rows` are with `ranks` as homes, if there are any.
@@ -121,7 +121,7 @@ pub fn try_run(
     let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
     add(&mut aggregation, rows, ranks);
     let mut blocks = Vec::new();
-    let regrouped = comm.regroup(aggregation, options, &mut |block| {
+    let regrouped = comm.regroup(aggregation, options, &mut |_, block| {
         blocks.push(block);
         Ok(())
     })?;

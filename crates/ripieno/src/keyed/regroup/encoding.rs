@@ -104,7 +104,8 @@ mod tests {
     use super::*;
     use crate::{Element, Op};
 
-    const STRINGS: Form = Form { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: Combine::Concat };
+    const STRINGS: Form =
+        Form { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: Combine::Concat, label: 0 };
 
     fn block() -> Block {
         let keys = OwnedKeys::Strings { offsets: vec![0, 2, 2, 7], data: b"abcdefg".to_vec() };
@@ -146,7 +147,8 @@ mod tests {
 
     #[test]
     fn integers_are_written_at_any_alignment() {
-        let form = Form { keys: KeyKind::Int64, element: Element::U8, width: 1, combine: Combine::Op(Op::Sum) };
+        let form =
+            Form { keys: KeyKind::Int64, element: Element::U8, width: 1, combine: Combine::Op(Op::Sum), label: 0 };
         let size = PartSize { keys: 2, key_bytes: 16, rows: 2 };
         let block = Block { keys: OwnedKeys::Int64(vec![i64::MIN, 7]), counts: None, values: vec![3, 4] };
         let mut bytes = [0; 1 + 18];

@@ -28,7 +28,7 @@ impl Regrouping<'_> {
         let started = Instant::now();
         let rank = self.comm.rank();
         let form = *self.parts.form();
-        let merged_form = Form { combine: self.options.merge, ..form };
+        let merged_form = self.regrouped.form;
         let own = self.sizes.waves.parts(rank, wave.number);
         let mut blocks = vec![Block::none(&merged_form); own.len()];
         let mut came = wave.blocks();
@@ -59,7 +59,7 @@ impl Regrouping<'_> {
         for block in blocks {
             self.regrouped.keys += block.keys.len() as u64;
             self.regrouped.rows += block.view().row_count();
-            on_block(block)?;
+            on_block(&merged_form, block)?;
         }
         self.regrouped.handing_on += started.elapsed();
         Ok(())

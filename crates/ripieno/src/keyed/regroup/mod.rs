@@ -1,14 +1,16 @@
 //! Regroup: the rows of every key come to one rank, combined, part by part.
 //!
 //! What was added is sealed first. What each rank has for each part goes to the part's home by a plan; with it ranks
-//! agree on homes and on waves. A wave is one plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose
+//! agree on what they call, on homes and on waves. A wave is one plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose
 //! keys are complete when it has come. The next one is in flight while it is merged and handed on.
 //!
-//! Cost: messages of 24 bytes per part to its home (twice if balanced), an allgather of 8 bytes per part, and the
-//! blocks of the parts, of which those that stay go over no link.
+//! Cost: messages of 24 bytes per part to its home (twice if balanced), with 40 more to each rank, and the blocks of the
+//! parts, of which those that stay go over no link. Where one wave is not enough, or parts are balanced, an allgather of
+//! 8 bytes per part, too. So a small regroup is two collectives.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
 
+mod agreement;
 mod encoding;
 mod merge;
 mod options;
@@ -18,24 +20,24 @@ mod wave;
 pub use options::{Regroup, Regrouped};
 
 use super::aggregation::Aggregation;
-use super::block::Block;
+use super::block::{Block, Form};
 use super::parts::Parts;
 use crate::communicator::Communicator;
-use crate::error::Error;
-use options::Agreement;
+use crate::error::{Error, argument};
+use options::Steps;
 use ripieno_kernels::Threads;
 use sizes::Sizes;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wave::Exchanges;
 
-/// Takes blocks whose keys are complete.
-pub(super) type OnBlock<'a> = dyn FnMut(Block) -> Result<(), Error> + 'a;
+/// Takes blocks whose keys are complete, with what they look like.
+pub(super) type OnBlock<'a> = dyn FnMut(&Form, Block) -> Result<(), Error> + 'a;
 
 /// A regroup on its way.
 struct Regrouping<'a> {
     comm: &'a Communicator,
     options: &'a Regroup,
-    agreement: Agreement,
+    steps: Steps,
     parts: Parts,
     sizes: Sizes,
     exchanges: Exchanges,
@@ -46,24 +48,31 @@ impl Communicator {
     /// Seals `rows`, sends those of every part to its home, merges those of equal keys there and hands the blocks of
     /// this rank's parts to `on_block`, in the order of the parts, each as soon as its keys are complete. Within a
     /// block keys lie in order of first appearance, one rank after the other; the result is the same bits in every run,
-    /// for every size of waves and number of threads. Every rank calls it, with data of one form and the same options.
-    /// `on_block` must not call a collective of this communicator.
+    /// for every size of waves and number of threads. Every rank calls it, with data of one form and the same options;
+    /// a rank without rows takes form and merge from the others. `on_block` must not call a collective of this
+    /// communicator.
     ///
     /// # Errors
-    /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Ranks that
-    /// call something else, or with another form or other options, are told by
+    /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Every rank
+    /// gets [`Error::RowsDiffer`], and no row has travelled, if rows are of different forms, or ranks differ in `call`,
+    /// `merge` or `balanced`. Ranks that call something else, or let rows travel otherwise, are told by
     /// [`Failure::Mismatch`](crate::Failure::Mismatch). What only this rank has, an error of `on_block`, of spilling or
     /// of memory, ends the job.
     pub fn regroup(
         &self,
         rows: Aggregation,
         options: &Regroup,
-        on_block: &mut dyn FnMut(Block) -> Result<(), Error>,
+        on_block: &mut dyn FnMut(&Form, Block) -> Result<(), Error>,
     ) -> Result<Regrouped, Error> {
-        let agreement = Agreement::new(&rows, options, self.world_size())?;
-        let result = regroup(self, rows, options, agreement, on_block);
+        let (form, rank_count) = (*rows.form(), rows.homes.rank_count);
+        if rank_count != self.world_size() {
+            let expected = format!("{}, as many as there are ranks here", self.world_size());
+            return Err(argument("ranks of the aggregation", rank_count, &expected));
+        }
+        Form { combine: options.merge, ..form }.reduction()?;
+        let result = regroup(self, rows, options, on_block);
         if let Err(error) = &result
-            && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed)
+            && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed | Error::RowsDiffer { .. })
         {
             self.abort("", &error.to_string(), error.traceback());
         }
@@ -75,18 +84,32 @@ fn regroup(
     comm: &Communicator,
     rows: Aggregation,
     options: &Regroup,
-    mut agreement: Agreement,
     on_block: &mut OnBlock<'_>,
 ) -> Result<Regrouped, Error> {
     let started = Instant::now();
-    let parts = rows.seal(&Threads::new(options.threads.get()))?;
+    let mut parts = rows.seal(&Threads::new(options.threads.get()))?;
     let sealing = started.elapsed();
     let (started, sent_before) = (Instant::now(), comm.statistics()?.sent_bytes);
-    let sizes = Sizes::exchange(comm, &parts, &mut agreement, options)?;
+    let mut steps = Steps::new(parts.part_count(), options);
+    let (sizes, agreed) = Sizes::exchange(comm, &mut parts, &mut steps, options)?;
     let exchanges = Exchanges::new(comm, &parts, &sizes, options.eager_bytes);
     let (waves, spilled_bytes) = (sizes.waves.count(), parts.spilled_bytes());
-    let regrouped = Regrouped { waves, spilled_bytes, sealing, sizes: started.elapsed(), ..Regrouped::default() };
-    let mut regrouping = Regrouping { comm, options, agreement, parts, sizes, exchanges, regrouped };
+    let regrouped = Regrouped {
+        form: Form { combine: agreed.merge, ..agreed.form },
+        waves,
+        spilled_bytes,
+        sealing,
+        sizes: started.elapsed(),
+        rows_in: 0,
+        rows_sent: 0,
+        keys: 0,
+        rows: 0,
+        bytes_sent: 0,
+        exchange: Duration::ZERO,
+        merge: Duration::ZERO,
+        handing_on: Duration::ZERO,
+    };
+    let mut regrouping = Regrouping { comm, options, steps, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;
     while let Some(flight) = next {
         let wave = regrouping.finish(flight)?;

@@ -1,12 +1,10 @@
 //! What the caller of a regroup may choose, and what it gets to know.
 
-use super::super::aggregation::Aggregation;
 use super::super::block::{Combine, Form};
-use super::super::columns::KeyKind;
 use crate::communicator::Communicator;
 use crate::elements::Shape;
-use crate::error::{Error, argument};
-use ripieno_run::{Call, CallKind};
+use crate::error::Error;
+use ripieno_run::{Call, CallKind, Element};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -24,6 +22,8 @@ const PULLS: usize = 4;
 /// How a regroup is done; the same on every rank, but for `threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regroup {
+    /// The caller's own number for what it calls: ranks compare it with all that is here.
+    pub call: u64,
     /// What becomes of rows of equal keys from different ranks. Where the parts keep all rows, they may be combined
     /// here.
     pub merge: Combine,
@@ -46,6 +46,7 @@ impl Regroup {
     pub fn new(merge: Combine) -> Regroup {
         let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
         Regroup {
+            call: 0,
             merge,
             balanced: false,
             wave_bytes: WAVE_BYTES,
@@ -74,8 +75,10 @@ impl Regroup {
 }
 
 /// What a regroup did, at this rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regrouped {
+    /// What the rows at home here look like, merged.
+    pub form: Form,
     /// Ranges of parts that travelled one after the other.
     pub waves: usize,
     /// Rows that were in the parts of this rank, and how many of them left it.
@@ -102,50 +105,32 @@ pub struct Regrouped {
     pub handing_on: Duration,
 }
 
-/// What ranks compare in every step: the same where they have data of one form and the same options.
+/// The calls of a regroup, one for each step, which ranks compare as they do every call.
 #[derive(Clone, Debug)]
-pub(super) struct Agreement {
-    rows: Form,
-    merge: Combine,
-    is_balanced: bool,
-    /// What no field of a call has, in words, and their hash.
+pub(super) struct Steps {
+    /// How rows travel, in words, and their hash.
     words: String,
     form: u32,
     /// The number of the next step.
-    step: u32,
+    next: u32,
 }
 
-impl Agreement {
-    /// Fails where the data is not for `rank_count` ranks or cannot be merged.
-    pub fn new(rows: &Aggregation, options: &Regroup, rank_count: usize) -> Result<Agreement, Error> {
-        let Aggregation { form, homes, .. } = rows;
-        if homes.rank_count != rank_count {
-            let expected = format!("{rank_count}, as many as there are ranks here");
-            return Err(argument("ranks of the aggregation", homes.rank_count, &expected));
-        }
-        Form { combine: options.merge, ..*form }.reduction()?;
-        let Regroup { merge, balanced, wave_bytes, wave_count, eager_bytes, pulls, threads: _ } = *options;
+impl Steps {
+    /// Of rows in so many parts.
+    pub fn new(part_count: usize, options: &Regroup) -> Steps {
+        let Regroup { wave_bytes, wave_count, eager_bytes, pulls, .. } = *options;
         let words = format!(
-            "{} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above {eager_bytes} \
-             bytes",
-            homes.part_count()
+            "{part_count} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above \
+             {eager_bytes} bytes"
         );
-        Ok(Agreement { rows: *form, merge, is_balanced: balanced, step: 0, form: Shape::Told(&words).form(), words })
+        Steps { form: Shape::Told(&words).form(), words, next: 0 }
     }
 
-    /// The call of the next step, which the other ranks of `comm` compare.
+    /// The call of the next step of `comm`.
     pub fn next_call(&mut self, comm: &Communicator) -> Result<Call, Error> {
         comm.hold()?.core().fabric.note_form(self.form, &|| self.words.clone());
-        let Form { keys, element, width, combine } = self.rows;
-        let kind = CallKind::Regroup {
-            step: self.step,
-            has_strings: keys == KeyKind::Strings,
-            is_balanced: self.is_balanced,
-            op: combine.op(),
-            merge: self.merge.op(),
-            width: width as u64,
-        };
-        self.step = self.step.wrapping_add(1);
-        Ok(Call { kind, element, form: self.form })
+        let kind = CallKind::Regroup { step: self.next };
+        self.next = self.next.wrapping_add(1);
+        Ok(Call { kind, element: Element::U8, form: self.form })
     }
 }

@@ -1,9 +1,10 @@
-//! How much every rank has for every part, and what follows from that: homes and waves.
+//! How much every rank has for every part, and what follows from that: homes and waves. Ranks agree in the same message.
 
 use super::super::block::{Form, PartSize};
 use super::super::parts::Parts;
+use super::agreement::{Agreed, Announcement};
 use super::encoding::encoded_bytes;
-use super::options::{Agreement, Regroup};
+use super::options::{Regroup, Steps};
 use crate::agree::{all_words, combined_words, words};
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -31,36 +32,53 @@ struct Own {
 }
 
 impl Sizes {
-    /// Tells the sizes of `parts` to their homes, and all ranks how large each part is.
+    /// Tells the sizes of `parts` to their homes, and ahead of them what this rank calls. Ranks without rows adopt what
+    /// those of others look like. Where one wave takes all, and homes do not depend on sizes, that is all; else all
+    /// ranks learn how large each part is.
     pub fn exchange(
         comm: &Communicator,
-        parts: &Parts,
-        agreement: &mut Agreement,
+        parts: &mut Parts,
+        steps: &mut Steps,
         options: &Regroup,
-    ) -> Result<Sizes, Error> {
+    ) -> Result<(Sizes, Agreed), Error> {
         let (part_count, p) = (parts.part_count(), comm.world_size());
         let sizes: Vec<PartSize> = (0..part_count).map(|part| parts.size(part)).collect();
+        let bytes: Vec<u64> =
+            sizes.iter().map(|&size| encoded_bytes(parts.form(), size).expect("it is in memory")).collect();
+        let Regroup { call, balanced, merge, .. } = *options;
+        let announced = Announcement { call, balanced, form: *parts.form(), merge, size_bytes: bytes.iter().sum() };
         let mut homes = hashed_homes(part_count, p);
-        let mut own = Own::told(comm, &sizes, agreement, &homes)?;
-        let part_bytes = all_words(comm, &own.bytes(parts.form())?)?;
+        let (mut own, told) = Own::told(comm, &sizes, &announced.words(), steps, &homes)?;
+        let agreed = Agreed::of(&announcements(&told)?)?;
+        if announced.size_bytes == 0 {
+            parts.adopt(agreed.form);
+        }
+        let own_bytes = own.bytes(&agreed.form)?;
+        let most_bytes = agreed.size_bytes;
+        if !balanced && most_bytes <= options.wave_bytes_of(most_bytes) {
+            // Of parts that are at home elsewhere, nothing more has to be known than what this rank has for them.
+            let mut known_bytes = bytes;
+            own.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
+            let waves = Waves::whole(&homes, &known_bytes, p, most_bytes > 0);
+            return Ok((Sizes { waves, own }, agreed));
+        }
+        let part_bytes = all_words(comm, &own_bytes)?;
         if part_bytes.iter().try_fold(0u64, |sum, &bytes| sum.checked_add(bytes)).is_none() {
             return Err(Error::Malformed {
                 cause: "ranks announced parts of more bytes than can be counted".to_string(),
             });
         }
-        if options.balanced {
+        if balanced {
             homes = balanced_homes(&part_bytes, p);
-            own = Own::told(comm, &sizes, agreement, &homes)?;
-            let mut told = own.parts.iter().zip(own.bytes(parts.form())?);
+            (own, _) = Own::told(comm, &sizes, &[], steps, &homes)?;
+            let mut told = own.parts.iter().zip(own.bytes(&agreed.form)?);
             if let Some((part, _)) = told.find(|&(&part, bytes)| part_bytes[part] != bytes) {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
         }
         let most_bytes = loads(&homes, &part_bytes, p).into_iter().max().unwrap_or(0);
         let waves = Waves::new(&homes, &part_bytes, p, options.wave_bytes_of(most_bytes));
-        let form = parts.form();
-        let bytes: Vec<u64> = sizes.iter().map(|&size| encoded_bytes(form, size).expect("it is in memory")).collect();
-        Ok(Sizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own })
+        Ok((Sizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
     }
 
     /// What comes from rank `from` for `part`, which is at home here.
@@ -97,32 +115,55 @@ fn bounded(
     }
 }
 
+/// What every rank has told, by rank.
+fn announcements(told: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
+    let read = |(rank, words): (usize, &Vec<u64>)| {
+        let words = words[..].try_into().expect("all tell as much");
+        let nothing = || Error::Malformed { cause: format!("rank {rank} announced rows that cannot be") };
+        Announcement::read(words).ok_or_else(nothing)
+    };
+    told.iter().enumerate().map(read).collect()
+}
+
 impl Own {
-    /// Every rank tells the sizes of its parts to their homes.
-    fn told(comm: &Communicator, sizes: &[PartSize], agreement: &mut Agreement, homes: &[usize]) -> Result<Own, Error> {
+    /// Every rank tells the sizes of its parts to their homes, and `words` ahead of them; those of all ranks come, too.
+    fn told(
+        comm: &Communicator,
+        sizes: &[PartSize],
+        ahead: &[u64],
+        steps: &mut Steps,
+        homes: &[usize],
+    ) -> Result<(Own, Vec<Vec<u64>>), Error> {
         let (rank, p) = (comm.rank(), comm.world_size());
         let mut by_home = vec![Vec::new(); p];
         homes.iter().enumerate().for_each(|(part, &home)| by_home[home].push(part));
-        let lengths: Vec<usize> = by_home.iter().map(|parts| parts.len() * TOLD_BYTES).collect();
-        let numbers = by_home.iter().flatten().flat_map(|&part| {
-            let PartSize { keys, key_bytes, rows } = sizes[part];
-            [keys, key_bytes, rows]
-        });
-        let out: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
-        let own = by_home.swap_remove(rank);
-        let mut into = vec![0; p * own.len() * TOLD_BYTES];
+        let length = |parts: &Vec<usize>| size_of_val(ahead) + parts.len() * TOLD_BYTES;
+        let lengths: Vec<usize> = by_home.iter().map(length).collect();
+        let mut out = Vec::with_capacity(lengths.iter().sum());
+        for parts in &by_home {
+            let numbers = parts.iter().flat_map(|&part| {
+                let PartSize { keys, key_bytes, rows } = sizes[part];
+                [keys, key_bytes, rows]
+            });
+            out.extend(ahead.iter().copied().chain(numbers).flat_map(u64::to_ne_bytes));
+        }
+        let (own, own_bytes) = (by_home.swap_remove(rank), lengths[rank]);
+        let mut into = vec![0; p * own_bytes];
         let whole = |buffer, length| Span::whole(buffer, length, 1);
         let out_chunks = whole(Buffer::MAIN, out.len()).split(&lengths);
-        let in_chunks = whole(Buffer::OUTPUT, into.len()).split(&vec![own.len() * TOLD_BYTES; p]);
+        let in_chunks = whole(Buffer::OUTPUT, into.len()).split(&vec![own_bytes; p]);
         let plan = direct::plan(&comm.group, &out_chunks, &in_chunks);
         let buffers = [Memory::Read(&out), Memory::Write(&mut into), NO_MEMORY];
-        comm.run_uncatalogued(agreement.next_call(comm)?, plan, buffers)?;
+        comm.run_uncatalogued(steps.next_call(comm)?, plan, buffers)?;
 
         let mut numbers = words(&into);
-        let mut next = || numbers.next().expect("three numbers for each part and rank");
-        let mut size = |_: &usize| PartSize { keys: next(), key_bytes: next(), rows: next() };
-        let sizes = (0..p).map(|_| own.iter().map(&mut size).collect()).collect();
-        Ok(Own { parts: own, sizes })
+        let mut next = || numbers.next().expect("every rank tells as much");
+        let (mut all_ahead, mut all_sizes) = (Vec::new(), Vec::new());
+        for _ in 0..p {
+            all_ahead.push(ahead.iter().map(|_| next()).collect());
+            all_sizes.push(own.iter().map(|_| PartSize { keys: next(), key_bytes: next(), rows: next() }).collect());
+        }
+        Ok((Own { parts: own, sizes: all_sizes }, all_ahead))
     }
 
     /// How many bytes each part takes, of all ranks together; all parts together are no more than memory could hold.
@@ -155,7 +196,8 @@ mod tests {
     use ripieno_kernels::Threads;
     use ripieno_net::ThreadFabric;
 
-    const FORM: Form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum) };
+    const FORM: Form =
+        Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum), label: 0 };
 
     fn no_rows(form: Form) -> Aggregation {
         Aggregation::new(form, 2, None).unwrap()
@@ -165,12 +207,15 @@ mod tests {
     fn lied_to(form: Form, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
         let lie = |comm: &Communicator| {
-            let (rows, mut agreement) = (no_rows(form), Agreement::new(&no_rows(form), options, 2).unwrap());
-            let parts = rows.seal(&Threads::new(1)).unwrap();
+            let parts = no_rows(form).seal(&Threads::new(1)).unwrap();
             let none = vec![0; parts.part_count()];
+            let mut steps = Steps::new(none.len(), options);
+            let Regroup { call, balanced, merge, .. } = *options;
+            let said = Announcement { call, balanced, form, merge, size_bytes: 1 }.words();
             for (turn, &size) in sizes.iter().enumerate() {
                 let homes = if turn == 0 { hashed_homes(none.len(), 2) } else { balanced_homes(&none, 2) };
-                Own::told(comm, &vec![size; parts.part_count()], &mut agreement, &homes)?;
+                let ahead = if turn == 0 { &said[..] } else { &[] };
+                Own::told(comm, &vec![size; parts.part_count()], ahead, &mut steps, &homes)?;
                 if turn + 1 < sizes.len() {
                     all_words(comm, &none[none.len() / 2..])?;
                 }
@@ -182,7 +227,7 @@ mod tests {
             let mut ranks = ranks.into_iter();
             let (honest, liar) = (ranks.next().unwrap(), ranks.next().unwrap());
             let liar = scope.spawn(move || lie(&liar));
-            let told = honest.regroup(no_rows(form), options, &mut |_| Ok(())).map(drop);
+            let told = honest.regroup(no_rows(form), options, &mut |_, _| Ok(())).map(drop);
             [told, liar.join().unwrap()]
         })
     }

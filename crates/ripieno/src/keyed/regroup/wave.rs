@@ -82,7 +82,7 @@ impl Regrouping<'_> {
             self.pack(peer, wave, &mut buffers.out.bytes_mut()[range(out.span(peer))])?;
         }
         let plan = plan(&self.comm.group, &out, &into, self.options.pulls.get());
-        let handle = self.comm.start_uncatalogued(self.agreement.next_call(self.comm)?, plan, buffers)?;
+        let handle = self.comm.start_uncatalogued(self.steps.next_call(self.comm)?, plan, buffers)?;
         self.regrouped.exchange += started.elapsed();
         Ok(Some(Flight { number: wave, handle, into }))
     }
