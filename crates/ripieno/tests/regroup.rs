@@ -279,7 +279,7 @@ fn nothing_travels_but_blocks_sizes_and_grants() {
     }
 }
 
-/// A small regroup is the message of the sizes, in which ranks agree, and one wave; others tell how large parts are, too.
+/// A small regroup is the message of the sizes, in which ranks agree, and one wave; others tell how large parts are.
 #[test]
 fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
     let usual = Regroup::new(SUM);

@@ -1,12 +1,12 @@
 //! Regroup: the rows of every key come to one rank, combined, part by part.
 //!
 //! What was added is sealed first. What each rank has for each part goes to the part's home by a plan; with it ranks
-//! agree on what they call, on homes and on waves. A wave is one plan, too ([`ripieno_plan::regroup`]): some parts of every rank, whose
-//! keys are complete when it has come. The next one is in flight while it is merged and handed on.
+//! agree on what they call, on homes and on waves. A wave is one plan, too ([`ripieno_plan::regroup`]): some parts of
+//! every rank, whose keys are complete when it has come. The next one is in flight while it is merged and handed on.
 //!
-//! Cost: messages of 24 bytes per part to its home (twice if balanced), with 40 more to each rank, and the blocks of the
-//! parts, of which those that stay go over no link. Where one wave is not enough, or parts are balanced, an allgather of
-//! 8 bytes per part, too. So a small regroup is two collectives.
+//! Cost: messages of 24 bytes per part to its home (twice if balanced), with 40 more to each rank, and the blocks of
+//! the parts, of which those that stay go over no link. Where one wave is not enough, or parts are balanced, an
+//! allgather of 8 bytes per part, too. So a small regroup is two collectives.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
 

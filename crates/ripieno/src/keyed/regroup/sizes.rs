@@ -1,4 +1,5 @@
-//! How much every rank has for every part, and what follows from that: homes and waves. Ranks agree in the same message.
+//! How much every rank has for every part, and what follows from that: homes and waves. Ranks agree in the same
+//! message.
 
 use super::super::block::{Form, PartSize};
 use super::super::parts::Parts;
