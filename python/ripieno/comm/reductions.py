@@ -216,8 +216,11 @@ class Reductions(Rank):
         args = (op, root, in_order(algorithm, order))
         if self.rank != root:
             return self._do(NativeCalls(self._reduced("reduce", value, op, None, args).calls, lambda: None))
-        if out is None or is_alike(check_combinable(out, op, "reduce"), value):
-            return self._do(self._reduced("reduce", value, op, out, args))
+        if out is None:
+            return self._do(self._reduced("reduce", value, op, None, args))
+        check_op(op)
+        if is_alike(check_combinable(out, op, "reduce"), value):
+            return self._do(self._reduced_into(out, "reduce", value, args))
         fitting(out, value)
         calls, finish = self._reduced("reduce", value, op, None, args)
         return self._do(NativeCalls(calls, lambda: fill(out, finish())))
@@ -372,10 +375,7 @@ class Reductions(Rank):
         """The native calls of `what`, each on an array of its own or `out`, and the result in the form of `value`."""
         check_op(op)
         if out is not None:
-            check_combinable(out, op, what)
-            if value is not out:
-                fill(out, value)
-            return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
+            return self._reduced_into(check_combinable(out, op, what), what, value, args)
         if type(value) is int and op == "sum":
             words = wholes.words(value, what)
             return NativeCalls([(what, words, *args, forms.WHOLE)], lambda: wholes.number(words))
@@ -383,6 +383,12 @@ class Reductions(Rank):
             return self._reduced_leaves(what, value, op, args)
         result = own(reducible(value, op, what))
         return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
+
+    def _reduced_into(self, out: NDArray[Any], what: str, value: Any, args: tuple[Any, ...]) -> NativeCalls[Any]:
+        """As `_reduced`, in an array that can be combined in."""
+        if value is not out:
+            fill(out, value)
+        return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
 
     def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
         """As `_reduced`, of Python's whole numbers, and of tuples, lists and dicts."""
