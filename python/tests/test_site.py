@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from importlib import import_module
 from pathlib import Path
@@ -154,10 +155,37 @@ def test_a_hidden_command_has_no_section():
     assert [name for name, _ in _pages_tool().helps(group, "all")] == ["all", "all shown"]
 
 
+def _says_nothing(built: Path, sources: list[Path]) -> str | None:
+    """Why a site that is built tells nothing of its sources, if it does not."""
+    if not (built / "index.html").exists():
+        return "needs the site: make docs"
+    changed = [each for each in sources if each.stat().st_mtime > (built / "index.html").stat().st_mtime]
+    return f"the site is older than {changed[0].relative_to(built.parent.parent)}: make docs" if changed else None
+
+
+def test_a_site_that_is_older_than_a_source_is_not_looked_at(tmp_path):
+    built, pages = tmp_path / "target/site", [tmp_path / "first.md", tmp_path / "second.md"]
+    built.mkdir(parents=True)
+    for page in pages:
+        page.touch()
+    missing = _says_nothing(built, pages)
+    (built / "index.html").touch()
+    for page in pages:
+        os.utime(page, (0, 0))
+    fresh = _says_nothing(built, pages)
+    os.utime(pages[1], (2**33, 2**33))
+
+    assert (missing, fresh) == ("needs the site: make docs", None)
+    assert _says_nothing(built, pages) == "the site is older than second.md: make docs"
+
+
 def test_the_site_has_every_page_and_fetches_nothing():
     # `make check` builds it just before, and fails on warnings.
-    if not BUILT.exists():
-        pytest.skip("needs the site: make docs")
+    folders = [ROOT / "docs", ROOT / "tools/site", ROOT / "python/ripieno"]
+    found = [each for folder in folders for each in folder.rglob("*") if each.suffix not in (".pyc", ".so")]
+    reason = _says_nothing(BUILT, [ROOT / "mkdocs.yml", *MARKDOWN, *(each for each in found if each.is_file())])
+    if reason is not None:
+        pytest.skip(reason)
 
     pages = list(BUILT.rglob("*.html"))
     assert len(pages) > len(_named(SITE["nav"]))
