@@ -259,7 +259,7 @@ class Job(ABC):
             (self._trace.rescue if failed or self._has_failed or self.lost else self._trace.finish)()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
-        # There is one gang: estimators that are cloned share it.
+        # There is one job: estimators that are cloned share it.
         return self
 
     def __reduce__(self) -> NoReturn:

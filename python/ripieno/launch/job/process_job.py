@@ -64,7 +64,7 @@ M = TypeVar("M", bound=Member)
 
 
 class State(Enum):
-    """What a gang is ready for."""
+    """What a job's ranks are ready for."""
 
     READY = "its ranks wait for programs"
     APART = "its ranks wait, and must meet anew before a program that communicates"
@@ -174,7 +174,7 @@ class ProcessJob(Job, Generic[M]):
 
     @contextmanager
     def _recovering(self) -> Iterator[None]:
-        """An error within tells what the ranks were at and have returned, and leaves a gang that can go on."""
+        """An error within tells what the ranks were at and have returned, and leaves a job that can go on."""
         try:
             yield
         except BaseException as error:
@@ -237,7 +237,7 @@ class ProcessJob(Job, Generic[M]):
 
     def _alarmed(self) -> BaseException:
         """What to raise if no member gives a better account within `CULPRIT_S`."""
-        raise AssertionError("a gang that has an alarm says what it means")
+        raise AssertionError("a job that has an alarm says what it means")
 
     def _ending_of(self, member: M) -> tuple[M, str]:
         """Who has ended first, and why, now that `member` has hung up without a word."""
@@ -314,20 +314,20 @@ class ProcessJob(Job, Generic[M]):
 class _Conversation:
     """What the members have said so far."""
 
-    def __init__(self, awaited: str, gang: ProcessJob[Any], within_s: float | None) -> None:
+    def __init__(self, awaited: str, job: ProcessJob[Any], within_s: float | None) -> None:
         self._awaited = awaited
         self._within_s = within_s
         self._deadline = None if within_s is None else time.monotonic() + within_s
-        self._gang = gang
-        self._members = gang.members
-        self._replicas = gang.replicas
-        self._reports = gang._reports
-        self._lost = gang.lost
+        self._job = job
+        self._members = job.members
+        self._replicas = job.replicas
+        self._reports = job._reports
+        self._lost = job.lost
         self._exchange: dict[int, str] = {}
         # What is raised unless somebody gives a better account in time.
         self._verdict: Callable[[], NoReturn] | None = None
         self._verdict_by = 0.0
-        self.replies = gang._answers
+        self.replies = job._answers
         # Who has returned, but could not end the program together with the others.
         self.apart: list[Returned] = []
 
@@ -415,7 +415,7 @@ class _Conversation:
         self.expect(report.throw)
 
     def _dead(self, member: Member) -> None:
-        member, cause = self._gang._ending_of(member)
+        member, cause = self._job._ending_of(member)
         others = [rank for rank in self._replicas_of(member.rank) if rank != member.rank]
         if self._awaited == "result" and any(rank not in self._lost for rank in others):
             self._lost[member.rank] = cause
