@@ -350,6 +350,37 @@ def solve_factors(
 ) -> float: ...
 def scatter(factors: NDArray[np.float32], anchor: float, out: NDArray[np.float64], threads: int) -> None: ...
 
+# Sums over all pairs of points.
+
+MOST_DIMENSIONS: int
+
+def guttman(
+    dissimilarities: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+    shift: float,
+    own: NDArray[np.float32],
+    all: NDArray[np.float32],
+    out: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+def weighted_differences(
+    weights: NDArray[np.float32],
+    own: NDArray[np.float32],
+    all: NDArray[np.float32],
+    out: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+def layout_forces(
+    first: int,
+    starts: NDArray[np.int64],
+    columns: NDArray[np.int32],
+    weights: NDArray[np.float32],
+    length: float,
+    all: NDArray[np.float32],
+    out: NDArray[np.float64],
+    threads: int,
+) -> None: ...
+
 # Where a default is not shown, one thread computes.
 def first_non_finite(points: NDArray[Any], threads: int = ...) -> tuple[int, int] | None: ...
 

@@ -11,7 +11,7 @@
 //! eq. 4; Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013, section 4 (the scatter matrix).
 
 use crate::Threads;
-use crate::panels::Line;
+use crate::panels::{Line, floats, floats_mut};
 use crate::simd::{Job, Vector};
 
 /// Rows of a register tile.
@@ -191,16 +191,6 @@ fn table(factors: &[f32], rank: usize, width: usize) -> Vec<Line> {
         to[..rank].copy_from_slice(from);
     }
     lines
-}
-
-fn floats(lines: &[Line]) -> &[f32] {
-    // SAFETY: lines are arrays of f32 without gaps, as many as there are.
-    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * LINE) }
-}
-
-fn floats_mut(lines: &mut [Line]) -> &mut [f32] {
-    // SAFETY: as above.
-    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * LINE) }
 }
 
 /// Memory of a thread, in whole lines.

@@ -3,7 +3,8 @@
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
 //! All matrices are row-major and contiguous. Models: [`logistic_loss`] and [`logistic_curvature`] of sparse rows,
-//! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors. Graphs: [`graph`] reads edges, sorts them and
+//! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors. Pairs of points: [`guttman`] for scaling,
+//! [`repulsion`] and [`attraction`] for layouts. Graphs: [`graph`] reads edges, sorts them and
 //! multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
@@ -36,6 +37,7 @@ pub mod graph;
 pub mod keyed;
 mod logistic;
 mod matrix;
+mod pairs;
 mod panels;
 mod seeding;
 mod simd;
@@ -49,6 +51,9 @@ pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
+pub use pairs::{
+    Dissimilarity, MOST_DIMENSIONS, Springs, Wanted, attraction, guttman, repulsion, weighted_differences,
+};
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use simd::Simd;
 pub use threads::Threads;

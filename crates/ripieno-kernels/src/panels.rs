@@ -30,6 +30,18 @@ impl Line {
     }
 }
 
+/// Lines as one slice of values.
+pub(crate) fn floats(lines: &[Line]) -> &[f32] {
+    // SAFETY: lines are arrays of f32 without gaps, as many as there are.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * Line::LEN) }
+}
+
+/// As [`floats`], to write.
+pub(crate) fn floats_mut(lines: &mut [Line]) -> &mut [f32] {
+    // SAFETY: as above.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * Line::LEN) }
+}
+
 /// How a score is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {

@@ -13,6 +13,7 @@ mod keyed;
 mod measuring;
 mod memory;
 mod models;
+mod pairs;
 mod recorder;
 mod simulation;
 mod sparse;
@@ -41,5 +42,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     strings::register(module)?;
     text::register(module)?;
     models::register(module)?;
+    pairs::register(module)?;
     kernels::register(module)
 }

@@ -60,6 +60,24 @@ impl Vector for F32x4 {
     }
 
     #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vmulq_f32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn divide(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vdivq_f32(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn square_root(self) -> Self {
+        // SAFETY: see above.
+        F32x4(unsafe { vsqrtq_f32(self.0) })
+    }
+
+    #[inline(always)]
     fn maximum(self, other: Self) -> Self {
         // SAFETY: see above.
         F32x4(unsafe { vmaxq_f32(self.0, other.0) })

@@ -50,6 +50,21 @@ impl Vector for F32x4 {
     }
 
     #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        per_lane(self, other, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    fn divide(self, other: Self) -> Self {
+        per_lane(self, other, |a, b| a / b)
+    }
+
+    #[inline(always)]
+    fn square_root(self) -> Self {
+        F32x4(self.0.map(f32::sqrt))
+    }
+
+    #[inline(always)]
     fn maximum(self, other: Self) -> Self {
         per_lane(self, other, |a, b| if a > b { a } else { b })
     }

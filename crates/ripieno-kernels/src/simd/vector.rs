@@ -46,6 +46,15 @@ pub(crate) trait Vector: Copy {
     /// `self − other`.
     fn subtract(self, other: Self) -> Self;
 
+    /// `self · other`.
+    fn multiply(self, other: Self) -> Self;
+
+    /// `self / other`, correctly rounded.
+    fn divide(self, other: Self) -> Self;
+
+    /// The square root, correctly rounded.
+    fn square_root(self) -> Self;
+
     /// The greater one per lane.
     fn maximum(self, other: Self) -> Self;
 

@@ -81,6 +81,24 @@ impl Vector for F32x16 {
     }
 
     #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_mul_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn divide(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_div_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn square_root(self) -> Self {
+        // SAFETY: see above.
+        F32x16(unsafe { _mm512_sqrt_ps(self.0) })
+    }
+
+    #[inline(always)]
     fn maximum(self, other: Self) -> Self {
         // SAFETY: see above.
         F32x16(unsafe { _mm512_max_ps(self.0, other.0) })
@@ -160,6 +178,24 @@ impl Vector for F32x8 {
     fn subtract(self, other: Self) -> Self {
         // SAFETY: see above.
         F32x8(unsafe { _mm256_sub_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn multiply(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_mul_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn divide(self, other: Self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_div_ps(self.0, other.0) })
+    }
+
+    #[inline(always)]
+    fn square_root(self) -> Self {
+        // SAFETY: see above.
+        F32x8(unsafe { _mm256_sqrt_ps(self.0) })
     }
 
     #[inline(always)]

@@ -1,0 +1,413 @@
+//! Sums over all pairs of points: the Guttman transform of multidimensional scaling with its stress, products with the
+//! matrix of its weights, and the repulsion of a layout.
+//!
+//! For each own point and for all points the differences of positions, times a factor that depends on their distance,
+//! are added up in vectors. All of it happens in one pass, so nothing is kept of a pair, and a dissimilarity is read
+//! once. Columns are taken some at a time, and sums of these are added up in f64. The bits of a row's sums depend on the
+//! positions and the SIMD level alone.
+//!
+//! Cost: a square root and a division in f32 for each pair, beside `4·k` operations in `k` dimensions.
+//! Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
+//! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III;
+//! Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991.
+
+use crate::panels::{Line, floats, floats_mut};
+use crate::simd::{Job, Vector};
+use crate::{Matrix, Threads};
+
+/// Dimensions at most: so many sums are kept at once.
+pub const MOST_DIMENSIONS: usize = 64;
+/// Columns that are added up in f32, and whose positions stay in the nearest cache.
+const CHUNK: usize = 1024;
+/// Rows of a part.
+const PART_ROWS: usize = 16;
+/// What a pair costs, about: as many operations of those that fill a vector.
+const PAIR_OPERATIONS: usize = 24;
+/// Points that are nearer than this lie on top of each other in a layout.
+const LEAST_DISTANCE: f32 = 0.01;
+
+/// A dissimilarity: `i16` or `f32`.
+pub trait Dissimilarity: Copy + Sync {
+    /// The same value as f32.
+    fn widen(self) -> f32;
+}
+
+impl Dissimilarity for i16 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self.into()
+    }
+}
+
+impl Dissimilarity for f32 {
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+}
+
+/// What is known of the pairs of own points and all points, row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a, D> {
+    /// The dissimilarity of each pair.
+    pub dissimilarities: &'a [D],
+    /// The weight of each pair; ones by default.
+    pub weights: Option<&'a [f32]>,
+    /// What is taken off each dissimilarity, down to zero: the width of an annealed distribution.
+    pub shift: f32,
+}
+
+/// One step of majorization: for each own point `x`, `(k + 2)` values of `out`.
+///
+/// These are, over all points `y`, the sums of `w·δ/‖x − y‖·(x − y)`, of the squared errors `w·(‖x − y‖ − δ)²` and of
+/// `w·‖x − y‖²`. A pair of points on the same place adds nothing to the first.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn guttman<D: Dissimilarity>(
+    wanted: Wanted<D>,
+    own: Matrix<f32>,
+    all: Matrix<f32>,
+    out: &mut [f64],
+    threads: &Threads,
+) {
+    assert_eq!(wanted.dissimilarities.len(), own.rows() * all.rows(), "a dissimilarity for every pair");
+    let law = Stress { shift: wanted.shift };
+    over_pairs(law, wanted.dissimilarities, wanted.weights, own, all, out, threads);
+}
+
+/// For each own point `x` the sums of `w·(x − y)` over all points: products with the Laplacian matrix of the weights.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn weighted_differences(weights: &[f32], own: Matrix<f32>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
+    over_pairs::<_, f32>(Unit, &[], Some(weights), own, all, out, threads);
+}
+
+/// For each own point `x` the sums of `strength/‖x − y‖²·(x − y)` over all points, none of them nearer than 0.01.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn repulsion(strength: f32, own: Matrix<f32>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
+    over_pairs::<_, f32>(Repulsion { strength }, &[], None, own, all, out, threads);
+}
+
+/// Edges from some points to all points.
+#[derive(Clone, Copy, Debug)]
+pub struct Springs<'a> {
+    /// The number of the first point that edges lead from.
+    pub first: usize,
+    /// Where the edges of each point begin, and where the last ones end.
+    pub starts: &'a [i64],
+    /// Where each edge leads.
+    pub columns: &'a [i32],
+    /// The weight of each edge.
+    pub weights: &'a [f32],
+}
+
+/// Takes off `out`, for each point `x` that edges lead from, the sum of `w·‖x − y‖/length·(x − y)` over its edges.
+///
+/// # Panics
+/// If the shapes do not fit, or an edge leads nowhere.
+pub fn attraction(springs: Springs, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
+    let k = all.columns();
+    assert_eq!(out.len(), (springs.starts.len() - 1) * k, "a sum for every point and dimension");
+    assert_eq!(springs.columns.len(), springs.weights.len(), "a weight for every edge");
+    let parts: Vec<_> = out.chunks_mut(PART_ROWS * k).enumerate().collect();
+    let operations = PAIR_OPERATIONS * springs.columns.len() / parts.len().max(1);
+    threads.for_each(
+        parts,
+        operations,
+        || (),
+        |(), (part, out)| {
+            for (row, sums) in out.chunks_exact_mut(k).enumerate() {
+                let row = part * PART_ROWS + row;
+                let here = all.row(springs.first + row);
+                for edge in springs.starts[row] as usize..springs.starts[row + 1] as usize {
+                    let there = all.row(springs.columns[edge] as usize);
+                    let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
+                    let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();
+                    let distance = square.sqrt().max(f64::from(LEAST_DISTANCE));
+                    let factor = f64::from(springs.weights[edge]) * distance / length;
+                    sums.iter_mut().enumerate().for_each(|(at, sum)| *sum -= factor * between(at));
+                }
+            }
+        },
+    );
+}
+
+/// What a pair adds.
+trait Law: Copy + Sync {
+    /// Whether it reads dissimilarities, and measures how far the distances are from them.
+    const MEASURES: bool;
+
+    /// A dissimilarity as the law takes it.
+    fn taken(self, value: f32) -> f32 {
+        value
+    }
+
+    /// The factor of the difference of a pair, by its squared distance and its dissimilarity, and the squared error.
+    fn pair<V: Vector>(self, square: V, dissimilarity: V) -> (V, V);
+}
+
+/// The Guttman transform, and the stress.
+#[derive(Clone, Copy)]
+struct Stress {
+    shift: f32,
+}
+
+impl Law for Stress {
+    const MEASURES: bool = true;
+
+    #[inline(always)]
+    fn taken(self, value: f32) -> f32 {
+        let rest = value - self.shift;
+        if rest > 0.0 { rest } else { 0.0 }
+    }
+
+    #[inline(always)]
+    fn pair<V: Vector>(self, square: V, dissimilarity: V) -> (V, V) {
+        // The inverse of a distance of zero stays finite, and is multiplied with a difference of zero.
+        let inverse = V::splat(1.0).divide(square.maximum(V::splat(f32::MIN_POSITIVE)).square_root());
+        let error = square.multiply(inverse).subtract(dissimilarity);
+        (dissimilarity.multiply(inverse), error.multiply(error))
+    }
+}
+
+/// Only the weight counts.
+#[derive(Clone, Copy)]
+struct Unit;
+
+impl Law for Unit {
+    const MEASURES: bool = false;
+
+    #[inline(always)]
+    fn pair<V: Vector>(self, _: V, _: V) -> (V, V) {
+        (V::splat(1.0), V::splat(0.0))
+    }
+}
+
+/// By the inverse distance.
+#[derive(Clone, Copy)]
+struct Repulsion {
+    strength: f32,
+}
+
+impl Law for Repulsion {
+    const MEASURES: bool = false;
+
+    #[inline(always)]
+    fn pair<V: Vector>(self, square: V, _: V) -> (V, V) {
+        let least = V::splat(LEAST_DISTANCE * LEAST_DISTANCE);
+        (V::splat(self.strength).divide(square.maximum(least)), V::splat(0.0))
+    }
+}
+
+fn over_pairs<L: Law, D: Dissimilarity>(
+    law: L,
+    dissimilarities: &[D],
+    weights: Option<&[f32]>,
+    own: Matrix<f32>,
+    all: Matrix<f32>,
+    out: &mut [f64],
+    threads: &Threads,
+) {
+    let (k, count) = (own.columns(), all.rows());
+    let width = k + if L::MEASURES { 2 } else { 0 };
+    assert_eq!(all.columns(), k, "own points have as many dimensions as all");
+    assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
+    assert_eq!(out.len(), own.rows() * width, "sums for every point");
+    assert!(weights.is_none_or(|weights| weights.len() == own.rows() * count), "a weight for every pair");
+    let table = Table::of(all);
+    let parts: Vec<_> = out.chunks_mut(PART_ROWS * width).enumerate().collect();
+    threads.for_each(parts, PART_ROWS * count * PAIR_OPERATIONS, Scratch::default, |scratch, (part, out)| {
+        let first = part * PART_ROWS;
+        let rows = own.row_range(first, out.len() / width);
+        let pairs = first * count..(first + rows.rows()) * count;
+        let dissimilarities = if L::MEASURES { &dissimilarities[pairs.clone()] } else { &[] };
+        let weights = weights.map(|weights| &weights[pairs]);
+        threads.simd().run(Part { law, dissimilarities, weights, rows, table: &table, out, scratch });
+    });
+}
+
+/// Positions, dimension by dimension, each in whole lines.
+struct Table {
+    lines: Vec<Line>,
+    count: usize,
+    stride: usize,
+}
+
+impl Table {
+    fn of(all: Matrix<f32>) -> Table {
+        let (count, k) = (all.rows(), all.columns());
+        let stride = count.next_multiple_of(Line::LEN);
+        let mut lines = vec![Line::default(); stride / Line::LEN * k];
+        for (at, to) in floats_mut(&mut lines).chunks_exact_mut(stride.max(1)).enumerate() {
+            to.iter_mut().zip(all.values().chunks_exact(k)).for_each(|(to, row)| *to = row[at]);
+        }
+        Table { lines, count, stride }
+    }
+}
+
+/// Dissimilarities and weights of a row, of as many columns as are taken at a time.
+struct Scratch {
+    dissimilarities: Vec<Line>,
+    weights: Vec<Line>,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        let lines = || vec![Line::default(); CHUNK / Line::LEN];
+        Scratch { dissimilarities: lines(), weights: lines() }
+    }
+}
+
+/// Some own points.
+struct Part<'a, L, D> {
+    law: L,
+    dissimilarities: &'a [D],
+    weights: Option<&'a [f32]>,
+    rows: Matrix<'a, f32>,
+    table: &'a Table,
+    out: &'a mut [f64],
+    scratch: &'a mut Scratch,
+}
+
+impl<L: Law, D: Dissimilarity> Job for Part<'_, L, D> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        match self.rows.columns() {
+            // With a number that the compiler knows all sums stay in registers.
+            2 => self.add_up::<V>(2),
+            3 => self.add_up::<V>(3),
+            k => self.add_up::<V>(k),
+        }
+    }
+}
+
+impl<L: Law, D: Dissimilarity> Part<'_, L, D> {
+    #[inline(always)]
+    fn add_up<V: Vector>(mut self, k: usize) {
+        self.out.fill(0.0);
+        let (rows, count) = (self.rows.rows(), self.table.count);
+        if L::MEASURES || self.weights.is_some() {
+            // Memory is read as it lies.
+            for row in 0..rows {
+                for first in (0..count).step_by(CHUNK) {
+                    self.add_chunk::<V>(k, row, first);
+                }
+            }
+        } else {
+            // The positions stay in the nearest cache.
+            for first in (0..count).step_by(CHUNK) {
+                for row in 0..rows {
+                    self.add_chunk::<V>(k, row, first);
+                }
+            }
+        }
+    }
+
+    /// Adds some columns of a row, from the column `first` on.
+    #[inline(always)]
+    fn add_chunk<V: Vector>(&mut self, k: usize, row: usize, first: usize) {
+        let count = self.table.count;
+        let taken = CHUNK.min(count - first);
+        let padded = taken.next_multiple_of(Line::LEN);
+        let pairs = row * count + first..row * count + first + taken;
+        let dissimilarities = &mut floats_mut(&mut self.scratch.dissimilarities)[..padded];
+        let weights = &mut floats_mut(&mut self.scratch.weights)[..padded];
+        if L::MEASURES {
+            let law = self.law;
+            let values = &self.dissimilarities[pairs.clone()];
+            dissimilarities.iter_mut().zip(values).for_each(|(to, value)| *to = law.taken(value.widen()));
+            dissimilarities[taken..].fill(0.0);
+        }
+        let is_weighted = self.weights.is_some() || taken < padded;
+        if is_weighted {
+            match self.weights {
+                Some(given) => weights[..taken].copy_from_slice(&given[pairs]),
+                None => weights[..taken].fill(1.0),
+            }
+            // What fills up the last line has no weight.
+            weights[taken..].fill(0.0);
+        }
+        let table = &floats(&self.table.lines)[first..];
+        let chunk = Chunk { here: self.rows.row(row), table, stride: self.table.stride, dissimilarities, weights };
+        let width = self.out.len() / self.rows.rows();
+        let out = &mut self.out[row * width..(row + 1) * width];
+        if is_weighted {
+            chunk.add_up::<V, L, true>(self.law, k, out);
+        } else {
+            chunk.add_up::<V, L, false>(self.law, k, out);
+        }
+    }
+}
+
+/// One own point and some columns, in whole lines.
+struct Chunk<'a> {
+    here: &'a [f32],
+    table: &'a [f32],
+    stride: usize,
+    dissimilarities: &'a [f32],
+    weights: &'a [f32],
+}
+
+impl Chunk<'_> {
+    #[inline(always)]
+    fn add_up<V: Vector, L: Law, const WEIGHTED: bool>(&self, law: L, k: usize, out: &mut [f64]) {
+        let zero = V::splat(0.0);
+        let one = V::splat(1.0);
+        let mut here = [zero; MOST_DIMENSIONS];
+        for (here, position) in here.iter_mut().zip(&self.here[..k]) {
+            *here = V::splat(*position);
+        }
+        let padded = self.weights.len();
+        assert!(self.dissimilarities.len() == padded && padded.is_multiple_of(Line::LEN));
+        assert!(k == 0 || (k - 1) * self.stride + padded <= self.table.len());
+        let (mut between, mut sums) = ([zero; MOST_DIMENSIONS], [zero; MOST_DIMENSIONS]);
+        let (mut errors, mut squares) = (zero, zero);
+        for at in (0..padded).step_by(V::LANES) {
+            let mut square = zero;
+            for axis in 0..k {
+                // SAFETY: whole lines are within the table by the checks above; each begins at a line, as the table
+                // and its rows do, and a line is at least as long as a vector of any level.
+                let there = unsafe { V::load(self.table.as_ptr().add(axis * self.stride + at)) };
+                between[axis] = here[axis].subtract(there);
+                square = between[axis].multiply_add(between[axis], square);
+            }
+            // SAFETY: as above; scratch memory begins at a line, too.
+            let wanted = if L::MEASURES { unsafe { V::load(self.dissimilarities.as_ptr().add(at)) } } else { zero };
+            let (mut factor, error) = law.pair(square, wanted);
+            // SAFETY: as above.
+            let weight = if WEIGHTED { unsafe { V::load(self.weights.as_ptr().add(at)) } } else { one };
+            if WEIGHTED {
+                factor = factor.multiply(weight);
+            }
+            for axis in 0..k {
+                sums[axis] = factor.multiply_add(between[axis], sums[axis]);
+            }
+            if L::MEASURES {
+                errors = error.multiply_add(weight, errors);
+                squares = square.multiply_add(weight, squares);
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(&sums[..k]) {
+            *out += total(*sum);
+        }
+        if L::MEASURES {
+            out[k] += total(errors);
+            out[k + 1] += total(squares);
+        }
+    }
+}
+
+/// The sum of the lanes, in their order, in f64.
+#[inline(always)]
+fn total<V: Vector>(lanes: V) -> f64 {
+    let mut line = Line::default();
+    // SAFETY: a line is aligned, and at least as long as a vector of any level.
+    unsafe { lanes.store(line.as_mut_ptr()) };
+    line.values()[..V::LANES].iter().map(|&lane| f64::from(lane)).sum()
+}
