@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms import (
         ALS,
         BFS,
+        MDS,
         PCA,
         ConnectedComponents,
         EffectiveDiameter,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALS",
     "BFS",
+    "MDS",
     "PCA",
     "CheckpointError",
     "CollectiveMismatch",
@@ -110,6 +112,7 @@ _LATE = {
         "KMeans",
         "LinearRegression",
         "LogisticRegression",
+        "MDS",
         "PCA",
         "PageRank",
         "Ridge",

@@ -107,9 +107,38 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] == 9
 
 
+@pytest.mark.parametrize("components", [1, 2, 3])
+def test_mds_writes_positions_and_draws_them(folder, components, capfd):
+    distances = np.linalg.norm(X[:, None] - X, axis=2)
+    np.save("distances.npy", distances)
+    np.save("new.npy", distances[:3])
+    np.save("weights.npy", np.ones_like(distances))
+    words = ["mds", "distances.npy", "-n", str(components), "--weights", "weights.npy", "--interpolate", "new.npy"]
+    assert main([*words, "--seed", "3", "--max-iter", "20", "-w", "2"]) == 0
+
+    told = described(folder / "result", ["embedding.npy", "interpolated.npy"])
+    expected = rp.MDS(components, weights=np.ones_like(distances), random_state=3, max_iter=20).fit(distances)
+    np.testing.assert_array_equal(np.load("result/embedding.npy"), expected.embedding_)
+    np.testing.assert_array_equal(np.load("result/interpolated.npy"), expected.interpolate(distances[:3]))
+    assert (told["stress"], told["row_count"], told["iteration_count"]) == (expected.stress_, 80, 20)
+    page = (folder / "result" / "report.html").read_text()
+    assert page.count("<circle") == (80 if components == 3 else 0) and "<script" not in page
+    assert "iteration 20, normalized_stress" in capfd.readouterr().err
+
+
+def test_mds_of_rows_anneals_in_parts(folder):
+    words = ["mds", "rows.npy", "--metric", "cityblock", "--method", "da-smacof", "--max-iter", "3", "-q"]
+    for resumed in (None, 3):
+        assert main([*words, "--checkpoint", "kept", "--overwrite"]) == 0
+        told = json.loads((folder / "result/model.json").read_text())
+        assert (told["resumed_from"] is None) == (resumed is None)
+    assert told["resumed_from"] == told["iteration_count"] - 1 and told["iterations"][0]["temperature"] == 0.0
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["mds", "rows.npy"], "X has 80 rows and 4 columns: expected the dissimilarities of all pairs"),
         (["pca", "rows.npy", "-n", "5"], "--components 5: expected at most min(n_samples, n_features), 4"),
         (["ridge", "prices.csv", "--target", "cost"], "--target 'cost': prices.csv has no such column"),
         (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),

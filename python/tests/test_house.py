@@ -91,6 +91,7 @@ INNER_ROOMS = {
         "sgd",
         "logistic",
         "als",
+        "mds",
         "vertices",
         "pagerank",
     ),

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms.kmeans.estimator import KMeans
     from ripieno.algorithms.linear.regression import LinearRegression, Ridge
     from ripieno.algorithms.logistic.estimator import LogisticRegression
+    from ripieno.algorithms.mds.estimator import MDS
     from ripieno.algorithms.pagerank.estimator import PageRank
     from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALS",
     "BFS",
+    "MDS",
     "PCA",
     "ConnectedComponents",
     "EffectiveDiameter",
@@ -42,6 +44,7 @@ _MODULES = {
     "KMeans": "kmeans.estimator",
     "LinearRegression": "linear.regression",
     "LogisticRegression": "logistic.estimator",
+    "MDS": "mds.estimator",
     "PCA": "pca.estimator",
     "PageRank": "pagerank.estimator",
     "Ridge": "linear.regression",

@@ -42,6 +42,7 @@ COMMANDS = {
     "pagerank": "ripieno.cli.pagerank:pagerank_command",
     "logistic": "ripieno.cli.logistic:logistic_command",
     "packets": "ripieno.cli.packets:packets_command",
+    "mds": "ripieno.cli.mds:mds_command",
     "pca": "ripieno.cli.pca:pca_command",
     "ridge": "ripieno.cli.ridge:ridge_command",
     "reproduce": "ripieno.cli.reproduce:reproduce_command",
@@ -73,12 +74,19 @@ ALS_OPTIONS = {
     "max_iter": "--max-iter",
     "reg": "--reg",
 }
+MDS_OPTIONS = {
+    "max_iter": "--max-iter",
+    "metric": "--metric",
+    "n_components": "--components",
+    "weights": "--weights",
+}
 RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
 OPTIONS = {
     "als": ALS_OPTIONS,
     **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
     "kmeans": RECORD_OPTIONS,
     "logistic": LOGISTIC_OPTIONS,
+    "mds": MDS_OPTIONS,
     "pca": PCA_OPTIONS,
     "ridge": TARGET_OPTIONS,
     "split": RECORD_OPTIONS,

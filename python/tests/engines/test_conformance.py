@@ -39,6 +39,11 @@ def _rows() -> tuple[np.ndarray]:
     return (np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32),)
 
 
+def _few_rows() -> tuple[np.ndarray]:
+    (rows,) = _rows()
+    return (rows[:101],)
+
+
 def _rows_with_target() -> tuple[np.ndarray, np.ndarray]:
     (rows,) = _rows()
     return rows, rows @ np.arange(6.0)
@@ -65,6 +70,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple
     "pca": (partial(rp.PCA, 3), _rows, ("components_", "explained_variance_")),
     "ridge": (rp.Ridge, _rows_with_target, ("coef_", "intercept_")),
     "logistic": (rp.LogisticRegression, _rows_with_classes, ("coef_", "intercept_")),
+    "mds": (partial(rp.MDS, 2, metric="euclidean", max_iter=3, random_state=0), _few_rows, ("embedding_", "stress_")),
     "als": (partial(rp.ALS, 4, max_iter=3, random_state=0), _ratings, ("user_factors_", "item_factors_")),
 }
 

@@ -76,7 +76,7 @@ def load(
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-        _check_finite(share, comm.threads)
+        check_finite(share, comm.threads)
     # Text shows only when read whether its values are bytes; the widest type that any worker met holds for all.
     shapes = comm.allgather((len(share.points), share.points.dtype.str))
     points = share.points.astype(np.result_type(*(dtype for _, dtype in shapes)), copy=False)
@@ -166,7 +166,8 @@ def mean_variance(comm: Communicator, rows: WeightedRows) -> float:
     return float(np.mean(comm.allreduce(squares) / rows.total))
 
 
-def _check_finite(share: Share, threads: int) -> None:
+def check_finite(share: Share, threads: int) -> None:
+    """Raise InputError, naming the place, if a value is not finite."""
     found = kernels.first_non_finite(share.points, threads=threads)
     if found is not None:
         row, column = found

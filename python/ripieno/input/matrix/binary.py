@@ -88,6 +88,10 @@ class NpyFile:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`, without a copy where the file holds them as they are needed."""
+        return self.read_as(start, stop, self.dtype)
+
+    def read_as(self, start: int, stop: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        """As `read`, in another type."""
         if self.member is not None:
             rows = self._unpacked()[start:stop]
         elif is_url(self.path):
@@ -95,7 +99,7 @@ class NpyFile:
         else:
             rows = self._mapped()[start:stop]
         # Nothing but chance aligns a member of an archive: its rows may have to be copied, a worker's own ones only.
-        return np.require(rows, self.dtype, ["C", "ALIGNED"])
+        return np.require(rows, dtype, ["C", "ALIGNED"])
 
     def _unpacked(self) -> NDArray[Any]:
         assert self.member is not None

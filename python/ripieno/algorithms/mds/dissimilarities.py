@@ -1,0 +1,248 @@
+"""A worker's rows of a matrix of dissimilarities: read, or computed from the points' rows, and checked.
+
+The matrix is never in one place, unless it came in one. Whether it is symmetric shows in its products with a random
+vector, from the left and from the right: a pass over the rows and n numbers to communicate.
+Source: Freivalds, "Probabilistic machines can use less running time", IFIP 1977.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+import ripieno.kernels as kernels
+from ripieno.algorithms.kmeans.rows import check_finite, load
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory, Share
+from ripieno.input.matrix.binary import NpyFile
+from ripieno.input.matrix.dataset import Piece
+from ripieno.input.shares import even_range
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Distances between rows; the first is computed by a kernel of this package.
+METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
+PRECOMPUTED = "precomputed"
+BLOCK_ROWS = 256
+#: Of the largest entry: entries that are to be equal may differ by so much.
+SYMMETRIC = 1e-5
+#: Of a sum of a row: what rounding may do to it in f64.
+ROUNDED = 1e-11
+#: Outside of these powers of two squares of float32 would leave its range.
+LEAST_EXPONENT, MOST_EXPONENT = -40, 40
+
+
+@dataclass(frozen=True)
+class OwnRows:
+    """This worker's rows of the matrix.
+
+    Parameters
+    ----------
+    dissimilarities : (m, n) int16 or float32
+        Divided by `scale`.
+    weights : (m, n) float32, or None for ones
+    counts
+        Rows of each rank.
+    first
+        The number of the first row.
+    scale
+        A power of two.
+    least, largest
+        The least dissimilarity above zero, and the largest, of all ranks, divided by `scale`.
+    """
+
+    dissimilarities: NDArray[Any]
+    weights: NDArray[np.float32] | None
+    counts: tuple[int, ...]
+    first: int
+    scale: float
+    least: float
+    largest: float
+
+    def __len__(self) -> int:
+        return len(self.dissimilarities)
+
+    @property
+    def total(self) -> int:
+        """Points."""
+        return sum(self.counts)
+
+
+def load_square(
+    comm: Communicator, source: Dataset | InMemory, weights: Dataset | InMemory | None, metric: str
+) -> OwnRows:
+    """Read this worker's rows, or compute them from those of the points.
+
+    Raises
+    ------
+    InputError
+        On every rank, with the same message: a value is not finite or negative, a point is not at a distance of zero
+        from itself, or the matrix is not square or symmetric; so for the weights.
+    """
+    if metric == PRECOMPUTED:
+        values, counts, first = _read_square(comm, source)
+    else:
+        values, counts, first = _computed(comm, source, metric)
+    own_weights = None if weights is None else _read_weights(comm, weights, counts, first)
+    return _scaled(comm, values, own_weights, counts, first)
+
+
+def read_rows(comm: Communicator, source: Dataset | InMemory, width: int | None, what: str) -> Share:
+    """This worker's rows of a matrix of finite numbers >= 0, as int16 where files or arrays have it, else float.
+
+    Raises
+    ------
+    InputError
+        On every rank: they are something else, or have another width.
+    """
+    with agreement(comm):
+        share = _share(source, comm.rank, comm.world_size)
+        if width is not None and source.column_count != width:
+            raise InputError(f"{what} has {source.column_count} columns: expected {width}, one for each point")
+        _check_values(share, comm.threads)
+    return share
+
+
+def _share(source: Dataset | InMemory, rank: int, world_size: int) -> Share:
+    file = source.files[0] if isinstance(source, Dataset) and len(source.files) == 1 else None
+    if isinstance(file, NpyFile) and file.stored.kind == "i" and file.stored.itemsize == 2:
+        first, last = even_range(file.size, rank, world_size)
+        return Share(file.read_as(first, last, np.dtype(np.int16)), (Piece(file, first, last - first),))
+    return source.read_share(rank, world_size)
+
+
+def _check_values(share: Share, threads: int) -> None:
+    values = share.points
+    if values.dtype.kind == "f":
+        check_finite(share, threads)
+    for begin in range(0, len(values), BLOCK_ROWS):
+        block = values[begin : begin + BLOCK_ROWS]
+        if block.min(initial=0) < 0:
+            row, column = (int(at) for at in np.unravel_index(block.argmin(), block.shape))
+            where = share.describe(begin + row, column)
+            raise InputError(f"{where}: {block[row, column]} where a number >= 0 is expected")
+
+
+def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[NDArray[Any], tuple[int, ...], int]:
+    share = read_rows(comm, source, None, "X")
+    counts = tuple(comm.allgather(len(share.points)))
+    total, first = sum(counts), sum(counts[: comm.rank])
+    if total != source.column_count:
+        raise InputError(
+            f"X has {total} rows and {source.column_count} columns: expected the dissimilarities of all pairs, a "
+            "square matrix, or, of points, another metric than 'precomputed'"
+        )
+    with agreement(comm):
+        own = np.arange(len(share.points))
+        diagonal = share.points[own, first + own]
+        if diagonal.any():
+            row = int(np.flatnonzero(diagonal)[0])
+            where = share.describe(row, first + row)
+            raise InputError(f"{where}: {diagonal[row]} where a point is to be at a distance of 0 from itself")
+    _check_symmetric(comm, share.points, counts, "X")
+    return share.points, counts, first
+
+
+def _computed(comm: Communicator, source: Dataset | InMemory, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
+    rows = load(comm, source)
+    counts = tuple(comm.allgather(len(rows)))
+    points = rows.points if rows.points.dtype == np.float32 else rows.points.astype(np.float64)
+    every = comm.allgather(points, counts=counts)
+    found = np.empty((len(rows), rows.total), points.dtype)
+    distance: Any = metric
+    with agreement(comm):
+        for begin in range(0, len(rows), BLOCK_ROWS):
+            block = points[begin : begin + BLOCK_ROWS]
+            if metric == METRICS[0]:
+                found[begin : begin + len(block)] = kernels.distances(block, every, threads=comm.threads)
+            else:
+                found[begin : begin + len(block)] = np.maximum(cdist(block, every, distance), 0.0)
+        own = np.arange(len(rows))
+        found[own, rows.offset + own] = 0.0
+        bad = np.argwhere(~np.isfinite(found))
+        if len(bad):
+            row, column = bad[0].tolist()
+            raise InputError(
+                f"metric={metric!r}: the distance of the rows {rows.offset + row} and {column} is "
+                f"{found[row, column]}, expected a finite number"
+            )
+    return found, counts, rows.offset
+
+
+def _read_weights(
+    comm: Communicator, source: Dataset | InMemory, counts: tuple[int, ...], first: int
+) -> NDArray[np.float32]:
+    total = sum(counts)
+    share = read_rows(comm, source, total, "weights")
+    own = tuple(comm.allgather(len(share.points)))
+    if own != counts:
+        raise InputError(
+            f"weights has {sum(own)} rows for {total} points, dealt to the ranks as {own}, not as {counts}: expected a "
+            "square matrix, in the same kind of file as the dissimilarities"
+        )
+    with agreement(comm):
+        # The weight of a point with itself is nothing to the result.
+        rows = np.arange(len(share.points))
+        pairs = np.count_nonzero(share.points, axis=1) - (share.points[rows, first + rows] != 0)
+        if total > 1 and not pairs.all():
+            row = first + int(np.flatnonzero(pairs == 0)[0])
+            raise InputError(f"weights: all of row {row} are 0: nothing says where the point lies")
+    _check_symmetric(comm, share.points, counts, "weights")
+    return np.ascontiguousarray(share.points, np.float32)
+
+
+def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, ...], what: str) -> None:
+    total, first = sum(counts), sum(counts[: comm.rank])
+    vector = np.random.default_rng(0).uniform(1.0, 2.0, total)
+    right, left = np.zeros(len(own)), np.zeros(total)
+    for begin in range(0, len(own), BLOCK_ROWS):
+        block = own[begin : begin + BLOCK_ROWS].astype(np.float64)
+        right[begin : begin + len(block)] = block @ vector
+        left += vector[first + begin : first + begin + len(block)] @ block
+    every = comm.allgather(right, counts=counts)
+    left = comm.allreduce(left)
+    apart = np.abs(every - left)
+    worst = int(apart.argmax())
+    if apart[worst] <= ROUNDED * float(every.max()):
+        return
+    owner = int(np.searchsorted(np.cumsum(counts), worst, side="right"))
+    row = comm.broadcast(own[worst - first].astype(np.float64) if comm.rank == owner else None, root=owner)
+    column = comm.allgather(np.ascontiguousarray(own[:, worst], np.float64), counts=counts)
+    other = int(np.abs(row - column).argmax())
+    # Of distances that were computed from both sides the last bits may differ.
+    if abs(row[other] - column[other]) > SYMMETRIC * float(row.max()):
+        raise InputError(
+            f"{what}: row {worst}, column {other} is {row[other]:g}, but row {other}, column {worst} is "
+            f"{column[other]:g}: expected a symmetric matrix"
+        )
+
+
+def _scaled(
+    comm: Communicator,
+    values: NDArray[Any],
+    weights: NDArray[np.float32] | None,
+    counts: tuple[int, ...],
+    first: int,
+) -> OwnRows:
+    largest = comm.allreduce(float(values.max(initial=0)), op="max")
+    least = comm.allreduce(_least_positive(values), op="min")
+    scale = 1.0
+    if values.dtype != np.int16:
+        exponent = int(np.frexp(largest)[1])
+        if not LEAST_EXPONENT <= exponent <= MOST_EXPONENT and largest > 0:
+            scale = float(np.ldexp(1.0, exponent))
+            values = values / scale
+        values = np.ascontiguousarray(values, np.float32)
+    return OwnRows(values, weights, counts, first, scale, least / scale, largest / scale)
+
+
+def _least_positive(values: NDArray[Any]) -> float:
+    blocks = (values[begin : begin + BLOCK_ROWS] for begin in range(0, len(values), BLOCK_ROWS))
+    positive = (block[block > 0] for block in blocks)
+    return min((float(each.min()) for each in positive if len(each)), default=np.inf)

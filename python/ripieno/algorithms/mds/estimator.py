@@ -1,0 +1,343 @@
+"""Multidimensional scaling as a scikit-learn estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ripieno._checks import check_count, number, whole
+from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.mds import program
+from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
+from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
+from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory, open_source
+from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+Reals = NDArray[np.float64]
+
+#: Types that dissimilarities are taken in; others become the first.
+DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
+
+
+class MDS(ObservedEstimator):
+    """Positions of points whose distances are near to given dissimilarities, by majorization of the stress.
+
+    Parameters
+    ----------
+    n_components : int, default=3
+        Dimensions of the positions, at most 64.
+    method : {"smacof", "da-smacof"}, default="smacof"
+        How to descend: by majorization alone, or with deterministic annealing, which finds lower minima and hardly
+        depends on where it begins.
+    weights : array of shape (n_samples, n_samples) or path, default=None
+        How much each pair counts: symmetric numbers >= 0, 0 for a dissimilarity that is missing. None: all alike.
+    metric : str, default="precomputed"
+        "precomputed": `fit` gets the dissimilarities. Otherwise it gets rows, whose distances the workers compute, each
+        those of its own rows: "euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra",
+        "braycurtis" or "sqeuclidean".
+    init : "random" or array of shape (n_samples, n_components), default="random"
+        Positions to begin with; random ones are those that scikit-learn draws for the same whole number.
+    n_init : int, default=1
+        How many random starts; the result of the least stress is kept.
+    max_iter : int, default=300
+        Iterations of each start, and of each temperature, at most.
+    eps : float, default=1e-6
+        A start, or a temperature, ends when the stress falls by less than this share of the squared distances, as in
+        scikit-learn; with annealing of the squared dissimilarities.
+    cooling : float, default=0.95
+        Each temperature's share of the one before, for "da-smacof".
+    random_state : int, RandomState instance or None, default=None
+        Source of the random positions.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there about once a second and at its end, and a fit of the same
+        dissimilarities and parameters goes on from it; of a single start without annealing `max_iter` and `eps` may be
+        others.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
+        "stress", "normalized_stress", with several starts "start" (from 1), with annealing "temperature", and rank 0's
+        "compute_s" and "communication_s".
+
+    Attributes
+    ----------
+    embedding_ : ndarray of shape (n_samples, n_components), float64
+        The positions.
+    stress_ : float
+        The sum over all pairs of the weighted squares of distance less dissimilarity.
+    normalized_stress_ : float
+        Kruskal's "Stress-1": the root of the stress divided by the sum of the weighted squared distances.
+    n_iter_ : int
+        Iterations of the start that was kept.
+    converged_ : bool
+        Whether `eps` has ended it, not `max_iter`.
+    resumed_from_ : int or None
+        After how many iterations of all starts the fit went on from a checkpoint.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+    report_ : RunReport
+        Stress and seconds per iteration and rank.
+
+    Notes
+    -----
+    Dissimilarities are computed with as int16 or float32, weights as float32. The result is the same bits with any
+    number of workers and threads, on processors that have the same vector instructions.
+
+    References
+    ----------
+    De Leeuw, "Applications of convex analysis to multidimensional scaling", Recent developments in statistics, 1977.
+    Ruan and Fox, "A robust and scalable solution for interpolative multidimensional scaling with weighting",
+    e-Science 2013.
+    Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import MDS
+    >>> D = np.array([[0.0, 3, 4], [3, 0, 5], [4, 5, 0]])
+    >>> model = MDS(2, random_state=0, eps=1e-9).fit(D)
+    >>> bool(model.normalized_stress_ < 1e-3)
+    True
+    """
+
+    embedding_: Reals
+    stress_: float
+    normalized_stress_: float
+    n_iter_: int
+    converged_: bool
+    resumed_from_: int | None
+    n_features_in_: int
+    report_: RunReport
+
+    def __init__(
+        self,
+        n_components: int = 3,
+        *,
+        method: str = "smacof",
+        weights: ArrayLike | str | os.PathLike[str] | None = None,
+        metric: str = PRECOMPUTED,
+        init: str | ArrayLike = "random",
+        n_init: int = 1,
+        max_iter: int = 300,
+        eps: float = 1e-6,
+        cooling: float = 0.95,
+        random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
+        self.n_components = n_components
+        self.method = method
+        self.weights = weights
+        self.metric = metric
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.eps = eps
+        self.cooling = cooling
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+
+    def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None) -> MDS:
+        """Find the positions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_samples) or (n_samples, n_features), path, glob or list of paths
+            The dissimilarities of all pairs, symmetric numbers >= 0, with zeros on the diagonal; or rows, by `metric`.
+            Of files each worker reads its own rows; those of a .npy file of int16 or float32 are mapped into memory.
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call with the same input; each takes its share. They replace workers that are
+            started for it; all get the result.
+
+        Returns
+        -------
+        MDS
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CheckpointError
+            The checkpoint is of another fit, in use, or cannot be written.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        options = self._options(comm)
+        source = self._open(X)
+        parts = self._run_fit(program.fit, source, self._open_weights(), options, comm=comm)
+        self._keep(parts, time.perf_counter() - begin)
+        return self
+
+    def fit_transform(self, X: Input, y: object = None) -> Reals:
+        """Find the positions, and return them: (n_samples, n_components)."""
+        return self.fit(X).embedding_
+
+    def interpolate(self, X: Input, *, n_neighbors: int = 10, max_iter: int = 300, eps: float = 1e-6) -> Reals:
+        """Positions of further points, by majorization, while those that were fitted stay where they are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_new, n_samples), path, glob or list of paths
+            Dissimilarities of the new points to those that were fitted. Files are read by all workers.
+        n_neighbors : int, default=10
+            To so many of the fitted points, those that are least dissimilar, distances are to be right.
+        max_iter : int, default=300
+            Iterations, at most.
+        eps : float, default=1e-6
+            It ends when no point moves by more than this share of the size of the embedding.
+
+        Returns
+        -------
+        ndarray of shape (n_new, n_components), float64
+
+        Raises
+        ------
+        InputError
+            Bad dissimilarities or a bad parameter.
+        """
+        check_is_fitted(self)
+        check_count("n_neighbors", n_neighbors)
+        check_count("max_iter", max_iter)
+        source: Dataset | InMemory
+        if in_files(X):
+            source = open_source(X)
+        else:
+            check_unmasked(X, "X")
+            source = InMemory(check_array(_small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False))
+        count = min(n_neighbors, len(self.embedding_))
+        parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _at_least_zero("eps", eps))
+        return np.concatenate(parts)
+
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may pass."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = self.metric == PRECOMPUTED
+        return tags
+
+    def _options(self, comm: Communicator | None) -> MDSOptions:
+        self._check_workers()
+        whole("n_components", self.n_components, 1, MOST_DIMENSIONS)
+        check_count("n_init", self.n_init)
+        check_count("max_iter", self.max_iter)
+        if self.method not in METHODS:
+            raise InputError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
+        if self.metric not in (PRECOMPUTED, *METRICS):
+            raise InputError(f"metric={self.metric!r}: expected one of {PRECOMPUTED}, {', '.join(METRICS)}")
+        cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
+        if not 0 < cooling < 1:
+            raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
+        return MDSOptions(
+            n_components=int(self.n_components),
+            method=self.method,
+            metric=self.metric,
+            init=self._init(),
+            n_init=self.n_init,
+            max_iter=self.max_iter,
+            eps=_at_least_zero("eps", self.eps),
+            cooling=cooling,
+            seed=self._own_seed(comm),
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+        )
+
+    def _init(self) -> Reals | None:
+        if isinstance(self.init, str):
+            if self.init != "random":
+                raise InputError(f"init={self.init!r}: expected 'random' or positions")
+            return None
+        check_unmasked(self.init, "init")
+        init: Reals = check_array(self.init, dtype=np.float64, input_name="init")
+        if init.shape[1] != self.n_components:
+            raise InputError(f"init has {init.shape[1]} columns: expected n_components={self.n_components}")
+        if self.n_init != 1:
+            raise InputError(f"n_init={self.n_init}: expected 1, because init gives positions to begin with")
+        return init
+
+    def _own_seed(self, comm: Communicator | None) -> int:
+        if not isinstance(self.random_state, Integral):
+            return self._seed(comm)
+        check_random_state(self.random_state)
+        return int(self.random_state) if comm is None else comm.broadcast(int(self.random_state))
+
+    def _open(self, X: Input) -> Dataset | InMemory:
+        if self.metric != PRECOMPUTED:
+            return open_rows(self, X, reset=True)
+        if in_files(X):
+            source = open_source(X)
+            check_columns(self, source, reset=True)
+            return source
+        check_unmasked(X, "X")
+        array = validate_data(self, _small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
+        return InMemory(array)
+
+    def _open_weights(self) -> Dataset | InMemory | None:
+        if self.weights is None:
+            return None
+        if in_files(self.weights):
+            return open_source(self.weights)
+        check_unmasked(self.weights, "weights")
+        array = check_array(
+            _small(self.weights),
+            dtype=DISSIMILARITY_DTYPES,
+            order="C",
+            ensure_all_finite=False,
+            input_name="weights",
+        )
+        return InMemory(array)
+
+    def _keep(self, parts: list[MDSPart], total_s: float) -> None:
+        first = parts[0]
+        self.embedding_, self.stress_ = first.embedding, first.stress
+        self.normalized_stress_ = first.normalized_stress
+        self.n_iter_, self.converged_ = first.iteration_count, first.converged
+        self.resumed_from_ = first.resumed_from
+        self.report_ = RunReport.of(
+            [part.record for part in parts],
+            row_count=first.point_count,
+            column_count=self.n_features_in_,
+            dtype=first.dtype,
+            total_s=total_s,
+        )
+
+
+def _small(X: Any) -> Any:
+    """Whole numbers of up to 16 bits in the type that kernels read; all else as it is."""
+    is_small = isinstance(X, np.ndarray) and X.dtype.kind in "iu" and np.can_cast(X.dtype, np.int16)
+    return X.astype(np.int16, copy=False) if is_small else X
+
+
+def _at_least_zero(name: str, value: Any) -> float:
+    expected = "expected a number >= 0"
+    found = number(name, value, expected)
+    if not 0 <= found < np.inf:
+        raise InputError(f"{name}={value!r}: {expected}")
+    return found

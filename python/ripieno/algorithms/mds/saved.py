@@ -1,0 +1,127 @@
+"""Where a fit keeps its checkpoint: the place that it has come to, of which all that follows is made.
+
+All ranks have the place. Rank 0 writes it into a folder that it sees, once in a while and at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+NAME = "mds"
+#: An iteration of a few thousand points is shorter than a write to a disk.
+PERIOD_S = 1.0
+#: By so much of the stress the same dissimilarities may differ, on another processor.
+SAME_ROWS = 1e-5
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a fit has come.
+
+    Parameters
+    ----------
+    at : (n, k)
+        Positions.
+    start, level
+        The start and the temperature, from 0.
+    iteration, in_level, told
+        Iterations of this start, of this temperature, and of all starts.
+    errors, squares
+        What was measured at the positions.
+    before
+        The errors an iteration before, at the same temperature.
+    converged
+        Whether the start has ended before so many iterations as are allowed.
+    best
+        The end of the start with the least errors.
+    """
+
+    at: NDArray[np.float64]
+    start: int = 0
+    level: int = 0
+    iteration: int = 0
+    in_level: int = 0
+    told: int = 0
+    errors: float = 0.0
+    squares: float = 0.0
+    before: float | None = None
+    converged: bool = False
+    best: Place | None = None
+
+
+class Keeper:
+    """Keeps the place of a fit in a folder; does nothing without one.
+
+    Parameters
+    ----------
+    comm
+        The ranks, all of which make each call.
+    folder
+        Where rank 0 keeps it.
+    facts
+        What the fit is of, by name.
+
+    Raises
+    ------
+    CheckpointError
+        The folder cannot be used, or another process uses it.
+    """
+
+    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
+        self._comm = comm
+        self._used = folder is not None
+        self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
+        self._saved_s = -np.inf
+
+    def load(self) -> Place | None:
+        """How far an earlier fit had come, if one had.
+
+        Raises
+        ------
+        CheckpointError
+            What is there is torn, or of another fit.
+        """
+        if not self._used:
+            return None
+        found = self._checkpoint.load()
+        place = None if found is None else _place(found.result)
+        came: Place | None = self._comm.broadcast(place)
+        return came
+
+    def check(self, kept: Place, errors: float) -> None:
+        """Raise CheckpointError if the dissimilarities have another stress at the positions that were kept."""
+        if self._comm.rank == 0 and not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
+            raise self._checkpoint.other_fit(
+                f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here"
+            )
+
+    def save(self, place: Place, *, last: bool = False) -> None:
+        """Keep a place instead of the last one, unless that was kept a moment ago."""
+        if not self._used or self._comm.rank or not (last or time.monotonic() - self._saved_s > PERIOD_S):
+            return
+        self._checkpoint.save(place.told, _parts(place))
+        self._saved_s = time.monotonic()
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        self._checkpoint.close()
+
+
+def _parts(place: Place) -> dict[str, Any]:
+    parts = {each.name: getattr(place, each.name) for each in fields(place)}
+    return parts | {"best": None if place.best is None else _parts(place.best)}
+
+
+def _place(parts: dict[str, Any]) -> Place:
+    best = parts["best"]
+    return Place(**(parts | {"best": None if best is None else _place(best)}))

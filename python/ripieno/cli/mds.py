@@ -1,0 +1,176 @@
+"""`ripieno mds`: positions of points whose dissimilarities are in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ripieno.algorithms import MDS
+from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
+from ripieno.algorithms.mds.program import METHODS
+from ripieno.cli.fits import (
+    Told,
+    check_folder,
+    fit_options,
+    max_iter_option,
+    method_option,
+    say_end,
+    seed_option,
+    write_model,
+)
+from ripieno.cli.options import LocalPath
+from ripieno.cli.progress import MeasureProgress
+from ripieno.files.results import ResultPath
+from ripieno.flight.trace import traced
+from ripieno.input.matrix import open_source
+from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.report import Charted, charts, scatter
+
+EMBEDDING, INTERPOLATED = "embedding", "interpolated"
+
+
+@click.command("mds", short_help="Find positions of points whose distances are near to those of a matrix.")
+@click.option(
+    "-n",
+    "--components",
+    type=click.IntRange(1, MOST_DIMENSIONS),
+    metavar="COUNT",
+    default=3,
+    show_default=True,
+    help="Dimensions of the positions.",
+)
+@method_option("--method", METHODS, "How to descend")
+@method_option(
+    "--metric", (PRECOMPUTED, *METRICS), "What INPUTS are: dissimilarities, or rows with distances by a metric"
+)
+@click.option("--weights", metavar="INPUT", help="How much each pair counts, as INPUTS; 0 where one is missing.")
+@click.option(
+    "--starts",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=1,
+    show_default=True,
+    help="Random starts, of which the best is kept.",
+)
+@max_iter_option(300)
+@click.option(
+    "--eps",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    default=1e-6,
+    show_default=True,
+    help="It ends when the stress falls by less than this share of the squared distances.",
+)
+@click.option(
+    "--interpolate", metavar="INPUT", help="Dissimilarities of further points, to be placed, to those of INPUTS."
+)
+@click.option(
+    "--checkpoint",
+    type=LocalPath(file_okay=False),
+    metavar="FOLDER",
+    help="Folder to keep the fit in while it runs, and to go on from.",
+)
+@seed_option
+@fit_options
+def mds_command(
+    inputs: tuple[str, ...],
+    out: ResultPath,
+    workers: int,
+    threads: int | None,
+    components: int,
+    method: str,
+    metric: str,
+    weights: str | None,
+    starts: int,
+    max_iter: int,
+    eps: float,
+    interpolate: str | None,
+    checkpoint: Path | None,
+    seed: int,
+    trace: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Find positions of points whose distances are near to the dissimilarities in INPUTS; write them, with a report.
+
+    INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet, with a row for each point: its
+    dissimilarities to all points, or what a metric is to be applied to. Every worker reads its own share. The folder
+    then holds embedding.npy, model.json and report.html, which shows the positions; it appears as a whole or not at
+    all.
+
+    \b
+    Example:
+      ripieno mds distances.npy --method da-smacof --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    names = check_folder(out, (EMBEDDING, INTERPOLATED), inputs, trace, overwrite=overwrite)
+    source = open_source(inputs)
+    progress = MeasureProgress(console, ("normalized_stress",), quiet=quiet)
+    model = MDS(
+        components,
+        method=method,
+        metric=metric,
+        weights=weights,
+        n_init=starts,
+        max_iter=max_iter,
+        eps=eps,
+        random_state=seed,
+        checkpoint=None if checkpoint is None else str(checkpoint),
+        workers=workers,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    with progress, traced(trace):
+        model.fit(source)
+        arrays = {EMBEDDING: model.embedding_}
+        if interpolate is not None:
+            arrays[INTERPOLATED] = model.interpolate(interpolate)
+    told = _told(model)
+    write_model(out, names, model, arrays, source.names, told)
+    found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
+    say_end(console, out, model.report_, told, found)
+
+
+def _told(model: MDS) -> Told:
+    steps = [step.measures for step in model.report_.iterations]
+    charted = {
+        name: [float(each[name]) for each in steps] for name in ("normalized_stress", "temperature") if name in steps[0]
+    }
+    return Told(
+        algorithm="mds",
+        title="Multidimensional scaling",
+        what="iteration",
+        facts={
+            "stress": model.stress_,
+            "normalized_stress": model.normalized_stress_,
+            "iteration_count": model.n_iter_,
+            "converged": model.converged_,
+            "resumed_from": model.resumed_from_,
+        },
+        tiles={"normalized stress": f"{model.normalized_stress_:.5g}", "iterations": f"{model.n_iter_:,}"},
+        charted=[
+            _drawn(model),
+            Charted(
+                "Convergence",
+                "The normalized stress (Kruskal's Stress-1) of the distances, and what else an iteration measures.",
+                charts.line_chart("stress", charted),
+            ),
+        ],
+        words=("points", "columns"),
+    )
+
+
+def _drawn(model: MDS) -> Charted:
+    count = len(model.embedding_)
+    some = "" if count <= scatter.POINT_LIMIT else f" {scatter.POINT_LIMIT:,} of {count:,} points."
+    if model.embedding_.shape[1] < 3:
+        return Charted(
+            "Positions", f"The points where they were put.{some}", scatter.scatter_chart("points", model.embedding_)
+        )
+    return Charted(
+        "Positions",
+        f"The points where they were put, by the first three dimensions. They turn, and stop under the pointer.{some}",
+        scatter.turning_chart("points", model.embedding_),
+    )

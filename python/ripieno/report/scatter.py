@@ -1,0 +1,88 @@
+"""Points as SVG text: in a plane, or in space, where they turn about a vertical axis, by style sheets alone."""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ripieno.report.charts import FIRST, STYLE, WIDTH_INCHES, svg_of
+
+Reals = NDArray[np.float64]
+
+#: More points than this are a stain, and make a page heavy.
+POINT_LIMIT = 3000
+HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
+TURN_S = 24.0
+KEYFRAMES = 24
+
+
+def shown(positions: Reals) -> Reals:
+    """Some points, evenly from all, if there are too many."""
+    count = len(positions)
+    return positions[np.arange(POINT_LIMIT) * count // POINT_LIMIT] if count > POINT_LIMIT else positions
+
+
+def scatter_chart(name: str, positions: Reals) -> str:
+    """Points by their first two coordinates, (n, 1 or more); a single one is drawn over the number of the point."""
+    points = shown(positions)
+    across, up = (points[:, 0], points[:, 1]) if points.shape[1] > 1 else (np.arange(len(points)), points[:, 0])
+    with matplotlib.rc_context(STYLE | {"axes.grid": False}):
+        figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
+        axes = figure.subplots()
+        axes.scatter(across, up, s=5, color=FIRST, linewidths=0, alpha=0.7)
+        if points.shape[1] > 1:
+            axes.set_aspect("equal", adjustable="datalim")
+        return svg_of(figure, name, f"{len(points)} points.")
+
+
+def turning_chart(name: str, positions: Reals) -> str:
+    """Points by their first three coordinates, (n, 3 or more), as they look from all sides, one after the other.
+
+    Seen from far away, a point that turns moves to and fro: so all points have the same motion, each with a width and a
+    delay of its own, and no program has to run in the page. It stands still while the pointer is over it.
+    """
+    points = shown(positions)[:, :3]
+    points = points - points.mean(axis=0)
+    # The axis is the second one by variance, so that the page is filled in the mean.
+    _, _, axes = np.linalg.svd(points, full_matrices=False)
+    wide, high, deep = (points @ axis for axis in _three(axes))
+    widths, phases = np.hypot(wide, deep), np.arctan2(deep, wide)
+    scale = min(HALF_WIDTH / _largest(widths), HALF_HEIGHT / _largest(high)) * 0.96
+    frames = "".join(_frame(at) for at in range(KEYFRAMES + 1))
+    circles = "".join(
+        f'<circle r="1.8" cy="{-y * scale:.1f}" style="--r:{width * scale:.1f}px;'
+        f'animation-delay:{-(phase % math.tau) / math.tau * TURN_S:.2f}s"/>'
+        for y, width, phase in zip(high, widths, phases, strict=True)
+    )
+    style = (
+        f"@keyframes {name}-turn{{{frames}}}"
+        f"#{name}-points circle{{fill:var(--first);animation:{name}-turn {TURN_S:g}s linear infinite}}"
+        f"#{name}-points:hover circle{{animation-play-state:paused}}"
+        f"@media(prefers-reduced-motion:reduce){{#{name}-points circle{{animation-play-state:paused}}}}"
+    )
+    box = f"{-HALF_WIDTH:g} {-HALF_HEIGHT:g} {2 * HALF_WIDTH:g} {2 * HALF_HEIGHT:g}"
+    return (
+        f'<svg viewBox="{box}" role="img" aria-label="{len(points)} points in space, turning." id="{name}-points">'
+        f"<style>{style}</style>{circles}</svg>"
+    )
+
+
+def _three(axes: Reals) -> Reals:
+    """Three axes, of which those that fewer points than three do not have are zero."""
+    return np.vstack([axes, np.zeros((3 - len(axes), axes.shape[1]))])
+
+
+def _largest(values: Reals) -> float:
+    return float(np.abs(values).max(initial=0.0)) or 1.0
+
+
+def _frame(at: int) -> str:
+    angle = math.tau * at / KEYFRAMES
+    # What is behind is fainter.
+    opacity = 0.6 + 0.4 * math.sin(angle)
+    share = 100 * at / KEYFRAMES
+    return f"{share:.4g}%{{transform:translateX(calc(var(--r)*{math.cos(angle):.4f}));opacity:{opacity:.2f}}}"

@@ -1,0 +1,332 @@
+"""Multidimensional scaling: scikit-learn's numbers and contract, the same bits with any number of workers."""
+
+from __future__ import annotations
+
+import doctest
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms.mds import estimator as mds
+from ripieno.algorithms.mds import saved
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import NotFittedError
+from sklearn.manifold import smacof
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+random = np.random.default_rng(0)
+POINTS = random.normal(size=(70, 6))
+D = cdist(POINTS, POINTS)
+WHOLE = np.rint(D * 1000).astype(np.int16)
+#: A fifth of all pairs is missing; the others count differently.
+W = random.integers(1, 4, size=D.shape) * (random.random(D.shape) < 0.8)
+W = np.triu(W, 1) + np.triu(W, 1).T
+
+
+def by_hand(D, X, weights, iterations):
+    """Positions after some steps of majorization, with a pseudo-inverse."""
+    weights = np.where(np.eye(len(D)), 0.0, weights)
+    inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
+    for _ in range(iterations):
+        distances = cdist(X, X)
+        ratio = weights * np.divide(D, distances, out=np.zeros_like(distances), where=distances > 0)
+        X = inverse @ ((np.diag(ratio.sum(axis=1)) - ratio) @ X)
+    return X
+
+
+def stress(D, X, weights=1.0):
+    return (weights * (cdist(X, X) - D) ** 2).sum() / 2
+
+
+def centred(X):
+    return X - X.mean(axis=0)
+
+
+@parametrize_with_checks([rp.MDS(2, metric="euclidean", max_iter=20, random_state=0)])
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+KINDS = [D, D.astype(np.float32), WHOLE, D * 1e-20, D * 1e30]
+
+
+@everywhere
+@pytest.mark.parametrize("dissimilarities", KINDS, ids=lambda each: str(each.dtype))
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_stress_is_that_of_scikit_learn_from_the_same_start(world, workers, dissimilarities, n_components):
+    model = rp.MDS(n_components, random_state=7, engine=world(workers)).fit(dissimilarities)
+    wide = dissimilarities.astype(np.float64) / float(dissimilarities.max())
+    options = {"random_state": 7, "n_init": 1, "max_iter": 300, "eps": 1e-6, "normalized_stress": True}
+    X, expected, n_iter = smacof(wide, n_components=n_components, return_n_iter=True, **options)
+
+    assert model.normalized_stress_ == pytest.approx(expected, abs=1e-4)
+    assert abs(model.n_iter_ - n_iter) <= 3
+    scale = float(dissimilarities.max())
+    assert model.stress_ == pytest.approx(stress(dissimilarities.astype(np.float64), model.embedding_), rel=1e-4)
+    assert model.embedding_.shape == X.shape and np.abs(model.embedding_).max() < 2 * scale
+
+
+@everywhere
+def test_steps_are_those_of_the_formula(world, workers):
+    start = np.random.default_rng(1).normal(size=(70, 2))
+    for weights in (None, W):
+        model = rp.MDS(2, init=start, max_iter=4, eps=0, weights=weights, engine=world(workers)).fit(D)
+        expected = by_hand(D, start, 1.0 if weights is None else weights, 4)
+
+        np.testing.assert_allclose(centred(model.embedding_), centred(expected), atol=2e-5)
+        assert model.stress_ == pytest.approx(stress(D, expected, 1.0 if weights is None else weights), rel=1e-5)
+        assert model.n_iter_ == 4 and not model.converged_
+
+
+@pytest.mark.parametrize("parameters", [{}, {"weights": W}, {"method": "da-smacof", "cooling": 0.6}, {"n_init": 3}])
+def test_the_result_is_the_same_bits_with_any_number_of_workers_and_threads(world, parameters):
+    models = [
+        rp.MDS(random_state=3, max_iter=15, engine=world(workers), **parameters).fit(WHOLE) for workers in (1, 2, 3)
+    ]
+    models.append(rp.MDS(random_state=3, max_iter=15, threads=2, **parameters).fit(WHOLE))
+
+    for model in models[1:]:
+        assert model.embedding_.tobytes() == models[0].embedding_.tobytes()
+        assert (model.stress_, model.n_iter_) == (models[0].stress_, models[0].n_iter_)
+
+
+@everywhere
+def test_fewer_points_than_ranks_are_enough(world, workers):
+    model = rp.MDS(2, random_state=0, eps=1e-12, max_iter=2000, engine=world(workers)).fit(D[:2, :2])
+
+    assert np.linalg.norm(model.embedding_[0] - model.embedding_[1]) == pytest.approx(D[0, 1], rel=1e-5)
+    alone = rp.MDS(2, engine=world(workers)).fit(np.zeros((1, 1)))
+    assert alone.stress_ == 0.0 and alone.embedding_.shape == (1, 2)
+
+
+@everywhere
+def test_missing_dissimilarities_are_nothing_to_the_result(world, workers):
+    wrong = np.where(W == 0, 5.0, D)
+    np.fill_diagonal(wrong, 0.0)
+    models = [rp.MDS(2, weights=W, random_state=0, max_iter=30, engine=world(workers)).fit(each) for each in (D, wrong)]
+
+    assert models[0].embedding_.tobytes() == models[1].embedding_.tobytes()
+
+
+@everywhere
+def test_distances_of_points_are_found_where_their_dissimilarities_are_zero(world, workers):
+    flat = POINTS.copy()
+    flat[:, 3:] = 0
+    model = rp.MDS(3, metric="euclidean", eps=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(flat)
+
+    np.testing.assert_allclose(cdist(model.embedding_, model.embedding_), cdist(flat, flat), atol=2e-2)
+
+
+@everywhere
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "cosine"])
+def test_a_metric_on_rows_gives_the_result_of_its_distances(world, workers, metric):
+    by_rows = rp.MDS(2, metric=metric, random_state=0, engine=world(workers)).fit(POINTS)
+    distances = cdist(POINTS, POINTS, metric)
+    np.fill_diagonal(distances, 0.0)
+    expected = rp.MDS(2, random_state=0).fit((distances + distances.T) / 2)
+
+    assert by_rows.normalized_stress_ == pytest.approx(expected.normalized_stress_, rel=1e-4)
+    assert by_rows.n_features_in_ == 6
+
+
+@everywhere
+@pytest.mark.parametrize("array", [WHOLE, WHOLE.astype(">i2"), D, D.astype(np.float32)], ids=lambda D: D.dtype.str)
+def test_files_are_read_by_their_rows(world, tmp_path, workers, array):
+    np.save(tmp_path / "D.npy", array)
+    np.save(tmp_path / "W.npy", W.astype(np.float32))
+    by_file = rp.MDS(2, weights=tmp_path / "W.npy", random_state=0, max_iter=10, engine=world(workers))
+    by_file.fit(tmp_path / "D.npy")
+    expected = rp.MDS(2, weights=W, random_state=0, max_iter=10).fit(array)
+
+    assert by_file.embedding_.tobytes() == expected.embedding_.tobytes()
+    assert by_file.report_.dtype == ("int16" if array.dtype.kind == "i" else "float32")
+
+
+@everywhere
+def test_annealing_finds_less_stress_than_most_starts(world, workers):
+    # Points on a ring, of which one dimension is wanted, have many local minima.
+    angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
+    ring = cdist(*2 * [np.stack([np.cos(angles), np.sin(angles), 0.1 * np.arange(40)], axis=1)])
+    starts = [rp.MDS(2, random_state=seed, engine=world(workers)).fit(ring).stress_ for seed in range(5)]
+    annealed = rp.MDS(2, method="da-smacof", random_state=0, engine=world(workers)).fit(ring)
+
+    assert annealed.stress_ <= min(starts) * 1.001
+    temperatures = [step.measures["temperature"] for step in annealed.report_.iterations]
+    assert temperatures == sorted(temperatures, reverse=True) and temperatures[-1] == 0.0
+
+
+@everywhere
+def test_of_several_starts_the_best_is_kept(world, workers):
+    model = rp.MDS(1, random_state=2, n_init=4, engine=world(workers)).fit(D)
+    state = np.random.RandomState(2)
+    each = [rp.MDS(1, init=state.uniform(size=(70, 1))).fit(D).stress_ for _ in range(4)]
+
+    assert model.stress_ == min(each)
+    assert [step.measures["start"] for step in model.report_.iterations][-1] == 4
+
+
+@everywhere
+def test_new_points_are_put_where_their_dissimilarities_say(world, workers):
+    flat = POINTS[:, :2]
+    model = rp.MDS(2, eps=1e-13, max_iter=3000, random_state=0, engine=world(workers)).fit(cdist(flat, flat))
+    new = np.random.default_rng(4).normal(size=(9, 2)) * 0.5
+    found = model.interpolate(cdist(new, flat), n_neighbors=70, max_iter=2000, eps=1e-9)
+
+    np.testing.assert_allclose(cdist(found, model.embedding_), cdist(new, flat), atol=2e-2)
+    near = model.interpolate(cdist(new, flat), n_neighbors=8, max_iter=2000, eps=1e-9)
+    np.testing.assert_allclose(cdist(near, model.embedding_), cdist(new, flat), atol=5e-2)
+
+
+def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
+    model = rp.MDS(2, random_state=0).fit(D)
+    new = cdist(np.random.default_rng(4).normal(size=(9, 6)), POINTS)
+    np.save(tmp_path / "new.npy", new)
+    expected = model.interpolate(new)
+
+    for workers in (1, 2, 3):
+        model.set_params(engine=world(workers))
+        assert model.interpolate(tmp_path / "new.npy").tobytes() == expected.tobytes()
+
+
+@everywhere
+@pytest.mark.parametrize("parameters", [{}, {"method": "da-smacof", "cooling": 0.7}, {"n_init": 2}, {"weights": W}])
+def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
+    monkeypatch.setattr(saved, "PERIOD_S", 0.0)
+    model = rp.MDS(2, random_state=0, max_iter=12, **parameters)
+    expected = model.fit(D)
+    model = rp.MDS(2, random_state=0, max_iter=12, checkpoint=tmp_path / "kept", **parameters)
+
+    class Enough(Exception):
+        pass
+
+    def stop(event):
+        if event["iteration"] == 5:
+            raise Enough
+
+    with pytest.raises(Enough):
+        model.set_params(on_iteration=stop).fit(D)
+    found = model.set_params(on_iteration=None, engine=world(workers)).fit(D)
+
+    assert found.resumed_from_ == 4
+    assert found.embedding_.tobytes() == expected.embedding_.tobytes()
+    assert (found.stress_, found.n_iter_) == (expected.stress_, expected.n_iter_)
+
+
+def test_a_fit_that_has_ended_may_be_allowed_more(tmp_path):
+    for max_iter in (5, 5, 9):
+        model = rp.MDS(2, random_state=0, max_iter=max_iter, eps=0, checkpoint=tmp_path).fit(D)
+    expected = rp.MDS(2, random_state=0, max_iter=9, eps=0).fit(D)
+
+    assert (model.resumed_from_, model.n_iter_) == (4, 9)
+    assert model.embedding_.tobytes() == expected.embedding_.tobytes()
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
+    rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
+
+    with pytest.raises(rp.CheckpointError, match="n_components was 2 there and is 3 here"):
+        rp.MDS(3, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
+    with pytest.raises(rp.CheckpointError, match="its positions had the stress"):
+        rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D * 2)
+
+
+def with_entry(matrix, row, column, value):
+    changed = np.array(matrix, np.float64)
+    changed[row, column] = value
+    return changed
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (with_entry(D, 50, 3, np.nan), "row 50, column 3: NaN where a finite number"),
+        (with_entry(D, 50, 3, np.inf), "row 50, column 3: infinity"),
+        (with_entry(D, 50, 3, -2), "row 50, column 3: -2.0 where a number >= 0 is expected"),
+        (np.array(with_entry(WHOLE, 50, 3, -2), np.int16), "row 50, column 3: -2 where a number >= 0"),
+        (with_entry(D, 50, 50, 1), "row 50, column 50: 1.0 where a point is to be at a distance of 0 from itself"),
+        (with_entry(D, 50, 3, 9), "X: row (50, column 3|3, column 50) is .*, but row .*: expected a symmetric matrix"),
+        (D[:, :60], "X has 70 rows and 60 columns: expected the dissimilarities of all pairs"),
+    ],
+)
+def test_bad_dissimilarities_are_named_by_their_place(world, workers, bad, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.MDS(engine=world(workers)).fit(bad)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (with_entry(W, 50, 3, np.nan), "row 50, column 3: NaN"),
+        (with_entry(W, 50, 3, 99), "weights: row (50|3), column (50|3) is"),
+        (W * (np.arange(70) != 5) * (np.arange(70) != 5)[:, None], "weights: all of row 5 are 0"),
+        (W[:60], "weights has 60 rows for 70 points"),
+        (W[:, :60], "weights has 60 columns: expected 70"),
+    ],
+)
+def test_bad_weights_are_named_by_their_place(world, workers, weights, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.MDS(weights=weights, engine=world(workers)).fit(D)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": 65}, "n_components=65: expected a whole number, 1 … 64"),
+        ({"method": "sgd"}, "method='sgd': expected one of smacof, da-smacof"),
+        ({"metric": "taxi"}, "metric='taxi': expected one of precomputed, euclidean"),
+        ({"init": "best"}, "init='best': expected 'random' or positions"),
+        ({"init": np.zeros((70, 2))}, "init has 2 columns: expected n_components=3"),
+        ({"init": np.zeros((60, 3))}, "init has 60 rows for 70 points"),
+        ({"init": np.zeros((70, 3)), "n_init": 2}, "n_init=2: expected 1"),
+        ({"n_init": 0}, "n_init=0"),
+        ({"max_iter": 0}, "max_iter=0"),
+        ({"eps": -1}, "eps=-1: expected a number >= 0"),
+        ({"cooling": 1}, "cooling=1: expected a number between 0 and 1"),
+        ({"workers": 0}, "workers=0"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_value(parameters, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.MDS(**parameters).fit(D)
+
+
+def test_what_is_interpolated_has_a_dissimilarity_to_every_point():
+    with pytest.raises(NotFittedError):
+        rp.MDS().interpolate(D)
+    model = rp.MDS(random_state=0, max_iter=3).fit(D)
+    with pytest.raises(rp.InputError, match="X has 60 columns: expected 70, one for each point"):
+        model.interpolate(D[:, :60])
+    with pytest.raises(rp.InputError, match=r"row 4, column 2: -1\.0"):
+        model.interpolate(with_entry(D, 4, 2, -1))
+    with pytest.raises(rp.InputError, match="n_neighbors=0"):
+        model.interpolate(D, n_neighbors=0)
+
+
+@everywhere
+def test_ranks_that_are_there_already_fit(world, workers):
+    def program(comm):
+        return rp.MDS(2, max_iter=5, random_state=0).fit(D, comm=comm).embedding_
+
+    expected = rp.MDS(2, max_iter=5, random_state=0).fit(D).embedding_
+    for found in world(workers).run(program):
+        assert found.tobytes() == expected.tobytes()
+
+
+def test_iterations_are_told_and_reported(world):
+    events: list[dict] = []
+    model = rp.MDS(2, random_state=0, engine=world(2), on_iteration=events.append).fit(D)
+
+    assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
+    told = [event["stress"] for event in events]
+    assert told == sorted(told, reverse=True) and told[-1] == model.stress_
+    assert [each.measures["stress"] for each in model.report_.iterations] == told
+    assert all(len(each.compute_s) == 2 for each in model.report_.iterations)
+    assert model.converged_ and model.report_.row_count == 70
+
+
+def test_the_example_in_the_documentation_runs():
+    assert doctest.testmod(mds).failed == 0
