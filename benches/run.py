@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|host|cluster|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|shuffle|spark|
-                wordcount|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [als|host|cluster|mds|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|shuffle|
+                spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import host  # noqa: E402
 import kmeans  # noqa: E402
 import linear  # noqa: E402
 import logistic  # noqa: E402
+import mds  # noqa: E402
 import memory  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
@@ -44,6 +45,7 @@ NAMES = (
     "kmeans",
     "linear",
     "logistic",
+    "mds",
     "pagerank",
     "regroup",
     "seeding",
@@ -63,7 +65,7 @@ NAMES = (
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="als: a tar of lines user item rating, or a table; kmeans: float32 .npy rows; "
-    "logistic: libsvm text, or a tar of reviews in folders pos and neg.",
+    "logistic: libsvm text, or a tar of reviews in folders pos and neg; mds: dissimilarities, .npy of int16.",
 )
 @click.option("--draw", type=click.Path(file_okay=False, path_type=Path), help="linear, logistic: a folder for charts.")
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
@@ -113,6 +115,7 @@ def _cases(
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
+        "mds": lambda report, effort: mds.measured(report, effort, data=data),
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         PCA,
         ConnectedComponents,
         EffectiveDiameter,
+        FruchtermanReingold,
         KMeans,
         LinearRegression,
         LogisticRegression,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         SparseSGD,
         SpectralEmbedding,
     )
+    from ripieno.algorithms.springs.layout import layout
     from ripieno.graph import Graph
     from ripieno.mapreduce import MapReduce
     from ripieno.text import count_words, grep
@@ -69,6 +71,7 @@ __all__ = [
     "ConnectedComponents",
     "EffectiveDiameter",
     "EngineError",
+    "FruchtermanReingold",
     "Graph",
     "Groups",
     "InputError",
@@ -95,6 +98,7 @@ __all__ = [
     "grep",
     "init",
     "launch",
+    "layout",
 ]
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
@@ -103,12 +107,14 @@ _LATE = {
     "MapReduce": "ripieno.mapreduce",
     "count_words": "ripieno.text",
     "grep": "ripieno.text",
+    "layout": "ripieno.algorithms.springs.layout",
 } | dict.fromkeys(
     (
         "ALS",
         "BFS",
         "ConnectedComponents",
         "EffectiveDiameter",
+        "FruchtermanReingold",
         "KMeans",
         "LinearRegression",
         "LogisticRegression",

@@ -205,6 +205,21 @@ def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_
     assert "rank 1" in (tmp_path / "stages.svg").read_text()
 
 
+def test_iterations_of_scaling_and_of_a_layout_are_timed_beside_peers_at_equal_stress(tmp_path):
+    report = reports_of("mds", tmp_path)
+
+    scaling, layout = report["figures"]
+    assert set(scaling["peers"]) == {"NumPy, float32", "scikit-learn"} and layout["limit_s"] > 0
+    assert all(count["value"] <= 1e-4 for count in report["counts"]) and len(report["counts"]) == 2
+
+
+def test_positions_of_digits_and_of_a_graph_are_drawn(tmp_path):
+    bench("mds.py", "--quick", "--out", tmp_path)
+
+    assert (tmp_path / "mds" / "digits.svg").read_text().count("<circle") == 100
+    assert "60 points, 180 lines" in (tmp_path / "layout" / "ring.svg").read_text()
+
+
 def test_an_iteration_of_als_is_timed_with_its_limit_and_its_errors_beside_peers(tmp_path):
     report = reports_of("als", tmp_path)
     figures = report["figures"]

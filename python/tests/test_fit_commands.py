@@ -135,6 +135,21 @@ def test_mds_of_rows_anneals_in_parts(folder):
     assert told["resumed_from"] == told["iteration_count"] - 1 and told["iterations"][0]["temperature"] == 0.0
 
 
+@pytest.mark.parametrize("dim", [2, 3])
+def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
+    edges = np.array([[0, 1], [1, 2], [2, 9], [9, 0]])
+    np.savetxt("edges.txt", edges, "%d")
+    assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-w", "2"]) == 0
+
+    told = described(folder / "result", ["positions.npy", "vertices.npy"])
+    expected = rp.FruchtermanReingold(dim, random_state=2).fit(rp.Graph(edges, directed=False))
+    np.testing.assert_array_equal(np.load("result/positions.npy"), expected.positions_)
+    assert np.load("result/vertices.npy").tolist() == [0, 1, 2, 9]
+    assert (told["row_count"], told["edge_count"], told["iteration_count"]) == (4, 8, expected.n_iter_)
+    assert "<script" not in (folder / "result" / "report.html").read_text()
+    assert capfd.readouterr().out == "result/report.html\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

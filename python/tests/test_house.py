@@ -94,6 +94,7 @@ INNER_ROOMS = {
         "mds",
         "vertices",
         "pagerank",
+        "springs",
     ),
 }
 # Why a room that stands later is named all the same.

@@ -157,6 +157,17 @@ def test_annealing_finds_less_stress_than_most_starts(world, workers):
 
 
 @everywhere
+@pytest.mark.parametrize("seed", range(3))
+def test_annealing_leaves_lines_also_if_the_largest_dissimilarity_is_missing(world, workers, seed):
+    flat = np.random.default_rng(5).normal(size=(8, 2))
+    distances = cdist(flat, flat)
+    weights = np.where(distances == distances.max(), 0, 1)
+    model = rp.MDS(2, method="da-smacof", weights=weights, random_state=seed, engine=world(workers)).fit(distances)
+
+    assert model.normalized_stress_ < 0.02
+
+
+@everywhere
 def test_of_several_starts_the_best_is_kept(world, workers):
     model = rp.MDS(1, random_state=2, n_init=4, engine=world(workers)).fit(D)
     state = np.random.RandomState(2)

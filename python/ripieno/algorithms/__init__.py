@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms.pagerank.estimator import PageRank
     from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
+    from ripieno.algorithms.springs.estimator import FruchtermanReingold
     from ripieno.algorithms.vertices.bfs import BFS
     from ripieno.algorithms.vertices.components import ConnectedComponents
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
@@ -26,6 +27,7 @@ __all__ = [
     "PCA",
     "ConnectedComponents",
     "EffectiveDiameter",
+    "FruchtermanReingold",
     "KMeans",
     "LinearRegression",
     "LogisticRegression",
@@ -41,6 +43,7 @@ _MODULES = {
     "BFS": "vertices.bfs",
     "ConnectedComponents": "vertices.components",
     "EffectiveDiameter": "vertices.diameter",
+    "FruchtermanReingold": "springs.estimator",
     "KMeans": "kmeans.estimator",
     "LinearRegression": "linear.regression",
     "LogisticRegression": "logistic.estimator",

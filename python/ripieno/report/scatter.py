@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ripieno.report.charts import FIRST, STYLE, WIDTH_INCHES, svg_of
+from ripieno.report.charts import FIRST, MUTED, STYLE, WIDTH_INCHES, svg_of
 
 Reals = NDArray[np.float64]
 
 #: More points than this are a stain, and make a page heavy.
 POINT_LIMIT = 3000
+EDGE_LIMIT = 6000
 HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
 TURN_S = 24.0
 KEYFRAMES = 24
 
 
-def shown(positions: Reals) -> Reals:
-    """Some points, evenly from all, if there are too many."""
-    count = len(positions)
-    return positions[np.arange(POINT_LIMIT) * count // POINT_LIMIT] if count > POINT_LIMIT else positions
-
-
 def scatter_chart(name: str, positions: Reals) -> str:
     """Points by their first two coordinates, (n, 1 or more); a single one is drawn over the number of the point."""
-    points = shown(positions)
-    across, up = (points[:, 0], points[:, 1]) if points.shape[1] > 1 else (np.arange(len(points)), points[:, 0])
+    return graph_chart(name, positions, np.empty((0, 2), np.int64))
+
+
+def graph_chart(name: str, positions: Reals, ends: NDArray[np.int64]) -> str:
+    """Points as by `scatter_chart`, with lines between the points of some numbers, (m, 2)."""
+    plane = positions[:, :2]
+    if positions.shape[1] == 1:
+        plane = np.stack([np.arange(len(positions)), positions[:, 0]], axis=1)
+    points, lines = _some(plane, POINT_LIMIT), plane[_some(ends, EDGE_LIMIT)]
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
         axes = figure.subplots()
-        axes.scatter(across, up, s=5, color=FIRST, linewidths=0, alpha=0.7)
-        if points.shape[1] > 1:
+        axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, alpha=0.35))
+        axes.scatter(points[:, 0], points[:, 1], s=5, color=FIRST, linewidths=0, alpha=0.7, zorder=2)
+        if positions.shape[1] > 1:
             axes.set_aspect("equal", adjustable="datalim")
-        return svg_of(figure, name, f"{len(points)} points.")
+        return svg_of(figure, name, f"{len(points)} points, {len(lines)} lines between them.")
 
 
 def turning_chart(name: str, positions: Reals) -> str:
@@ -45,7 +50,7 @@ def turning_chart(name: str, positions: Reals) -> str:
     Seen from far away, a point that turns moves to and fro: so all points have the same motion, each with a width and a
     delay of its own, and no program has to run in the page. It stands still while the pointer is over it.
     """
-    points = shown(positions)[:, :3]
+    points = _some(positions, POINT_LIMIT)[:, :3]
     points = points - points.mean(axis=0)
     # The axis is the second one by variance, so that the page is filled in the mean.
     _, _, axes = np.linalg.svd(points, full_matrices=False)
@@ -69,6 +74,12 @@ def turning_chart(name: str, positions: Reals) -> str:
         f'<svg viewBox="{box}" role="img" aria-label="{len(points)} points in space, turning." id="{name}-points">'
         f"<style>{style}</style>{circles}</svg>"
     )
+
+
+def _some(rows: NDArray[Any], limit: int) -> NDArray[Any]:
+    """Some rows, evenly from all, if there are too many."""
+    count = len(rows)
+    return rows[np.arange(limit) * count // limit] if count > limit else rows
 
 
 def _three(axes: Reals) -> Reals:

@@ -54,6 +54,10 @@ def _rows_with_classes() -> tuple[np.ndarray, np.ndarray]:
     return rows, target > 1
 
 
+def _edges() -> tuple[np.ndarray]:
+    return (np.random.default_rng(3).integers(0, 150, size=(400, 2)),)
+
+
 def _ratings() -> tuple[scipy.sparse.csr_matrix]:
     random = np.random.default_rng(2)
     users, items = np.divmod(random.permutation(90 * 40)[:1200], 40)
@@ -71,6 +75,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]], tuple
     "ridge": (rp.Ridge, _rows_with_target, ("coef_", "intercept_")),
     "logistic": (rp.LogisticRegression, _rows_with_classes, ("coef_", "intercept_")),
     "mds": (partial(rp.MDS, 2, metric="euclidean", max_iter=3, random_state=0), _few_rows, ("embedding_", "stress_")),
+    "layout": (partial(rp.FruchtermanReingold, iterations=5, random_state=0), _edges, ("positions_",)),
     "als": (partial(rp.ALS, 4, max_iter=3, random_state=0), _ratings, ("user_factors_", "item_factors_")),
 }
 

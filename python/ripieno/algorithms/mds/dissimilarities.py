@@ -54,7 +54,7 @@ class OwnRows:
     scale
         A power of two.
     least, largest
-        The least dissimilarity above zero, and the largest, of all ranks, divided by `scale`.
+        The least dissimilarity above zero, and the largest, of all pairs that have weight, divided by `scale`.
     """
 
     dissimilarities: NDArray[Any]
@@ -230,19 +230,25 @@ def _scaled(
     counts: tuple[int, ...],
     first: int,
 ) -> OwnRows:
-    largest = comm.allreduce(float(values.max(initial=0)), op="max")
-    least = comm.allreduce(_least_positive(values), op="min")
+    least, largest = _extent(values, weights)
+    least, largest = comm.allreduce(least, op="min"), comm.allreduce(largest, op="max")
     scale = 1.0
     if values.dtype != np.int16:
-        exponent = int(np.frexp(largest)[1])
-        if not LEAST_EXPONENT <= exponent <= MOST_EXPONENT and largest > 0:
+        greatest = comm.allreduce(float(values.max(initial=0)), op="max")
+        exponent = int(np.frexp(greatest)[1])
+        if not LEAST_EXPONENT <= exponent <= MOST_EXPONENT and greatest > 0:
             scale = float(np.ldexp(1.0, exponent))
             values = values / scale
         values = np.ascontiguousarray(values, np.float32)
     return OwnRows(values, weights, counts, first, scale, least / scale, largest / scale)
 
 
-def _least_positive(values: NDArray[Any]) -> float:
-    blocks = (values[begin : begin + BLOCK_ROWS] for begin in range(0, len(values), BLOCK_ROWS))
-    positive = (block[block > 0] for block in blocks)
-    return min((float(each.min()) for each in positive if len(each)), default=np.inf)
+def _extent(values: NDArray[Any], weights: NDArray[np.float32] | None) -> tuple[float, float]:
+    """The least entry above zero, and the largest, of those that have weight."""
+    least, largest = np.inf, 0.0
+    for begin in range(0, len(values), BLOCK_ROWS):
+        block = values[begin : begin + BLOCK_ROWS]
+        counted = block[block > 0 if weights is None else (block > 0) & (weights[begin : begin + BLOCK_ROWS] > 0)]
+        if len(counted):
+            least, largest = min(least, float(counted.min())), max(largest, float(counted.max()))
+    return least, largest

@@ -64,7 +64,7 @@ class MDS(ObservedEstimator):
     cooling : float, default=0.95
         Each temperature's share of the one before, for "da-smacof".
     random_state : int, RandomState instance or None, default=None
-        Source of the random positions.
+        Source of the random positions, and of the small moves of annealing.
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there about once a second and at its end, and a fit of the same
         dissimilarities and parameters goes on from it; of a single start without annealing `max_iter` and `eps` may be

@@ -1,10 +1,14 @@
 """What every worker runs for multidimensional scaling: starts, temperatures, iterations; and points out of sample.
 
 Deterministic annealing minimises the mean of the stress over positions that scatter by a temperature T: it takes
-√(2k)·T off every dissimilarity, down to zero. T falls until nothing is taken off.
+√(2k)·T off every dissimilarity, down to zero. T falls until nothing is taken off. At each temperature positions are
+moved a little at random: while few dissimilarities count, points gather on lines and planes, which majorization alone
+does not leave.
 Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
-e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Bae, Choi, Qiu and Fox, "Dimension reduction and
-visualization of large high-dimensional data via interpolation", HPDC 2010, section 3.2.
+e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
+classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
+and Fox, "Dimension reduction and visualization of large high-dimensional data via interpolation", HPDC 2010, section
+3.2.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 METHODS = ("smacof", "da-smacof")
 #: The last temperature takes this share of the least dissimilarity off.
 LEAST_SHIFT = 0.5
+#: Of the largest dissimilarity: how far points are moved at each temperature.
+MOVED = 1e-3
 #: By so much of their size new points lie beside the middle of their neighbours at first: there no pair may coincide.
 ASIDE = 1e-3
 
@@ -75,7 +81,7 @@ class MDSOptions:
             "metric": self.metric,
             "weights": rows.weights is not None,
             "n_init": self.n_init,
-            "seed": None if self.init is not None else self.seed,
+            "seed": self.seed if self.init is None or self.method == METHODS[1] else None,
         }
         if self.method == METHODS[1] or self.n_init > 1:
             # What is behind was ended by it.
@@ -185,7 +191,8 @@ class _Descent:
             if ended and place.level + 1 == len(self._shifts):
                 return replace(place, converged=self._has_settled(place))
             if ended:
-                place = replace(place, level=place.level + 1, in_level=0, before=None)
+                level = place.level + 1
+                place = replace(place, at=self._moved(place, level), level=level, in_level=0, before=None)
                 # What the next temperature leaves of the dissimilarities leads elsewhere from the same positions.
                 step = self._majorization.step(place.at, self._shifts[place.level])
                 place = replace(place, errors=step.errors, squares=step.squares)
@@ -204,6 +211,10 @@ class _Descent:
                 told=place.told + 1,
             )
             self._tell(place)
+
+    def _moved(self, place: Place, level: int) -> Reals:
+        random = np.random.default_rng([self._options.seed, place.start, level])
+        return place.at + MOVED * self._rows.largest * random.normal(size=place.at.shape)
 
     def _has_settled(self, place: Place) -> bool:
         if place.before is None:

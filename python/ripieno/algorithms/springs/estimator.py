@@ -1,0 +1,219 @@
+"""Layouts of graphs as an estimator, on one machine's cores or many workers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_random_state
+
+from ripieno._checks import check_count, number, whole
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.springs import program
+from ripieno.algorithms.springs.program import LayoutOptions, LayoutPart
+from ripieno.algorithms.vertices.order import vertex_id
+from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.errors import InputError
+from ripieno.graph import Graph, open_graph
+from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.wire.arrays import check_unmasked
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+Reals = NDArray[np.float64]
+
+
+class FruchtermanReingold(ObservedEstimator):
+    """Positions of the vertices of a graph, by forces: all vertices push each other, and edges pull.
+
+    Parameters
+    ----------
+    dim : int, default=2
+        Dimensions of the positions, at most 64.
+    k : float, default=None
+        The distance at which an edge of weight 1 pulls as hard as its ends push each other; None: 1/√n.
+    iterations : int, default=50
+        Iterations, at most.
+    threshold : float, default=1e-4
+        It ends when the root of the sum of all squared moves, divided by the number of vertices, is smaller.
+    init : "random", array of shape (n, dim) or dict, default="random"
+        Positions to begin with, in the order of `vertices_`, or by vertex, where those that are left out are drawn.
+        Random ones are those that networkx draws for the same whole number.
+    fixed : sequence of vertices, default=()
+        Vertices that stay where they are.
+    random_state : int, RandomState instance or None, default=None
+        Source of the random positions.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_iteration : callable or None, default=None
+        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
+        "change" (which `threshold` is held against), "step" (how far vertices went), and rank 0's "compute_s" and
+        "communication_s".
+
+    Attributes
+    ----------
+    positions_ : ndarray of shape (n, dim), float64
+        Where the vertices are, not scaled.
+    vertices_ : ndarray of shape (n,)
+        Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+    n_iter_ : int
+        Iterations made.
+    report_ : RunReport
+        Change and seconds per iteration and rank.
+
+    Notes
+    -----
+    Forces are those of networkx's `spring_layout(method="force")`, over all pairs, computed in float32 and added up in
+    float64. An iteration takes time in proportion to n², and memory in proportion to n and the edges. The result is the
+    same bits with any number of workers and threads, on processors that have the same vector instructions.
+
+    References
+    ----------
+    Fruchterman and Reingold, "Graph drawing by force-directed placement", Software: Practice and Experience 21(11),
+    1991.
+    Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import FruchtermanReingold
+    >>> model = FruchtermanReingold(random_state=0).fit(np.array([[0, 1], [1, 2], [2, 3], [3, 0]]))
+    >>> model.positions_.shape
+    (4, 2)
+    """
+
+    positions_: Reals
+    vertices_: NDArray[Any]
+    n_iter_: int
+    report_: RunReport
+
+    def __init__(
+        self,
+        dim: int = 2,
+        *,
+        k: float | None = None,
+        iterations: int = 50,
+        threshold: float = 1e-4,
+        init: str | ArrayLike | Mapping[Any, ArrayLike] = "random",
+        fixed: Sequence[Any] = (),
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
+        self.dim = dim
+        self.k = k
+        self.iterations = iterations
+        self.threshold = threshold
+        self.init = init
+        self.fixed = fixed
+        self.random_state = random_state
+
+    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> FruchtermanReingold:
+        """Find the positions.
+
+        Parameters
+        ----------
+        graph : Graph, or whatever a `Graph` can be made of
+            Of a directed one each edge pulls its source only, as in networkx.
+        y : ignored
+        comm : Communicator, optional
+            Ranks that all make this call, instead of workers that are started for it; all get the result.
+
+        Returns
+        -------
+        FruchtermanReingold
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        RankFailed
+            A worker died.
+        """
+        begin = time.perf_counter()
+        self._check_parameters()
+        graph = open_graph(graph)
+        options = LayoutOptions(
+            dim=int(self.dim),
+            k=None if self.k is None else float(self.k),
+            iterations=self.iterations,
+            threshold=float(self.threshold),
+            init=None if isinstance(self.init, Mapping) else self._init(),
+            known=self._known(graph) if isinstance(self.init, Mapping) else None,
+            fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
+            seed=self._own_seed(comm),
+        )
+        parts = self._run_fit(program.fit, graph, options, comm=comm)
+        self._keep(parts, graph, time.perf_counter() - begin)
+        return self
+
+    def _init(self) -> Reals | None:
+        if isinstance(self.init, str):
+            if self.init != "random":
+                raise InputError(f"init={self.init!r}: expected 'random' or positions")
+            return None
+        check_unmasked(self.init, "init")
+        init: Reals = check_array(self.init, dtype=np.float64, input_name="init")
+        return init
+
+    def _known(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
+        """Ids and positions of the vertices that `init` tells of."""
+        assert isinstance(self.init, Mapping)
+        if graph.labels is None:
+            ids = list(self.init)
+        else:
+            numbers = {label: number for number, label in enumerate(graph.labels.tolist())}
+            unknown = next((vertex for vertex in self.init if vertex not in numbers), None)
+            if unknown is not None:
+                raise InputError(f"init: the graph has no vertex {unknown!r}")
+            ids = [numbers[vertex] for vertex in self.init]
+        try:
+            positions = np.array(list(self.init.values()), np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"init: expected {self.dim} coordinates for each vertex: {error}") from error
+        if positions.shape != (len(ids), self.dim) or not np.isfinite(positions).all():
+            raise InputError(f"init: positions of shape {positions.shape}: expected {self.dim} finite numbers for each")
+        return np.array(ids, np.int64), positions
+
+    def _own_seed(self, comm: Communicator | None) -> int:
+        if not isinstance(self.random_state, Integral):
+            return self._seed(comm)
+        check_random_state(self.random_state)
+        return int(self.random_state) if comm is None else comm.broadcast(int(self.random_state))
+
+    def _check_parameters(self) -> None:
+        self._check_workers()
+        whole("dim", self.dim, 1, MOST_DIMENSIONS)
+        check_count("iterations", self.iterations)
+        if self.k is not None and not 0 < number("k", self.k, "expected a number > 0") < np.inf:
+            raise InputError(f"k={self.k!r}: expected a number > 0")
+        if not number("threshold", self.threshold, "expected a number >= 0") >= 0:
+            raise InputError(f"threshold={self.threshold!r}: expected a number >= 0")
+
+    def _keep(self, parts: list[LayoutPart], graph: Graph, total_s: float) -> None:
+        first = parts[0]
+        self.positions_ = first.positions
+        self.vertices_ = first.ids if graph.labels is None else graph.labels[first.ids]
+        self.n_iter_ = first.iteration_count
+        self.report_ = RunReport.of(
+            [part.record for part in parts],
+            row_count=len(first.ids),
+            column_count=first.edge_count,
+            dtype="float32",
+            total_s=total_s,
+        )

@@ -1,0 +1,171 @@
+"""What every worker runs for a layout: forces on its own vertices, then all positions gathered, in each iteration.
+
+All vertices push each other, edges pull. A vertex moves along the sum of its forces, by a length that falls from
+iteration to iteration. Forces are exact, over all pairs; no rank has a matrix of pairs.
+Sources: Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991; Zhang, Ruan and
+Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V (the allgather of positions).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+
+import ripieno.kernels.pairs as pairs
+from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph import Edges, Graph
+from ripieno.input.shares import even_range
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+Reals = NDArray[np.float64]
+
+#: Of the width of the first positions: how far a vertex may go in the first iteration.
+FIRST_STEP = 0.1
+#: Weaker forces move a vertex by less than the length of an iteration.
+LEAST_FORCE = 0.01
+
+
+@dataclass(frozen=True)
+class LayoutOptions:
+    """What the workers are told.
+
+    Parameters
+    ----------
+    dim, k, iterations, threshold
+        As for `FruchtermanReingold`.
+    init : (n, dim), or None
+        Where to begin; None draws positions.
+    known : ids and positions, or None
+        Where some vertices begin, if not all are told of.
+    fixed
+        Ids of vertices that stay.
+    seed
+        Of the positions that are drawn.
+    """
+
+    dim: int
+    k: float | None
+    iterations: int
+    threshold: float
+    init: Reals | None
+    known: tuple[NDArray[np.int64], Reals] | None
+    fixed: NDArray[np.int64]
+    seed: int
+
+    @property
+    def spread(self) -> float:
+        """As in networkx: how wide the positions are among which others are drawn."""
+        return 1.0 if self.known is None else float(self.known[1].max(initial=0.0)) or 1.0
+
+
+@dataclass(frozen=True)
+class LayoutPart:
+    """One worker's part of the result: what all know, and its own record."""
+
+    ids: NDArray[np.int64]
+    positions: Reals
+    iteration_count: int
+    edge_count: int
+    record: Record
+
+
+def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | None = None) -> LayoutPart:
+    """Let the forces move the vertices.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad edges, more than can be laid out, or positions for another number of vertices.
+    """
+    begin = time.perf_counter()
+    ids, matrix = _adjacency(comm, graph)
+    count = len(ids)
+    shares = [even_range(count, rank, comm.world_size) for rank in range(comm.world_size)]
+    counts = [stop - start for start, stop in shares]
+    first, last = shares[comm.rank]
+    own = matrix[first:last]
+    springs = pairs.Springs(
+        first, own.indptr.astype(np.int64), own.indices.astype(np.int32), own.data.astype(np.float32)
+    )
+    is_fixed = np.isin(ids, options.fixed)
+    at = _start(options, ids)
+    length = options.k
+    if length is None:
+        length = (options.spread if len(options.fixed) else 1.0) / math.sqrt(count)
+    # As in networkx the first two dimensions say how wide the positions are.
+    step = FIRST_STEP * float(np.ptp(at[:, :2], axis=0).max())
+    cooling = step / (options.iterations + 1)
+    journal = Journal(comm, emit)
+    load_s = time.perf_counter() - begin
+    forces = np.empty((last - first, options.dim))
+    iteration = 0
+    while iteration < options.iterations:
+        with journal.clock.computing():
+            pairs.layout_forces(springs, length, at.astype(np.float32), forces, threads=comm.threads)
+            size = np.maximum(np.sqrt(np.square(forces).sum(axis=1)), LEAST_FORCE)
+            moves = forces * (step / size)[:, None]
+            moves[is_fixed[first:last]] = 0.0
+            moved = np.empty_like(at)
+            moved[first:last] = at[first:last] + moves
+        with journal.clock.communicating():
+            comm.allgather(out=moved, counts=counts)
+        with journal.clock.computing():
+            change = math.sqrt(math.fsum(np.square(moved - at).ravel())) / count
+        at = moved
+        iteration += 1
+        journal.tell(change=change, step=step)
+        step -= cooling
+        if change < options.threshold:
+            break
+    return LayoutPart(ids, at, iteration, int(matrix.nnz), journal.record(load_s))
+
+
+def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any]:
+    """Ids of all vertices, ascending, and the weights of all edges, a row for each source."""
+    with agreement(comm):
+        edges = graph.read_share(comm.rank, comm.world_size)
+    # There are far fewer edges than pairs: each rank has time to look at all of them.
+    edges = Edges.joined(comm.allgather(edges), weighted=graph.weighted)
+    with agreement(comm):
+        if not graph.directed:
+            edges = edges.one_way().both_ways()
+    known = np.arange(graph.vertex_count or 0, dtype=np.int64)
+    ids = np.unique(np.concatenate([edges.sources, edges.targets, edges.lone, known]))
+    if not len(ids):
+        raise InputError(f"{', '.join(graph.names) or 'the graph'}: neither an edge nor a vertex")
+    if len(ids) > np.iinfo(np.int32).max:
+        raise InputError(f"the graph has {len(ids)} vertices, more than a layout over all pairs can have")
+    weights = np.ones(len(edges)) if edges.weights is None else edges.weights
+    places = (np.searchsorted(ids, edges.sources), np.searchsorted(ids, edges.targets))
+    matrix = coo_matrix((weights, places), shape=(len(ids), len(ids))).tocsr()
+    if graph.duplicates == "once":
+        matrix.data[:] = 1.0
+    return ids, matrix
+
+
+def _start(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
+    count = len(ids)
+    if options.init is None:
+        drawn: Reals = np.random.RandomState(options.seed).rand(count, options.dim) * options.spread
+        if options.known is not None:
+            vertices, positions = options.known
+            unknown = vertices[~np.isin(vertices, ids)]
+            if len(unknown):
+                raise InputError(f"init: the graph has no vertex {unknown[0]}")
+            drawn[np.searchsorted(ids, vertices)] = positions
+        return drawn
+    if options.init.shape != (count, options.dim):
+        raise InputError(
+            f"init has the shape {options.init.shape}: expected {(count, options.dim)}, a position for each vertex"
+        )
+    return options.init

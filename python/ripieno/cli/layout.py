@@ -1,0 +1,117 @@
+"""`ripieno layout`: positions of the vertices of a graph in files, by forces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+
+from ripieno.algorithms import FruchtermanReingold
+from ripieno.cli.fits import Told, check_folder, fit_options, say_end, seed_option, write_model
+from ripieno.cli.graph_options import undirected_option
+from ripieno.cli.progress import MeasureProgress
+from ripieno.files.results import ResultPath
+from ripieno.flight.trace import traced
+from ripieno.graph import Graph
+from ripieno.kernels.pairs import MOST_DIMENSIONS
+from ripieno.report import Charted, charts, scatter
+
+ARRAYS = ("positions", "vertices")
+
+
+@click.command("layout", short_help="Find positions of the vertices of a graph, by forces.")
+@undirected_option
+@click.option(
+    "--dim",
+    type=click.IntRange(1, MOST_DIMENSIONS),
+    metavar="COUNT",
+    default=2,
+    show_default=True,
+    help="Dimensions of the positions.",
+)
+@click.option(
+    "--iterations",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=50,
+    show_default=True,
+    help="Iterations at most.",
+)
+@seed_option
+@fit_options
+def layout_command(
+    inputs: tuple[str, ...],
+    out: ResultPath,
+    workers: int,
+    threads: int | None,
+    undirected: bool,
+    dim: int,
+    iterations: int,
+    seed: int,
+    trace: Path | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Find positions of the vertices of the graph whose edges are in INPUTS, by Fruchterman's and Reingold's forces.
+
+    INPUTS are files, globs or folders: text with a line "source target [weight]" per edge or
+    "source<TAB>target,target,…", .csv (all of these also gzipped), .parquet, .npy, .npz. Every worker reads its own
+    share. The folder then holds positions.npy, vertices.npy, which has the id of each, model.json and report.html,
+    which draws the graph; it appears as a whole or not at all.
+
+    \b
+    Example:
+      ripieno layout facebook.txt.gz --undirected --workers 4 --out result/
+    """
+    console = Console(stderr=True)
+    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
+    graph = Graph(list(inputs), directed=not undirected)
+    progress = MeasureProgress(console, ("change",), quiet=quiet)
+    model = FruchtermanReingold(
+        dim,
+        iterations=iterations,
+        random_state=seed,
+        workers=workers,
+        threads=threads,
+        on_iteration=progress.on_event,
+    )
+    with progress, traced(trace):
+        model.fit(graph)
+    told = _told(model, graph)
+    write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told)
+    say_end(console, out, model.report_, told, f"{model.n_iter_} iterations")
+
+
+def _told(model: FruchtermanReingold, graph: Graph) -> Told:
+    steps = [step.measures for step in model.report_.iterations]
+    return Told(
+        algorithm="layout",
+        title="Layout",
+        what="iteration",
+        facts={"iteration_count": model.n_iter_, "edge_count": model.report_.column_count},
+        tiles={"iterations": f"{model.n_iter_:,}"},
+        charted=[
+            _drawn(model, graph),
+            Charted(
+                "Convergence",
+                "The root of the sum of all squared moves, divided by the number of vertices; and how far each went.",
+                charts.line_chart(
+                    "moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}
+                ),
+            ),
+        ],
+        words=("vertices", "edges"),
+    )
+
+
+def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
+    positions = model.positions_
+    if positions.shape[1] >= 3:
+        told = f"At most {scatter.POINT_LIMIT:,} vertices, by three dimensions. They turn, and stop under the pointer."
+        return Charted("The graph", told, scatter.turning_chart("vertices", positions))
+    edges = graph.read_share(0, 1)
+    ends = np.searchsorted(model.vertices_, np.stack([edges.sources, edges.targets], axis=1))
+    told = f"Vertices and, of the edges, at most {scatter.EDGE_LIMIT:,}."
+    return Charted("The graph", told, scatter.graph_chart("graph", positions, ends))

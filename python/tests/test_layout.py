@@ -1,0 +1,178 @@
+"""Layouts: networkx's positions, the same bits with any number of workers."""
+
+from __future__ import annotations
+
+import doctest
+
+import networkx
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms.springs import estimator
+from ripieno.algorithms.springs import layout as layout_module
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+CLUB = networkx.karate_club_graph()
+TORUS = networkx.grid_2d_graph(6, 5, periodic=True)
+
+
+def expected_of(graph, **parameters):
+    return networkx.spring_layout(graph, method="force", **parameters)
+
+
+def same(found, expected, atol):
+    assert list(found) == list(expected)
+    np.testing.assert_allclose(np.array(list(found.values())), np.array(list(expected.values())), atol=atol)
+
+
+@everywhere
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"dim": 3},
+        {"weight": None},
+        {"k": 0.4, "scale": 3, "center": (1, 2)},
+        {"scale": None},
+        {"pos": {0: (0.5, 0.25), 7: (0.0, 2.0)}},
+        {"pos": {0: (0.5, 0.25), 7: (0.0, 2.0)}, "fixed": [7]},
+    ],
+)
+def test_positions_are_those_of_networkx_from_the_same_start(world, workers, parameters):
+    found = rp.layout(CLUB, seed=3, iterations=10, engine=world(workers), **parameters)
+
+    expected = expected_of(CLUB, seed=3, iterations=10, **parameters)
+    if "pos" in parameters and "center" not in parameters:
+        assert {vertex: position.shape for vertex, position in found.items()} == dict.fromkeys(CLUB, (2,))
+    same(found, expected, 2e-4)
+
+
+def test_whole_layouts_are_as_good_as_those_of_networkx():
+    found = np.array(list(rp.layout(TORUS, seed=1).values()))
+    expected = np.array(list(expected_of(TORUS, seed=1).values()))
+
+    ends = np.array([[list(TORUS).index(vertex) for vertex in edge] for edge in TORUS.edges])
+    lengths = [np.linalg.norm(at[ends[:, 0]] - at[ends[:, 1]], axis=1).mean() for at in (found, expected)]
+    assert lengths[0] == pytest.approx(lengths[1], rel=0.05)
+
+
+@everywhere
+@pytest.mark.parametrize("directed", [False, True])
+def test_edges_in_arrays_and_files_pull_as_those_of_networkx(world, tmp_path, workers, directed):
+    edges = np.array([[0, 1], [1, 2], [2, 0], [3, 3], [1, 5], [5, 7]])
+    kind = networkx.DiGraph if directed else networkx.Graph
+    graph = kind()
+    graph.add_nodes_from(sorted(set(edges.ravel().tolist())))
+    graph.add_edges_from(edges.tolist())
+    np.savetxt(tmp_path / "edges.txt", edges, "%d")
+    expected = expected_of(graph, seed=0, iterations=8, scale=None)
+
+    for source in (edges, tmp_path / "edges.txt"):
+        model = rp.FruchtermanReingold(iterations=8, random_state=0, engine=world(workers))
+        model.fit(rp.Graph(source, directed=directed))
+        assert model.vertices_.tolist() == [0, 1, 2, 3, 5, 7]
+        same(dict(zip(model.vertices_.tolist(), model.positions_, strict=True)), expected, 1e-4)
+
+
+def test_positions_are_the_same_bits_with_any_number_of_workers_and_threads(world):
+    models = [rp.FruchtermanReingold(random_state=1, engine=world(workers)).fit(CLUB) for workers in (1, 2, 3)]
+    models.append(rp.FruchtermanReingold(random_state=1, threads=2).fit(CLUB))
+
+    for model in models[1:]:
+        assert model.positions_.tobytes() == models[0].positions_.tobytes() and model.n_iter_ == models[0].n_iter_
+
+
+@everywhere
+def test_fewer_vertices_than_ranks_are_enough(world, workers):
+    pair = rp.layout(networkx.path_graph(2), seed=0, engine=world(workers))
+    same(pair, expected_of(networkx.path_graph(2), seed=0), 1e-4)
+    alone = rp.layout(networkx.path_graph(1), center=(3, 4), engine=world(workers))
+    np.testing.assert_array_equal(alone[0], (3, 4))
+    lonely = rp.FruchtermanReingold(random_state=0, engine=world(workers)).fit(
+        rp.Graph(np.array([[0, 1]]), vertex_count=4)
+    )
+    assert lonely.positions_.shape == (4, 2)
+
+
+@everywhere
+def test_vertices_that_are_fixed_stay(world, workers):
+    model = rp.FruchtermanReingold(init={3: (1, 2), 0: (0, 1)}, fixed=[3], random_state=0, engine=world(workers)).fit(
+        CLUB
+    )
+
+    np.testing.assert_array_equal(model.positions_[3], (1, 2))
+    assert (model.positions_[0] != (0, 1)).all()
+
+
+def test_it_ends_when_vertices_hardly_move():
+    model = rp.FruchtermanReingold(threshold=0.01, random_state=0).fit(CLUB)
+
+    changes = [step.measures["change"] for step in model.report_.iterations]
+    assert model.n_iter_ == len(changes) < 50
+    assert changes[-1] < 0.01 and all(change >= 0.01 for change in changes[:-1])
+
+
+@everywhere
+def test_ranks_that_are_there_already_fit(world, workers):
+    def program(comm):
+        return rp.FruchtermanReingold(iterations=5, random_state=0).fit(CLUB, comm=comm).positions_
+
+    expected = rp.FruchtermanReingold(iterations=5, random_state=0).fit(CLUB).positions_
+    for found in world(workers).run(program):
+        assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"dim": 0}, "dim=0"),
+        ({"dim": 65}, "dim=65: expected a whole number, 1 … 64"),
+        ({"k": 0}, "k=0: expected a number > 0"),
+        ({"iterations": 0}, "iterations=0"),
+        ({"threshold": -1}, "threshold=-1: expected a number >= 0"),
+        ({"init": "circle"}, "init='circle': expected 'random' or positions"),
+        ({"init": np.zeros((3, 2))}, r"init has the shape \(3, 2\): expected \(34, 2\)"),
+        ({"init": {99: (0, 1)}}, "init: the graph has no vertex 99"),
+        ({"init": {0: (0, 1, 2)}}, "init: positions of shape"),
+        ({"init": {0: (0, np.nan)}}, "init: positions of shape"),
+        ({"fixed": [99]}, "fixed=99: the graph has no such vertex"),
+        ({"workers": 0}, "workers=0"),
+    ],
+)
+def test_bad_parameters_are_named_with_their_value(parameters, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.FruchtermanReingold(**parameters).fit(CLUB)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"weight": "capacity"}, "weight='capacity': expected 'weight' or None"),
+        ({"center": (1, 2, 3)}, r"center has the shape \(3,\): expected \(2,\)"),
+        ({"fixed": [1]}, "fixed: expected vertices that have a position in pos"),
+    ],
+)
+def test_bad_parameters_of_a_dictionary_are_named(parameters, message):
+    with pytest.raises(rp.InputError, match=message):
+        rp.layout(CLUB, **parameters)
+
+
+def test_edges_that_weigh_differently_in_each_direction_are_refused(world):
+    graph = rp.Graph((np.array([0, 1]), np.array([1, 0]), np.array([1.0, 2.0])), directed=False)
+    with pytest.raises(rp.InputError, match="edges from vertex 0 to 1 weigh"):
+        rp.FruchtermanReingold(engine=world(2)).fit(graph)
+
+
+def test_iterations_are_told_and_reported(world):
+    events: list[dict] = []
+    model = rp.FruchtermanReingold(random_state=0, engine=world(2), on_iteration=events.append).fit(CLUB)
+
+    assert [event["iteration"] for event in events] == list(range(1, model.n_iter_ + 1))
+    steps = [event["step"] for event in events]
+    assert steps == sorted(steps, reverse=True) and steps[-1] > 0
+    assert all(len(each.compute_s) == 2 for each in model.report_.iterations)
+
+
+@pytest.mark.parametrize("module", [estimator, layout_module])
+def test_the_example_in_the_documentation_runs(module):
+    assert doctest.testmod(module).failed == 0
