@@ -156,6 +156,11 @@ class Emitter:
             "rows_sent" and "bytes_sent" to other ranks, "waves" in which they went, "keys" and "rows" at home here,
             "spilled_bytes" to temporary files, and seconds for "sealing_s", "sizes_s", "exchange_s", "merge_s" and
             "handing_on_s" (to `on_block`).
+
+        Raises
+        ------
+        CollectiveMismatch
+            On every rank: ranks make other calls, or have rows of other forms. The emitter is empty then, too.
         """
         self._check_whole()
         form, options, row_count = self.form or Form("int64", "", None), self._options, self.row_count
