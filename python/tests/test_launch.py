@@ -16,17 +16,19 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.input.matrix import InMemory
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.stand_ins import local
 from ripieno.launch.process import running
 from ripieno.launch.process.interruption import interruptible
+from ripieno.wire.borrowed import Borrowed, can_read
 from watching import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
 
 
@@ -67,6 +69,38 @@ def test_arrays_are_shared_with_workers_and_read_only(world):
     results = world(2).run(shared, {"deep": [np.ones(1_000_000)]})
 
     assert results == [(False, 1_000_000.0, True, True)] * 2
+
+
+def own_rows(comm, source):
+    share = source.read_share(comm.rank, comm.world_size)
+    return share.points, share.points.flags.writeable, type(source.array).__name__
+
+
+@pytest.mark.parametrize(("can_read", "kind"), [(True, "Borrowed"), (False, "ndarray")])
+def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are_shared(can_read, kind):
+    rows = np.random.default_rng(0).normal(size=(10_001, 3))
+    with rp.launch(workers=3) as job:
+        for member in job.members:
+            assert member.can_read
+            member.can_read = can_read
+        results = job.run(own_rows, InMemory(rows))
+        small = job.run(own_rows, InMemory(rows[:5]))
+    assert [(writeable, found) for _, writeable, found in results] == [(False, kind)] * 3
+    assert np.array_equal(np.concatenate([points for points, _, _ in results]), rows)
+    assert [found for _, _, found in small] == ["ndarray"] * 3
+
+
+def test_what_was_lent_is_read_by_slices_and_a_process_that_has_ended_is_told():
+    array = np.arange(60, dtype=np.float32).reshape(10, 3, 2)
+    lent = Borrowed.of(array)
+    for rows in (slice(None), slice(2, 5), slice(4, 4), slice(9, 30), slice(7, 3)):
+        assert np.array_equal(lent[rows], array[rows])
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    gone = replace(lent, pid=ended.pid)
+    assert can_read(lent, array) and not can_read(gone, array)
+    with pytest.raises(rp.SerializationError, match=f"process {ended.pid} cannot be read"):
+        gone[:]
 
 
 @dataclass

@@ -21,6 +21,7 @@ from ripieno.files.sources import PathLike, expand, size_bytes, suffix
 from ripieno.input.matrix import binary, parquet, text
 from ripieno.input.matrix.records import Record
 from ripieno.input.shares import even_range, file_shares
+from ripieno.wire.borrowed import Lendable
 
 
 class Named(Protocol):
@@ -157,8 +158,8 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class InMemory:
-    """An array as a source; with worker processes it lies in shared memory and each takes a view of its rows."""
+class InMemory(Lendable):
+    """An array as a source, of which each worker process reads its rows, or takes a view of them in shared memory."""
 
     array: NDArray[Any]
     names: tuple[str, ...] = ()

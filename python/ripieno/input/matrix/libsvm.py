@@ -19,6 +19,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, blamed_on, is_url, opened, size_bytes
 from ripieno.input.lines import blocks
 from ripieno.input.shares import even_range, file_shares
+from ripieno.wire.borrowed import Lendable
 
 COMPRESSED = (".gz", ".bz2")
 # More columns than any row has: how many there are is known when all shares are read.
@@ -43,8 +44,8 @@ _NO_ROWS = SparseRows(csr_matrix((0, _COLUMN_LIMIT)), np.empty(0))
 
 
 @dataclass(frozen=True)
-class InMemoryRows:
-    """A CSR matrix in parts, which lie in shared memory with worker processes, and the labels of its rows."""
+class InMemoryRows(Lendable):
+    """A CSR matrix in parts, of which each worker process takes its rows, and the labels of these."""
 
     indptr: NDArray[Any]
     indices: NDArray[Any]
@@ -65,8 +66,9 @@ class InMemoryRows:
     def read_share(self, rank: int, world_size: int) -> SparseRows:
         """One worker's rows."""
         first, last = even_range(len(self.labels), rank, world_size)
-        begin, end = self.indptr[first], self.indptr[last]
-        parts = (self.data[begin:end], self.indices[begin:end], self.indptr[first : last + 1] - begin)
+        starts = self.indptr[first : last + 1]
+        begin, end = starts[0], starts[-1]
+        parts = (self.data[begin:end], self.indices[begin:end], starts - begin)
         return SparseRows(csr_matrix(parts, shape=(last - first, self.column_count)), self.labels[first:last])
 
 

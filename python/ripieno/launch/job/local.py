@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
@@ -27,6 +29,10 @@ from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.parcel import Parcel
+from ripieno.wire.borrowed import Borrowed
+
+# Workers try whether they can read this process's memory.
+_PROBE = np.frombuffer(secrets.token_bytes(16), np.uint8)
 
 # How long workers take to begin, on a busy machine; then they have `MEETING_S` to meet.
 START_S = 60.0
@@ -124,12 +130,14 @@ class LocalJob(ProcessJob[_Worker]):
             "sys_path": sys.path,
             "main": main_module.of_this_process(),
             "communicator": {"rank": rank, **setup},
+            "lent": (Borrowed.of(_PROBE), _PROBE),
         }
         tell(worker, "setup", message)
         return worker
 
     def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        with Parcel((program, args, kwargs)) as parcel:
+        lend = all(worker.can_read for worker in self._living())
+        with Parcel((program, args, kwargs), lend=lend) as parcel:
             for worker in self._living():
                 # If it has ended, that is noticed later, with the cause.
                 with suppress(HungUp):

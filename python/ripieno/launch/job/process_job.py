@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
@@ -44,11 +44,14 @@ class Member:
         Which, and where.
     channel
         The way to it.
+    can_read
+        Whether it can read this process's memory, as it has told.
     """
 
     rank: int
     host: str
     channel: Channel
+    can_read: bool = field(default=False, init=False)
 
     @property
     def sources(self) -> list[Any]:
@@ -394,6 +397,8 @@ class _Conversation:
             self.apart.append(value)
         elif kind == "exchange":
             self._exchanged(member, value)
+        elif kind == "can-read":
+            member.can_read = value
         elif kind == "event":
             return {"rank": member.rank, **value}
         elif kind == "error":

@@ -18,6 +18,7 @@ from ripieno.launch.job.stand_ins import standing_for
 from ripieno.launch.process import main_module, processes
 from ripieno.launch.process.channel import Channel, HungUp, inherited
 from ripieno.launch.process.report import FailureReport
+from ripieno.wire.borrowed import can_read
 
 
 def main(fd: int) -> None:
@@ -32,6 +33,7 @@ def main(fd: int) -> None:
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
         main_module.stand_in(setup["main"])
+        channel.send("can-read", can_read(*setup["lent"]))
         _serve(channel, **setup["communicator"])
     except HungUp:
         os._exit(1)

@@ -2,7 +2,7 @@
 
 A parcel is made once and may be sent to many. From `SHARED_FROM_BYTES` on it lies in a memfd, one copy for all
 receivers, that vanishes with the last process which holds it. An array that is a view of a file goes as the file's name
-and offset.
+and offset. The rows of an estimator's fit may stay where they are, for the receivers to read.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ripieno.errors import SerializationError
 from ripieno.launch.process import main_module
 from ripieno.wire import packing
+from ripieno.wire.borrowed import Lendable
 
 SHARED_FROM_BYTES = 64 * 1024
 _READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -37,10 +38,12 @@ class Parcel:
         Anything that cloudpickle takes, functions of ``__main__`` among it.
     writable : bool
         Whether a receiver may write to the arrays inside, which is only sensible if there is just one.
+    lend : bool
+        Whether receivers can read this process's memory, and it waits until they have.
     """
 
-    def __init__(self, value: Any, *, writable: bool = False) -> None:
-        packed = pack(value, read_only=not writable)
+    def __init__(self, value: Any, *, writable: bool = False, lend: bool = False) -> None:
+        packed = pack(value, read_only=not writable, lend=lend)
         self.writable = writable
         self.fd: int | None = None
         self.inline: bytes | None = None
@@ -91,19 +94,20 @@ def pack(
     *,
     files_by_name: bool = True,
     read_only: bool = False,
+    lend: bool = False,
 ) -> packing.Packed:
     """Pickle `value` for another process, leaving the memory of its arrays where it is.
 
     `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in. A process of
     another machine may not find files by their names, and gets what is in them. With `read_only` no array can be
-    written to if the buffers cannot, whatever its kind.
+    written to if the buffers cannot, whatever its kind. With `lend` rows stay in this process.
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     main_module.by_value()
     try:
         pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
-        pickler.files_by_name, pickler.read_only = files_by_name, read_only
+        pickler.files_by_name, pickler.read_only, pickler.lend = files_by_name, read_only, lend
         if persistent_id is not None:
             pickler.persistent_id = persistent_id
         pickler.dump(value)
@@ -158,8 +162,11 @@ def _in_memory(packed: packing.Packed, size_bytes: int, writable: bool) -> int:
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle says nothing of its types
     files_by_name = True
     read_only = False
+    lend = False
 
     def reducer_override(self, obj: Any) -> Any:
+        if self.lend and isinstance(obj, Lendable):
+            return type(obj), obj.lent()
         if isinstance(obj, np.ndarray):
             reduced = self._array(obj)
             if reduced is not None:

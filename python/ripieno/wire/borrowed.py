@@ -1,0 +1,122 @@
+"""Arrays that stay in the process which has them: another one of the same machine reads the rows that it wants.
+
+A process may read another's memory if the system lets it trace that one. Cost: one copy, made by the reader.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import SerializationError
+
+LENT_FROM_BYTES = 64 * 1024
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Stretch(ctypes.Structure):
+    """The system's iovec."""
+
+    _fields_ = (("address", ctypes.c_void_p), ("size_bytes", ctypes.c_size_t))
+
+
+@dataclass(frozen=True)
+class Borrowed:
+    """A C-contiguous array of another process, which waits and leaves it as it is while this one reads.
+
+    Parameters
+    ----------
+    pid, address
+        Where it is.
+    shape, dtype
+        What it is.
+    """
+
+    pid: int
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Borrowed:
+        """An array of this process, for others."""
+        return cls(os.getpid(), array.ctypes.data, array.shape, array.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        """Some rows that follow each other, in memory of their own, read-only.
+
+        Raises
+        ------
+        SerializationError
+            The other process has ended, or may not be read.
+        """
+        first, last, _ = rows.indices(len(self))
+        found = np.empty((max(last - first, 0), *self.shape[1:]), self.dtype)
+        row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
+        done = 0
+        while done < found.nbytes:
+            here = _Stretch(found.ctypes.data + done, found.nbytes - done)
+            there = _Stretch(self.address + first * row_bytes + done, found.nbytes - done)
+            # A call copies 2 GiB at most.
+            copied = _read(self.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+            if copied <= 0:
+                reason = os.strerror(ctypes.get_errno())
+                raise SerializationError(f"rows in the memory of process {self.pid} cannot be read: {reason}")
+            done += copied
+        found.flags.writeable = False
+        return found
+
+
+class Lendable:
+    """A dataclass of which each receiver reads some rows: its arrays may be `Borrowed` ones, which have slices, too."""
+
+    def lent(self) -> tuple[Any, ...]:
+        """Its fields, large arrays lent."""
+        values: list[Any] = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
+        return tuple(Borrowed.of(value) if _can_be_lent(value) else value for value in values)
+
+
+def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
+    """Whether this process can read what another one has lent."""
+    try:
+        return np.array_equal(lent[:], content)
+    except SerializationError:
+        return False
+
+
+def _can_be_lent(value: Any) -> bool:
+    # Views of files are found by the names of these.
+    is_plain = type(value) is np.ndarray and not value.dtype.hasobject and value.flags.c_contiguous
+    return is_plain and value.nbytes >= LENT_FROM_BYTES and not isinstance(_owner(value), np.memmap)
+
+
+def _owner(array: NDArray[Any]) -> Any:
+    owner: Any = array
+    while type(owner) is np.ndarray and owner.base is not None:
+        owner = owner.base
+    return owner
+
+
+def _read(*arguments: Any) -> int:
+    copied: int = _process_vm_readv(*arguments)
+    return copied
+
+
+_process_vm_readv = _libc.process_vm_readv
+_process_vm_readv.restype = ctypes.c_ssize_t
+_process_vm_readv.argtypes = (
+    ctypes.c_int,
+    ctypes.c_void_p,
+    ctypes.c_ulong,
+    ctypes.c_void_p,
+    ctypes.c_ulong,
+    ctypes.c_ulong,
+)
