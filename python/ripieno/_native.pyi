@@ -345,10 +345,18 @@ def solve_factors(
     reg: float,
     alpha: float | None,
     gram: NDArray[np.float32] | None,
+    steps: int | None,
     out: NDArray[np.float32],
     threads: int,
 ) -> float: ...
 def scatter(factors: NDArray[np.float32], anchor: float, out: NDArray[np.float64], threads: int) -> None: ...
+def add_products(
+    rows: NDArray[Any],
+    center: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    sums: NDArray[np.float64],
+    threads: int,
+) -> None: ...
 
 # Sums over all pairs of points.
 

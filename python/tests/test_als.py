@@ -27,6 +27,8 @@ from sklearn.base import clone
 WORLDS = pytest.mark.parametrize("workers", [1, 2, 3, 5])
 KINDS = pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
 RANK, REG, ALPHA, ITERATIONS = 7, 0.1, 2.0, 4
+# Of each kind, with a solver of its own.
+SOLVED = {False: {"implicit": False, "solver": "cholesky"}, True: {"implicit": True, "solver": "cg"}}
 
 
 def made_up(user_count=60, item_count=25, seed=0):
@@ -51,7 +53,7 @@ def start_of(ratings):
     """The first item factors of a fit."""
     seed = int(np.random.RandomState(3).randint(SEED_LIMIT))
     counts = np.diff(csr_matrix(ratings.T).indptr)
-    options = ALSOptions(RANK, False, REG, ALPHA, 1, seed, None, None, True)
+    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, None, True)
     none = np.empty(0)
     side = Side(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
     return start_factors(options, side).astype(np.float64)
@@ -101,15 +103,38 @@ def test_factors_are_those_of_a_plain_loop_from_the_same_start(world, workers, i
 
 
 @KINDS
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
 @pytest.mark.parametrize("exchange", ["allgather", "needed"])
-def test_factors_are_the_same_bits_on_any_number_of_workers_whichever_way_they_travel(world, implicit, exchange):
-    alone = model_of(implicit=implicit).fit(RATINGS)
+def test_factors_are_the_same_bits_on_any_number_of_workers_whichever_way_they_travel(
+    world, implicit, solver, exchange
+):
+    options = {"implicit": implicit, "solver": solver}
+    alone = model_of(**options).fit(RATINGS)
     for workers in (2, 3, 5):
-        model = model_of(implicit=implicit, exchange=exchange, engine=world(workers)).fit(RATINGS)
+        model = model_of(exchange=exchange, engine=world(workers), **options).fit(RATINGS)
         assert model.user_factors_.tobytes() == alone.user_factors_.tobytes()
         assert model.item_factors_.tobytes() == alone.item_factors_.tobytes()
         assert [way.chosen for way in model.report_.ways] == [exchange] * 2
     assert [way.chosen for way in alone.report_.ways] == ["stay"] * 2
+
+
+@KINDS
+def test_conjugate_gradients_only_go_down_and_end_where_solved_equations_do(implicit):
+    told = []
+    options = {"implicit": implicit, "max_iter": 60}
+    model = model_of(solver="cg", on_iteration=lambda event: told.append(event["objective"]), **options).fit(RATINGS)
+    exact = model_of(solver="cholesky", **options).fit(RATINGS)
+    assert all(later < earlier * (1 + 1e-6) for earlier, later in pairwise(told))
+    assert model.objective_ == pytest.approx(exact.objective_, rel=0.02) and model.solver_ == "cg"
+
+
+def test_auto_takes_conjugate_gradients_for_implicit_ratings_of_many_factors():
+    taken = [
+        rp.ALS(rank, implicit=implicit, max_iter=1, random_state=0).fit(RATINGS).solver_
+        for rank in (15, 16)
+        for implicit in (False, True)
+    ]
+    assert taken == ["cholesky", "cholesky", "cholesky", "cg"]
 
 
 @KINDS
@@ -284,6 +309,7 @@ def _with(value):
         ({"rank": 0}, RATINGS, "rank=0: expected a whole number >= 1"),
         ({"max_iter": 0}, RATINGS, "max_iter=0: expected"),
         ({"alpha": -1.0, "implicit": True}, RATINGS, "alpha=-1.0: expected a number > 0"),
+        ({"solver": "qr"}, RATINGS, "solver='qr': expected one of auto, cholesky, cg"),
         ({"exchange": "mail"}, RATINGS, "exchange='mail': expected one of auto, allgather, needed"),
         ({"columns": ("a",)}, RATINGS, r"columns=\('a',\): expected the names of three columns"),
         ({"implicit": True}, _with(1e38), "not finite"),
@@ -355,7 +381,7 @@ def test_computation_and_communication_of_every_iteration_and_rank_are_told(worl
 PROGRAM = """
 import os, signal, sys
 import ripieno as rp
-from test_als import RATINGS, model_of
+from test_als import RATINGS, SOLVED, model_of
 
 def on_iteration(event):
     if event["iteration"] == 3:
@@ -363,7 +389,7 @@ def on_iteration(event):
 
 if __name__ == "__main__":
     folder, implicit, workers = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
-    options = {"implicit": implicit, "workers": workers, "threads": 1, "max_iter": 6, "checkpoint": folder}
+    options = {"workers": workers, "threads": 1, "max_iter": 6, "checkpoint": folder} | SOLVED[implicit]
     model_of(on_iteration=on_iteration, **options).fit(RATINGS)
 """
 
@@ -376,10 +402,10 @@ def test_a_fit_that_was_killed_goes_on_from_its_checkpoint_with_the_same_bits(tm
     killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     events = []
-    options = {"implicit": implicit, "max_iter": 6, "workers": 3 - workers, "threads": 1}
+    options = {"max_iter": 6, "workers": 3 - workers, "threads": 1} | SOLVED[implicit]
     model = model_of(checkpoint=tmp_path / "kept", on_iteration=events.append, **options).fit(RATINGS)
 
-    expected = model_of(implicit=implicit, max_iter=6).fit(RATINGS)
+    expected = model_of(max_iter=6, **SOLVED[implicit]).fit(RATINGS)
     assert model.resumed_from_ in (2, 3, 4, 5) and model.n_iter_ == 6
     assert [event["iteration"] for event in events] == list(range(model.resumed_from_ + 1, 7))
     assert model.user_factors_.tobytes() == expected.user_factors_.tobytes()

@@ -1,6 +1,6 @@
 //! A half step of alternating least squares: the factors of each row, given those of the columns it has ratings of.
 //!
-//! For each row the factors of its columns are gathered, block by block, and the upper half of their scatter matrix is
+//! Conjugate gradients come near them ([`conjugate`]), or they are solved for. Then, for each row the factors of its columns are gathered, block by block, and the upper half of their scatter matrix is
 //! summed up in register tiles. The normal equations of as many rows as a vector has lanes are then solved by
 //! Cholesky's factors, each in a lane of its own. All of it stays in near caches. The bits of a row's factors depend on
 //! its ratings, their order and the SIMD level alone.
@@ -9,6 +9,8 @@
 //! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
 //! AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008,
 //! eq. 4; Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013, section 4 (the scatter matrix).
+
+mod conjugate;
 
 use crate::Threads;
 use crate::panels::{Line, floats, floats_mut};
@@ -76,10 +78,22 @@ impl Aim<'_> {
     }
 }
 
+/// How the factors of a row are found.
+#[derive(Clone, Copy, Debug)]
+pub enum Solver {
+    /// By the normal equations.
+    Cholesky,
+    /// By so many steps of conjugate gradients, from the factors that the row has.
+    Conjugate {
+        /// Steps.
+        steps: usize,
+    },
+}
+
 /// Writes the factors of every row, `rank` each, given those of the columns; returns the weighted squared errors of the
 /// ratings and, of an implicit aim, of all other pairs of rows that have ratings.
 ///
-/// A row without ratings gets zeros.
+/// Conjugate gradients begin with what is in `out`. A row without ratings gets zeros.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -88,6 +102,7 @@ pub fn solve_factors(
     factors: &[f32],
     rank: usize,
     aim: Aim,
+    solver: Solver,
     out: &mut [f32],
     threads: &Threads,
 ) -> f64 {
@@ -98,7 +113,9 @@ pub fn solve_factors(
         assert_eq!(gram.len(), rank * rank, "the scatter matrix has a row for every factor");
     }
     let width = rank.next_multiple_of(LINE);
-    let table = table(factors, rank, width);
+    let mut table = table(factors, rank, width);
+    // Conjugate gradients fill up with a row of zeros.
+    table.resize(table.len() + width / LINE, Line::default());
     let table = floats(&table);
     let ranges = parts(ratings.starts);
     let mut losses = vec![0.0; ranges.len()];
@@ -109,10 +126,26 @@ pub fn solve_factors(
         rest = after;
         work.push((first, own, loss));
     }
-    threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, loss)| {
-        scratch.fit(rank, width);
-        *loss = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
-    });
+    match solver {
+        Solver::Cholesky => {
+            threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, loss)| {
+                scratch.fit(rank, width);
+                *loss = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
+            });
+        }
+        Solver::Conjugate { steps } => {
+            let mut gram =
+                if let Aim::Implicit { gram, .. } = aim { self::table(gram, rank, width) } else { Vec::new() };
+            // As many rows as columns, or none.
+            gram.resize(gram.len() / rank * width, Line::default());
+            let gram = floats(&gram);
+            let operations = PART_ENTRIES * 4 * rank * (steps + 1);
+            threads.for_each(work, operations, conjugate::Scratch::default, |scratch, (first, out, loss)| {
+                let part = conjugate::Part { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
+                *loss = threads.simd().run(part);
+            });
+        }
+    }
     losses.iter().sum()
 }
 

@@ -3,8 +3,8 @@
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
 //! All matrices are row-major and contiguous. Models: [`logistic_loss`] and [`logistic_curvature`] of sparse rows,
-//! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors. Pairs of points: [`guttman`] for scaling,
-//! [`repulsion`] and [`attraction`] for layouts. Graphs: [`graph`] reads edges, sorts them and
+//! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors; [`add_products`] of columns. Pairs of points:
+//! [`guttman`] for scaling, [`repulsion`] and [`attraction`] for layouts. Graphs: [`graph`] reads edges, sorts them and
 //! multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
@@ -39,13 +39,14 @@ mod logistic;
 mod matrix;
 mod pairs;
 mod panels;
+mod products;
 mod seeding;
 mod simd;
 pub mod text;
 mod threads;
 
 pub use accumulate::{Moved, recenter};
-pub use als::{Aim, Ratings, scatter, solve_factors};
+pub use als::{Aim, Ratings, Solver, scatter, solve_factors};
 pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
@@ -54,6 +55,7 @@ pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{
     Dissimilarity, MOST_DIMENSIONS, Springs, Wanted, attraction, guttman, repulsion, weighted_differences,
 };
+pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use simd::Simd;
 pub use threads::Threads;

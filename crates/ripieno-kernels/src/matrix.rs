@@ -48,6 +48,7 @@ impl<'a, T> Matrix<'a, T> {
 
 /// What the kernels do with numbers; not for others.
 pub(crate) mod number {
+    use crate::simd::{Sums, Vector};
     use std::ops::{Mul, Sub};
 
     /// A coordinate.
@@ -64,6 +65,8 @@ pub(crate) mod number {
     pub trait Real: Number<Real = Self> + Default + Sub<Output = Self> + Mul<Output = Self> {
         /// Whether this is f32.
         const IS_F32: bool;
+        /// Such numbers in the vectors of a level.
+        type In<V: Vector>: Sums<Self>;
         /// The nearest value of this type.
         fn from_f64(value: f64) -> Self;
         /// The nearest f32.
@@ -75,6 +78,7 @@ pub(crate) mod number {
     }
 }
 
+use crate::simd::Vector;
 use number::{Number, Real};
 
 /// A coordinate of a point: `u8`, `f32` or `f64`.
@@ -131,6 +135,7 @@ impl Number for f32 {
 
 impl Real for f32 {
     const IS_F32: bool = true;
+    type In<V: Vector> = V;
 
     #[inline(always)]
     fn from_f64(value: f64) -> f32 {
@@ -169,6 +174,7 @@ impl Number for f64 {
 
 impl Real for f64 {
     const IS_F32: bool = false;
+    type In<V: Vector> = V::Wide;
 
     #[inline(always)]
     fn from_f64(value: f64) -> f64 {

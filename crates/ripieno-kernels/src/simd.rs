@@ -12,7 +12,7 @@ mod vector;
 mod x86;
 
 pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest};
-pub(crate) use vector::{Job, Vector};
+pub(crate) use vector::{Job, Sums, Vector};
 
 /// A level of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

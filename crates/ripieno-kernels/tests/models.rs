@@ -1,7 +1,8 @@
-//! Logistic regression on sparse rows and alternating least squares, held against what their formulas say.
+//! Logistic regression on sparse rows, alternating least squares and scatter matrices, held against their formulas.
 
 use ripieno_kernels::{
-    Aim, Ratings, Simd, SparseRows, Threads, logistic_curvature, logistic_loss, scatter, solve_factors,
+    Aim, Matrix, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature, logistic_loss, scatter,
+    solve_factors,
 };
 
 /// Numbers that look random, of −1 … 1.
@@ -120,7 +121,7 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                 let ratings = Ratings { starts: &starts, columns: &columns, values: &values };
                 let mut out = vec![9.0f32; rows * rank];
                 let threads = Threads::with_simd(2, simd);
-                let loss = solve_factors(ratings, &factors, rank, aim, &mut out, &threads);
+                let loss = solve_factors(ratings, &factors, rank, aim, Solver::Cholesky, &mut out, &threads);
                 assert!(out[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
                 let mut expected = 0.0;
                 for row in 1..rows {
@@ -160,5 +161,90 @@ fn a_scatter_matrix_has_the_same_bits_in_any_order_of_rows_and_on_every_simd_lev
         scatter(others, rank, anchor, &mut second, &Threads::with_simd(2, simd));
         let together: Vec<f64> = first.iter().zip(&second).map(|(a, b)| a + b).collect();
         assert_eq!(together, expected, "{simd:?}");
+    }
+}
+
+#[test]
+fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_minimised_with_the_same_bits_by_threads() {
+    let (rows, column_count) = (140, 90);
+    let (mut starts, mut columns) = (vec![0i64], Vec::new());
+    for row in 0..rows {
+        columns.extend((0..row % 71).map(|at| ((row + at) % column_count) as i32));
+        starts.push(columns.len() as i64);
+    }
+    let values: Vec<f32> = numbers(columns.len(), 5).iter().map(|&x| (x + 1.5) as f32).collect();
+    let ratings = Ratings { starts: &starts, columns: &columns, values: &values };
+    for simd in Simd::available() {
+        for rank in [1, 3, 8, 16, 17, 32, 50] {
+            let factors: Vec<f32> = numbers(column_count * rank, 6).iter().map(|&x| x as f32).collect();
+            let gram: Vec<f32> = (0..rank * rank)
+                .map(|at| factors.chunks(rank).map(|row| row[at / rank] * row[at % rank]).sum::<f32>())
+                .collect();
+            for aim in [Aim::Implicit { reg: 2.0, alpha: 2.0, gram: &gram }, Aim::Explicit { reg: 2.0 }] {
+                let found = |solver: Solver, threads: usize| {
+                    let mut out: Vec<f32> = numbers(rows * rank, 8).iter().map(|&x| 0.1 * x as f32).collect();
+                    let threads = Threads::with_simd(threads, simd);
+                    let loss = solve_factors(ratings, &factors, rank, aim, solver, &mut out, &threads);
+                    (out, loss)
+                };
+                let minimised = |(out, loss): &(Vec<f32>, f64)| {
+                    let squares = out.chunks(rank).zip(starts.windows(2)).map(|(row, starts)| {
+                        let own: f64 = row.iter().map(|&x| x as f64 * x as f64).sum();
+                        if let Aim::Explicit { .. } = aim { own * (starts[1] - starts[0]) as f64 } else { own }
+                    });
+                    loss + 2.0 * squares.sum::<f64>()
+                };
+                let solved = found(Solver::Cholesky, 1);
+                let few = found(Solver::Conjugate { steps: 2 }, 1);
+                assert_eq!(few, found(Solver::Conjugate { steps: 2 }, 3), "threads change nothing");
+                let far = found(Solver::Conjugate { steps: 100 }, 1);
+                assert!(far.0[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
+                let least = minimised(&solved);
+                let mut before = minimised(&found(Solver::Conjugate { steps: 0 }, 1));
+                for steps in [1, 2, 4, 8, 100] {
+                    let after = minimised(&found(Solver::Conjugate { steps }, 1));
+                    assert!(after < before + 1e-5 * least, "{simd:?} rank {rank} steps {steps}: {after} {before}");
+                    before = after;
+                }
+                assert!((before / least - 1.0).abs() < 1e-4, "{simd:?} rank {rank}: {before} {least}");
+                for (far, solved) in far.0.iter().zip(&solved.0) {
+                    assert!((far - solved).abs() < 5e-3, "{simd:?} rank {rank}: {far} {solved}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_columns_are_those_of_the_formula_for_every_width_with_the_same_bits_by_threads() {
+    for simd in Simd::available() {
+        for (rows, width) in [(1, 1), (7, 3), (300, 16), (521, 33), (1030, 70), (0, 4)] {
+            let wide: Vec<f64> = numbers(rows * width, 9).iter().map(|x| x + 3.0).collect();
+            let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
+            let center: Vec<f64> = (0..width).map(|at| 3.0 + 0.01 * at as f64).collect();
+            let weights: Vec<f64> = numbers(rows, 10).iter().map(|x| x + 1.0).collect();
+            for weights in [None, Some(weights.as_slice())] {
+                let found = |threads: usize| {
+                    let threads = Threads::with_simd(threads, simd);
+                    let (mut of_wide, mut of_narrow) = (vec![1.0; width * width], vec![1.0; width * width]);
+                    add_products(Matrix::new(&wide, rows, width), &center, weights, &mut of_wide, &threads);
+                    add_products(Matrix::new(&narrow, rows, width), &center, weights, &mut of_narrow, &threads);
+                    (of_wide, of_narrow)
+                };
+                let (of_wide, of_narrow) = found(1);
+                assert_eq!((of_wide.clone(), of_narrow.clone()), found(3), "threads change nothing");
+                for (top, left) in (0..width).flat_map(|top| (top..width).map(move |left| (top, left))) {
+                    let sum: f64 = (0..rows)
+                        .map(|row| {
+                            let at = |column: usize| wide[row * width + column] - center[column];
+                            weights.map_or(1.0, |weights| weights[row]) * at(top) * at(left)
+                        })
+                        .sum();
+                    let at = top * width + left;
+                    assert!((of_wide[at] - 1.0 - sum).abs() < 1e-12 * (rows + 1) as f64, "{simd:?} {rows} × {width}");
+                    assert!((of_narrow[at] - 1.0 - sum).abs() < 1e-6 * (rows + 1) as f64, "{simd:?} {rows} × {width}");
+                }
+            }
+        }
     }
 }

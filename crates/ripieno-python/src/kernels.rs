@@ -40,7 +40,7 @@ macro_rules! for_points {
     };
 }
 
-fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) -> PyResult<Matrix<'a, T>> {
+pub(crate) fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) -> PyResult<Matrix<'a, T>> {
     let (rows, columns) = (array.shape()[0], array.shape()[1]);
     if columns == 0 {
         return Err(errors::input(format!("shape ({rows}, 0): expected at least one column")));

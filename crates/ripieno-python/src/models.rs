@@ -1,10 +1,10 @@
-//! The kernels of logistic regression and of alternating least squares for Python.
+//! The kernels of regression, of principal components and of alternating least squares for Python.
 
 use crate::errors;
-use crate::kernels::with_threads;
+use crate::kernels::{matrix, with_threads};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use ripieno_kernels::{Aim, Ratings, SparseRows};
+use ripieno_kernels::{Aim, Ratings, Solver, SparseRows};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -12,7 +12,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logistic_loss, module)?)?;
     module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
     module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
-    module.add_function(wrap_pyfunction!(scatter, module)?)
+    module.add_function(wrap_pyfunction!(scatter, module)?)?;
+    module.add_function(wrap_pyfunction!(add_products, module)?)
 }
 
 /// Rows of few entries as arrays, see `ripieno.kernels.SparseRows`.
@@ -82,6 +83,7 @@ fn solve_factors(
     reg: f32,
     alpha: Option<f32>,
     gram: Option<PyReadonlyArray2<'_, f32>>,
+    steps: Option<usize>,
     mut out: PyReadwriteArray2<'_, f32>,
     threads: NonZeroUsize,
 ) -> PyResult<f64> {
@@ -93,7 +95,10 @@ fn solve_factors(
         (Some(alpha), Some(gram)) => Aim::Implicit { reg, alpha, gram: gram.as_slice()? },
         _ => return Err(errors::input("alpha and gram: expected both or neither".to_string())),
     };
-    Ok(with_threads(py, threads, |threads| ripieno_kernels::solve_factors(ratings, factors, rank, aim, out, threads)))
+    let solver = steps.map_or(Solver::Cholesky, |steps| Solver::Conjugate { steps });
+    Ok(with_threads(py, threads, |threads| {
+        ripieno_kernels::solve_factors(ratings, factors, rank, aim, solver, out, threads)
+    }))
 }
 
 #[pyfunction]
@@ -107,5 +112,36 @@ fn scatter(
     let rank = factors.shape()[1];
     let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
     with_threads(py, threads, |threads| ripieno_kernels::scatter(factors, rank, anchor, out, threads));
+    Ok(())
+}
+
+/// Rows of numbers that products are made of.
+#[derive(FromPyObject)]
+enum Reals<'py> {
+    F32(PyReadonlyArray2<'py, f32>),
+    F64(PyReadonlyArray2<'py, f64>),
+}
+
+#[pyfunction]
+fn add_products(
+    py: Python<'_>,
+    rows: Reals<'_>,
+    center: PyReadonlyArray1<'_, f64>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    mut sums: PyReadwriteArray2<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let (center, sums) = (center.as_slice()?, sums.as_slice_mut()?);
+    match &rows {
+        Reals::F32(array) => {
+            let rows = matrix(array)?;
+            with_threads(py, threads, |threads| ripieno_kernels::add_products(rows, center, weights, sums, threads));
+        }
+        Reals::F64(array) => {
+            let rows = matrix(array)?;
+            with_threads(py, threads, |threads| ripieno_kernels::add_products(rows, center, weights, sums, threads));
+        }
+    }
     Ok(())
 }

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from ripieno.algorithms import ALS
+from ripieno.algorithms.als.estimator import SOLVERS
 from ripieno.cli.fits import (
     Told,
     check_folder,
@@ -55,6 +56,14 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
 )
 @max_iter_option(10)
 @click.option(
+    "--solver",
+    type=click.Choice(SOLVERS),
+    default="auto",
+    show_default=True,
+    help="Solve each row's equations, or make three steps of conjugate gradients; auto: these for implicit ratings and "
+    "a rank of 16 or more.",
+)
+@click.option(
     "--columns",
     metavar="USER,ITEM,RATING",
     help="The columns of the tables; by default found by their names, such as userId, movieId and rating.",
@@ -78,6 +87,7 @@ def als_command(
     reg: float,
     alpha: float,
     max_iter: int,
+    solver: str,
     columns: str | None,
     test: str | None,
     checkpoint: Path | None,
@@ -108,6 +118,7 @@ def als_command(
         reg=reg,
         alpha=alpha,
         max_iter=max_iter,
+        solver=solver,
         columns=None if columns is None else _three(columns),
         checkpoint=None if checkpoint is None else str(checkpoint),
         random_state=seed,
@@ -133,6 +144,7 @@ def _told(model: ALS, error: float | None) -> Told:
         what="iteration",
         facts={
             "objective": model.objective_,
+            "solver": model.solver_,
             "rating_count": report.rating_count,
             "iteration_count": model.n_iter_,
             "resumed_from": model.resumed_from_,

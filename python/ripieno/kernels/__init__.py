@@ -290,6 +290,8 @@ def solve_factors(
     reg: float,
     alpha: float | None = None,
     gram: NDArray[np.float32] | None = None,
+    start: NDArray[np.float32] | None = None,
+    steps: int = 0,
     threads: int = 1,
 ) -> tuple[NDArray[np.float32], float]:
     """A half step of alternating least squares.
@@ -308,6 +310,8 @@ def solve_factors(
         By how much a rating raises the weight of its pair; None: the ratings themselves are to be met.
     gram : (r, r) float32
         The scatter matrix of the factors of all columns, with `alpha`.
+    start : (n, r) float32
+        From where conjugate gradients make `steps` steps; None: the normal equations are solved.
     threads
         Threads to compute with.
 
@@ -318,8 +322,9 @@ def solve_factors(
     loss : float
         The weighted squared errors.
     """
-    out = np.empty((len(starts) - 1, factors.shape[1]), np.float32)
-    loss = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, out, threads)
+    out = np.empty((len(starts) - 1, factors.shape[1]), np.float32) if start is None else start.copy()
+    taken = None if start is None else steps
+    loss = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, taken, out, threads)
     return out, loss
 
 
@@ -342,3 +347,28 @@ def scatter(factors: NDArray[np.float32], anchor: float, *, threads: int = 1) ->
     out = np.empty((factors.shape[1], factors.shape[1]))
     _native.scatter(factors, anchor, out, threads)
     return out
+
+
+def add_products(
+    rows: NDArray[Any],
+    center: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    sums: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> None:
+    """Add the products of the entries of each row with each other: to a scatter matrix, on and above its diagonal.
+
+    Parameters
+    ----------
+    rows : (n, d) float32 or float64
+        Products are made in this type.
+    center : (d,) float64
+        By which rows are moved.
+    weights : (n,) float64, or None for ones
+        How much each row counts.
+    sums : (d, d) float64, added to
+    threads
+        Threads to compute with.
+    """
+    _native.add_products(rows, center, weights, sums, threads)

@@ -1,6 +1,6 @@
 //! Vectors of arm64: NEON, which every such machine has.
 
-use super::vector::{Job, Vector};
+use super::vector::{Job, Sums, Vector};
 use std::arch::aarch64::*;
 
 /// 24 of the 32 registers hold sums, 4 the centroids' coordinates, the others the rows'.
@@ -20,6 +20,7 @@ struct F32x4(float32x4_t);
 // `store` pass their callers' promise on.
 impl Vector for F32x4 {
     type Mask = uint32x4_t;
+    type Wide = F64x2;
 
     const LANES: usize = 4;
 
@@ -112,5 +113,44 @@ impl Vector for F32x4 {
     fn greatest(self) -> f32 {
         // SAFETY: see above.
         unsafe { vmaxvq_f32(self.0) }
+    }
+
+    #[inline(always)]
+    fn totals([a, b, c, d]: [Self; 4]) -> [f32; 4] {
+        // SAFETY: see above; four f32 are as large as an array of them.
+        unsafe { std::mem::transmute(vpaddq_f32(vpaddq_f32(a.0, b.0), vpaddq_f32(c.0, d.0))) }
+    }
+}
+
+/// Two f64.
+#[derive(Clone, Copy)]
+struct F64x2(float64x2_t);
+
+// SAFETY (of every block below): as for the vector of f32 of this level.
+impl Sums<f64> for F64x2 {
+    const COUNT: usize = 2;
+
+    #[inline(always)]
+    fn filled(value: f64) -> Self {
+        // SAFETY: see above.
+        F64x2(unsafe { vdupq_n_f64(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn read(from: *const f64) -> Self {
+        // SAFETY: see above.
+        F64x2(unsafe { vld1q_f64(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut f64) {
+        // SAFETY: see above.
+        unsafe { vst1q_f64(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        F64x2(unsafe { vfmaq_f64(self.0, a.0, b.0) })
     }
 }

@@ -1,6 +1,6 @@
 //! Vectors in plain Rust: four lanes, which compilers map to the machine's baseline instructions.
 
-use super::vector::Vector;
+use super::vector::{Sums, Vector};
 
 /// Four f32.
 #[derive(Clone, Copy)]
@@ -14,6 +14,7 @@ fn per_lane(a: F32x4, b: F32x4, f: impl Fn(f32, f32) -> f32) -> F32x4 {
 
 impl Vector for F32x4 {
     type Mask = [bool; 4];
+    type Wide = F64x2;
 
     const LANES: usize = 4;
 
@@ -94,5 +95,41 @@ impl Vector for F32x4 {
     #[inline(always)]
     fn greatest(self) -> f32 {
         self.0[0].max(self.0[1]).max(self.0[2].max(self.0[3]))
+    }
+
+    #[inline(always)]
+    fn totals(vectors: [Self; 4]) -> [f32; 4] {
+        vectors.map(|F32x4([a, b, c, d])| (a + b) + (c + d))
+    }
+}
+
+/// Two f64.
+#[derive(Clone, Copy)]
+#[repr(align(16))]
+pub(crate) struct F64x2([f64; 2]);
+
+impl Sums<f64> for F64x2 {
+    const COUNT: usize = 2;
+
+    #[inline(always)]
+    fn filled(value: f64) -> Self {
+        F64x2([value; 2])
+    }
+
+    #[inline(always)]
+    unsafe fn read(from: *const f64) -> Self {
+        // SAFETY: the caller vouches for two aligned values.
+        unsafe { *from.cast() }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut f64) {
+        // SAFETY: the caller vouches for two aligned values.
+        unsafe { *to.cast() = self }
+    }
+
+    #[inline(always)]
+    fn plus_product(self, a: Self, b: Self) -> Self {
+        F64x2([self.0[0] + a.0[0] * b.0[0], self.0[1] + a.0[1] * b.0[1]])
     }
 }

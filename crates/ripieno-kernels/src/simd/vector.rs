@@ -1,4 +1,4 @@
-//! What a kernel needs of a vector of f32, and a kernel that can be compiled for each kind of vector.
+//! What a kernel needs of a vector, and a kernel that can be compiled for each kind of vector.
 
 /// A kernel, compiled once per SIMD level.
 pub(crate) trait Job {
@@ -15,9 +15,12 @@ pub(crate) trait Job {
 /// A vector of f32.
 ///
 /// Its functions may be called under [`Simd::run`](super::Simd::run) only, which knows that the machine has them.
-pub(crate) trait Vector: Copy {
+pub trait Vector: Copy {
     /// One truth value per lane.
     type Mask: Copy;
+
+    /// A vector of f64 of the same level.
+    type Wide: Sums<f64>;
 
     /// The number of lanes.
     const LANES: usize;
@@ -77,4 +80,59 @@ pub(crate) trait Vector: Copy {
 
     /// The greatest lane.
     fn greatest(self) -> f32;
+
+    /// The sums of the lanes of four vectors.
+    fn totals(vectors: [Self; 4]) -> [f32; 4];
+}
+
+/// A vector that adds up products, of f32 or f64.
+///
+/// As with [`Vector`], its functions may be called under [`Simd::run`](super::Simd::run) only.
+pub trait Sums<T>: Copy {
+    /// The number of lanes.
+    const COUNT: usize;
+
+    /// `value` in every lane.
+    fn filled(value: T) -> Self;
+
+    /// Reads one vector.
+    ///
+    /// # Safety
+    /// `from` points to `COUNT` readable values, aligned to the vector.
+    unsafe fn read(from: *const T) -> Self;
+
+    /// Writes one vector.
+    ///
+    /// # Safety
+    /// `to` points to `COUNT` writable values, aligned to the vector.
+    unsafe fn write(self, to: *mut T);
+
+    /// `self + a · b`, rounded once or twice.
+    fn plus_product(self, a: Self, b: Self) -> Self;
+}
+
+impl<V: Vector> Sums<f32> for V {
+    const COUNT: usize = V::LANES;
+
+    #[inline(always)]
+    fn filled(value: f32) -> Self {
+        V::splat(value)
+    }
+
+    #[inline(always)]
+    unsafe fn read(from: *const f32) -> Self {
+        // SAFETY: the caller vouches for the same.
+        unsafe { V::load(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut f32) {
+        // SAFETY: the caller vouches for the same.
+        unsafe { self.store(to) }
+    }
+
+    #[inline(always)]
+    fn plus_product(self, a: Self, b: Self) -> Self {
+        a.multiply_add(b, self)
+    }
 }

@@ -1,6 +1,6 @@
 //! Vectors of x86-64: AVX-512 and AVX2 with FMA.
 
-use super::vector::{Job, Vector};
+use super::vector::{Job, Sums, Vector};
 use std::arch::x86_64::*;
 
 pub(super) fn has_avx512() -> bool {
@@ -41,6 +41,7 @@ struct F32x16(__m512);
 // `store` pass their callers' promise on.
 impl Vector for F32x16 {
     type Mask = __mmask16;
+    type Wide = F64x8;
 
     const LANES: usize = 16;
 
@@ -132,6 +133,18 @@ impl Vector for F32x16 {
         // SAFETY: see above.
         unsafe { _mm512_reduce_max_ps(self.0) }
     }
+
+    #[inline(always)]
+    fn totals([a, b, c, d]: [Self; 4]) -> [f32; 4] {
+        // SAFETY: see above; four f32 are as large as an array of them.
+        unsafe {
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a.0, b.0), _mm512_unpackhi_ps(a.0, b.0));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c.0, d.0), _mm512_unpackhi_ps(c.0, d.0));
+            let all = _mm512_add_ps(_mm512_shuffle_ps::<0x44>(ab, cd), _mm512_shuffle_ps::<0xee>(ab, cd));
+            let half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps::<1>(all));
+            std::mem::transmute(_mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps::<1>(half)))
+        }
+    }
 }
 
 /// Eight f32.
@@ -141,6 +154,7 @@ struct F32x8(__m256);
 // SAFETY (of every block below): as for `F32x16`, with `run_avx2`.
 impl Vector for F32x8 {
     type Mask = __m256;
+    type Wide = F64x4;
 
     const LANES: usize = 8;
 
@@ -236,5 +250,82 @@ impl Vector for F32x8 {
             let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
             _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)))
         }
+    }
+
+    #[inline(always)]
+    fn totals([a, b, c, d]: [Self; 4]) -> [f32; 4] {
+        // SAFETY: see above; four f32 are as large as an array of them.
+        unsafe {
+            let ab = _mm256_add_ps(_mm256_unpacklo_ps(a.0, b.0), _mm256_unpackhi_ps(a.0, b.0));
+            let cd = _mm256_add_ps(_mm256_unpacklo_ps(c.0, d.0), _mm256_unpackhi_ps(c.0, d.0));
+            let all = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(ab, cd), _mm256_shuffle_ps::<0xee>(ab, cd));
+            std::mem::transmute(_mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all)))
+        }
+    }
+}
+
+/// Eight f64.
+#[derive(Clone, Copy)]
+struct F64x8(__m512d);
+
+// SAFETY (of every block below): as for the vector of f32 of this level.
+impl Sums<f64> for F64x8 {
+    const COUNT: usize = 8;
+
+    #[inline(always)]
+    fn filled(value: f64) -> Self {
+        // SAFETY: see above.
+        F64x8(unsafe { _mm512_set1_pd(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn read(from: *const f64) -> Self {
+        // SAFETY: see above.
+        F64x8(unsafe { _mm512_load_pd(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut f64) {
+        // SAFETY: see above.
+        unsafe { _mm512_store_pd(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        F64x8(unsafe { _mm512_fmadd_pd(a.0, b.0, self.0) })
+    }
+}
+
+/// Four f64.
+#[derive(Clone, Copy)]
+struct F64x4(__m256d);
+
+// SAFETY (of every block below): as for the vector of f32 of this level.
+impl Sums<f64> for F64x4 {
+    const COUNT: usize = 4;
+
+    #[inline(always)]
+    fn filled(value: f64) -> Self {
+        // SAFETY: see above.
+        F64x4(unsafe { _mm256_set1_pd(value) })
+    }
+
+    #[inline(always)]
+    unsafe fn read(from: *const f64) -> Self {
+        // SAFETY: see above.
+        F64x4(unsafe { _mm256_load_pd(from) })
+    }
+
+    #[inline(always)]
+    unsafe fn write(self, to: *mut f64) {
+        // SAFETY: see above.
+        unsafe { _mm256_store_pd(to, self.0) }
+    }
+
+    #[inline(always)]
+    fn plus_product(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        F64x4(unsafe { _mm256_fmadd_pd(a.0, b.0, self.0) })
     }
 }

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
+SOLVERS = ("auto", "cholesky", "cg")
+#: From this rank on conjugate gradients take fewer operations.
+CG_RANK = 16
 #: Pairs whose ratings are predicted at once.
 PAIRS = 1 << 18
 
@@ -70,6 +73,10 @@ class ALS(ObservedEstimator):
     columns : tuple of three str, default=None
         Columns of tables that hold users, items and ratings. None: by their names, such as userId, movieId and rating,
         or, of three columns, in this order.
+    solver : {"auto", "cholesky", "cg"}, default="auto"
+        How factors are found, given the others: "cholesky" solves the normal equations of each row; "cg" makes three
+        steps of conjugate gradients from the factors that the row has, which takes fewer operations the greater the
+        rank is. "auto" takes these for implicit ratings and a rank of 16 or more.
     exchange : {"auto", "allgather", "needed"}, default="auto"
         How factors get to the workers: to all of them, to each those that its ratings need, or whatever costs less.
     checkpoint : path, default=None
@@ -95,6 +102,8 @@ class ALS(ObservedEstimator):
         Zeros without ratings.
     objective_ : float
         What was minimised, at the end.
+    solver_ : str
+        The solver that was taken.
     n_iter_ : int
         Iterations, those before a checkpoint included.
     resumed_from_ : int or None
@@ -123,6 +132,7 @@ class ALS(ObservedEstimator):
     user_factors_: NDArray[np.float32]
     item_factors_: NDArray[np.float32]
     objective_: float
+    solver_: str
     n_iter_: int
     resumed_from_: int | None
     report_: ALSReport
@@ -135,6 +145,7 @@ class ALS(ObservedEstimator):
         reg: float = 0.05,
         alpha: float = 1.0,
         max_iter: int = 10,
+        solver: str = "auto",
         columns: tuple[str, str, str] | None = None,
         exchange: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
@@ -150,6 +161,7 @@ class ALS(ObservedEstimator):
         self.reg = reg
         self.alpha = alpha
         self.max_iter = max_iter
+        self.solver = solver
         self.columns = columns
         self.exchange = exchange
         self.checkpoint = checkpoint
@@ -190,6 +202,7 @@ class ALS(ObservedEstimator):
         if first.user_ids is not None and first.item_ids is not None:
             user_ids, item_ids = first.user_ids, first.item_ids
         self.user_ids_, self.item_ids_ = user_ids, item_ids
+        self.solver_ = options.solver
         self._keep(parts, time.perf_counter() - begin)
         return self
 
@@ -288,6 +301,8 @@ class ALS(ObservedEstimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise InputError(f"{name}={value!r}: expected a number > 0")
+        if self.solver not in SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
         if self.exchange not in ("auto", *WAYS):
             raise InputError(f"exchange={self.exchange!r}: expected one of auto, {', '.join(WAYS)}")
         is_three = isinstance(self.columns, tuple | list) and len(self.columns) == 3
@@ -298,12 +313,18 @@ class ALS(ObservedEstimator):
             implicit=bool(self.implicit),
             reg=float(self.reg),
             alpha=float(self.alpha),
+            solver=self._chosen_solver(),
             max_iter=int(self.max_iter),
             seed=self._seed(comm),
             exchange=None if self.exchange == "auto" else self.exchange,
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             has_seed=isinstance(self.random_state, int | np.integer),
         )
+
+    def _chosen_solver(self) -> str:
+        if self.solver != "auto":
+            return self.solver
+        return "cg" if self.implicit and self.rank >= CG_RANK else "cholesky"
 
     def _opened(self, ratings: Any) -> Triples | RatingFiles:
         return opened(ratings, self.columns)

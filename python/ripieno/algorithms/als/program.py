@@ -1,12 +1,13 @@
 """What every worker runs for alternating least squares.
 
-In turn the factors of all users and those of all items solve their normal equations, given the others. A rank solves
-those of its users and of its items. Before, it gets the factors that its ratings refer to; implicit ratings need the
-scatter matrix of all factors, too. Its products are rounded so that sums are exact, and each row is solved by its
-ratings in one order: the factors are the same bits on any number of ranks.
+In turn the factors of all users and those of all items solve their normal equations, given the others, or come nearer
+to it by some steps of conjugate gradients. A rank does it for its users and its items. Before, it gets the factors that
+its ratings refer to; implicit ratings need the scatter matrix of all factors, too. Its products are rounded so that
+sums are exact, and each row is solved by its ratings in one order: the factors are the same bits on any number of
+ranks.
 
-Cost of an iteration: `2·r²` operations a rating, `r³/3` a user and an item, shared by the ranks; factors as `exchange`
-says, and of implicit ratings two allreduces of `r²` float64.
+Cost of an iteration: `2·r²` operations a rating, `r³/3` a user and an item, or `32·r` a rating, `16·r²` a user and an
+item; shared by the ranks; factors as `exchange` says, and of implicit ratings two allreduces of `r²` float64.
 Source: Zhou, Wilkinson, Schreiber and Pan, AAIM 2008, section 3; Hu, Koren and Volinsky, ICDM 2008, eq. 3 to 5.
 """
 
@@ -37,6 +38,8 @@ Factors = NDArray[np.float32]
 
 #: Rows whose first factors one random generator draws.
 START_ROWS = 1024
+#: Steps of conjugate gradients in each half of an iteration.
+CG_STEPS = 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class ALSOptions:
     implicit: bool
     reg: float
     alpha: float
+    solver: str
     max_iter: int
     seed: int
     exchange: str | None
@@ -60,6 +64,7 @@ class ALSOptions:
             "implicit": self.implicit,
             "reg": self.reg,
             "alpha": self.alpha,
+            "solver": self.solver,
             "random_state": self.seed if self.has_seed else None,
             "the number of ratings": ratings.rating_count,
             "the digest of the ratings": digested,
@@ -100,17 +105,16 @@ def fit(comm: Communicator, source: Numbered | RatingFiles, options: ALSOptions,
     facts = {} if options.checkpoint is None else options.facts(ratings, digest(comm, ratings.users))
     with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
         progress = keeper.load(options.max_iter)
-        own = slice(ratings.items.own.start, ratings.items.own.stop)
-        items = start_factors(options, ratings.items) if progress is None else progress.factors[own]
+        users, items = starts(options, ratings) if progress is None else progress.own(ratings)
         done = journal.iterations_before = 0 if progress is None else progress.iteration
         load_s = time.perf_counter() - begin
         journal.clock.lap()
         for iteration in range(done + 1, options.max_iter + 1):
-            users, _ = work.solved("users", items)
-            items, loss = work.solved("items", users)
+            users, _ = work.solved("users", items, users)
+            items, loss = work.solved("items", users, items)
             journal.tell(**work.measures(users, items, loss))
             if iteration < options.max_iter:
-                keeper.save(iteration, items)
+                keeper.save(iteration, users, items)
     return ALSPart(
         users=users,
         items=items,
@@ -124,6 +128,11 @@ def fit(comm: Communicator, source: Numbered | RatingFiles, options: ALSOptions,
         ways=work.ways,
         record=journal.record(load_s),
     )
+
+
+def starts(options: ALSOptions, ratings: Dealt) -> tuple[Factors, Factors]:
+    """First factors of a rank's users and items: zeros, and what `start_factors` draws."""
+    return np.zeros((len(ratings.users.own), options.rank), np.float32), start_factors(options, ratings.items)
 
 
 def start_factors(options: ALSOptions, side: Side) -> Factors:
@@ -157,8 +166,8 @@ class _Alternation:
         """How factors travel."""
         return tuple(exchange.way for exchange in self._exchanges.values())
 
-    def solved(self, what: str, others: Factors) -> tuple[Factors, float]:
-        """The factors of this rank's rows of a side, given those of the other side, and their squared errors."""
+    def solved(self, what: str, others: Factors, own: Factors) -> tuple[Factors, float]:
+        """New factors of this rank's rows of a side, given those of the other side, and their squared errors."""
         side, exchange, options = self._sides[what], self._exchanges[what], self._options
         gram = self._gram(others, exchange.way.row_count) if options.implicit else None
         with self._clock.communicating():
@@ -172,6 +181,8 @@ class _Alternation:
                 reg=options.reg,
                 alpha=options.alpha if options.implicit else None,
                 gram=gram,
+                start=own if options.solver == "cg" else None,
+                steps=CG_STEPS,
                 threads=self._comm.threads,
             )
 

@@ -1,4 +1,4 @@
-"""Where a fit keeps its checkpoint: the item factors after an iteration, of which all that follows is made.
+"""Where a fit keeps its checkpoint: the factors after an iteration, of which all that follows is made.
 
 Rank 0 writes it, into a folder that it sees.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.als.ratings import Side
+from ripieno.algorithms.als.ratings import Dealt, Side
 from ripieno.algorithms.fit_checkpoint import FitCheckpoint
 from ripieno.kernels.hashing import mixed
 
@@ -23,10 +23,16 @@ NAME = "als"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a fit has come: iterations, and the item factors after them, of all ranks."""
+    """How far a fit has come: iterations, and the factors after them, of all users and items."""
 
     iteration: int
-    factors: NDArray[np.float32]
+    users: NDArray[np.float32]
+    items: NDArray[np.float32]
+
+    def own(self, ratings: Dealt) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Those of a rank's users and items."""
+        users, items = ratings.users.own, ratings.items.own
+        return self.users[users.start : users.stop], self.items[items.start : items.stop]
 
 
 class Keeper:
@@ -67,16 +73,19 @@ class Keeper:
             raise self._checkpoint.unusable(
                 f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
             )
-        came: Progress | None = self._comm.broadcast(None if found is None else Progress(found.iteration, found.result))
+        came: Progress | None = self._comm.broadcast(
+            None if found is None else Progress(found.iteration, *found.result)
+        )
         return came
 
-    def save(self, iteration: int, own: NDArray[np.float32]) -> None:
-        """Keep the item factors after an iteration, of which each rank has its own."""
+    def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
+        """Keep the factors after an iteration, of which each rank has its own."""
         if not self.used:
             return
-        parts = self._comm.gather(own)
+        parts = self._comm.gather((users, items))
         if parts is not None:
-            self._checkpoint.save(iteration, np.concatenate(parts))
+            of_users, of_items = zip(*parts, strict=True)
+            self._checkpoint.save(iteration, (np.concatenate(of_users), np.concatenate(of_items)))
 
     def close(self) -> None:
         """Let other processes have the folder."""

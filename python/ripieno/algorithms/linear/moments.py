@@ -1,7 +1,7 @@
 """Means and scatter matrices of the columns of rows that lie with many workers: a pass over the rows and an allreduce.
 
 Rows are moved to the mean before they are multiplied, so that columns far from zero lose no digits.
-Cost: 2·n·d² shared by the workers, and an allreduce of d² float64.
+Cost: n·d² shared by the workers, and an allreduce of d² float64.
 """
 
 from __future__ import annotations
@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno.kernels as kernels
+
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: Values of a block of rows: as many as a cache holds.
 BLOCK_VALUES = 1 << 18
 LEAST_BLOCK_ROWS = 256
+#: Values of a block whose products are added up: enough for all threads.
+PRODUCT_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,13 @@ def weight_and_sums(columns: Columns) -> tuple[float, NDArray[np.float64]]:
     return total, sums
 
 
-def scatter_matrix(columns: Columns, center: NDArray[np.float64]) -> NDArray[np.float64]:
+def scatter_matrix(columns: Columns, center: NDArray[np.float64], *, threads: int) -> NDArray[np.float64]:
     """The sum of the products of this worker's rows, less the center, with themselves: (d, d)."""
     scatter = np.zeros((columns.count, columns.count))
-    for block in columns.moved_blocks(center):
-        scatter += block.T @ block
-    return scatter
+    for rows, weights in columns.blocks(PRODUCT_VALUES // columns.count):
+        kernels.add_products(rows, center, None if columns.weights is None else weights, scatter, threads=threads)
+    upper = np.triu(scatter, 1)
+    return np.asarray(np.triu(scatter) + upper.T)
 
 
 def means(comm: Communicator, weight: float, sums: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:

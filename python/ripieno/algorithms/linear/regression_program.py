@@ -148,7 +148,7 @@ def _by_normal_equations(
     """The solution on every rank, or None on every rank if too many digits would be lost."""
     clock = journal.clock
     with clock.computing():
-        scatter = scatter_matrix(columns, center)
+        scatter = scatter_matrix(columns, center, threads=comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
     journal.tell(stage="scatter matrix")

@@ -149,7 +149,7 @@ def _by_scatter_matrix(
 ) -> Axes:
     clock = journal.clock
     with clock.computing():
-        scatter = scatter_matrix(columns, mean)
+        scatter = scatter_matrix(columns, mean, threads=comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
     journal.tell(stage="scatter matrix")

@@ -1,0 +1,345 @@
+//! Rows whose normal equations are not made: conjugate gradients come near their solutions, from where `out` begins.
+//!
+//! A product of the matrix with a vector takes two operations for every factor of a rating, and as many to add up what
+//! they weigh. The factors of a row's ratings are gathered once, and stay in a near cache for all products.
+//!
+//! Cost: `4·r·(steps + 1)` operations a rating, and `2·r²·(steps + 1)` a row, for factors of length `r`, in f32.
+//! Source: Takács, Pilászy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
+//! filtering", RecSys 2011, section 3.
+
+use super::{Aim, Ratings, floats_mut};
+use crate::panels::Line;
+use crate::simd::{Job, Vector};
+
+/// Ratings whose products are known at a time.
+const BLOCK: usize = 64;
+/// Ratings that are taken at once: so many sums do not wait for each other.
+const STEP: usize = 4;
+/// The square of a residual that is not worth another step.
+const LEAST_LEFT: f64 = 1e-20;
+
+/// Memory of a thread, in whole lines.
+#[derive(Default)]
+pub(super) struct Scratch {
+    gathered: Vec<Line>,
+    beyond: Vec<f32>,
+    shares: Vec<f32>,
+    nothing: Vec<f32>,
+    vectors: [Vec<Line>; 4],
+}
+
+/// The rows of a part, from `first` on; `out` holds where they begin, and then where they have come.
+pub(super) struct Part<'a> {
+    pub ratings: Ratings<'a>,
+    /// Factors in rows of `width`, of which the last is zeros.
+    pub table: &'a [f32],
+    pub rank: usize,
+    pub width: usize,
+    pub aim: Aim<'a>,
+    pub steps: usize,
+    pub first: usize,
+    pub out: &'a mut [f32],
+    pub scratch: &'a mut Scratch,
+    /// The scatter matrix of an implicit aim, `width` by `width`; else nothing.
+    pub gram: &'a [f32],
+}
+
+impl Job for Part<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> f64 {
+        let Part { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
+        scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / Line::LEN, Line::default()));
+        let [at, residual, direction, product] = scratch.vectors.each_mut().map(|vector| floats_mut(vector));
+        at.fill(0.0);
+        let mut loss = 0.0;
+        for (row, out) in out.chunks_exact_mut(rank).enumerate() {
+            let entries = ratings.starts[first + row] as usize..ratings.starts[first + row + 1] as usize;
+            if entries.is_empty() {
+                out.fill(0.0);
+                continue;
+            }
+            let (columns, values) = (&ratings.columns[entries.clone()], &ratings.values[entries]);
+            let room = columns.len().next_multiple_of(STEP) * width / Line::LEN;
+            if scratch.gathered.len() < room {
+                scratch.gathered.resize(room, Line::default());
+            }
+            let squares = weigh(values, aim, &mut scratch.beyond, &mut scratch.shares);
+            scratch.nothing.resize(scratch.shares.len(), 0.0);
+            let penalty = aim.penalty(columns.len());
+            let mut system = System {
+                table,
+                columns,
+                gathered: &mut floats_mut(&mut scratch.gathered)[..room * Line::LEN],
+                beyond: &scratch.beyond,
+                gram,
+                penalty,
+            };
+
+            at[..rank].copy_from_slice(out);
+            let gained = system.left::<V, true>(&scratch.shares, at, residual);
+            // With A·x = b − residual the squared errors and the penalty, squares − 2·b·x + x·A·x, need no matrix.
+            let mut objective = squares - gained - dot(residual, at);
+            direction.copy_from_slice(residual);
+            let mut left = dot(residual, residual);
+            for _ in 0..steps {
+                if left <= LEAST_LEFT {
+                    break;
+                }
+                // Minus the product of the matrix with the direction.
+                system.left::<V, false>(&scratch.nothing, direction, product);
+                let length = left / -dot(direction, product);
+                objective -= length * left;
+                add_scaled(at, length as f32, direction);
+                add_scaled(residual, length as f32, product);
+                let before = left;
+                left = dot(residual, residual);
+                let kept = (left / before) as f32;
+                direction.iter_mut().zip(&*residual).for_each(|(along, left)| *along = left + kept * *along);
+            }
+            out.copy_from_slice(&at[..rank]);
+            loss += objective - penalty as f64 * dot(at, at);
+        }
+        loss
+    }
+}
+
+/// What the ratings weigh, and their shares of the right side, filled up with zeros to whole lines; returns the squared
+/// errors of factors that are zero.
+#[inline(always)]
+fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>) -> f64 {
+    let room = values.len().next_multiple_of(Line::LEN);
+    beyond.resize(room, 0.0);
+    shares.resize(room, 0.0);
+    let mut squares = [0.0; Line::LEN];
+    let lines = beyond.chunks_exact_mut(Line::LEN).zip(shares.chunks_exact_mut(Line::LEN));
+    for (values, (beyond, shares)) in values.chunks(Line::LEN).zip(lines) {
+        if values.len() < Line::LEN {
+            beyond[values.len()..].fill(0.0);
+            shares[values.len()..].fill(0.0);
+        }
+        // Each sum has values of its own, so that they are added in vectors.
+        for (((value, beyond), share), sum) in values.iter().zip(beyond).zip(shares).zip(&mut squares) {
+            let square;
+            (*beyond, *share, square) = aim.weighed(*value);
+            *sum += square;
+        }
+    }
+    squares.iter().sum()
+}
+
+/// The normal equations of a row, as what a product with their matrix takes.
+struct System<'a> {
+    table: &'a [f32],
+    columns: &'a [i32],
+    gathered: &'a mut [f32],
+    beyond: &'a [f32],
+    gram: &'a [f32],
+    penalty: f32,
+}
+
+impl System<'_> {
+    /// Writes what `shares` of the ratings' factors add up to, less the product of the matrix with a vector; returns the
+    /// product of that sum with the vector. The `FIRST` time factors are gathered.
+    #[inline(always)]
+    fn left<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
+        let width = vector.len();
+        out.fill(0.0);
+        // The rows of a symmetric matrix are its columns.
+        add_weighted::<V>(self.gram, &vector[..self.gram.len() / width], out);
+        out.iter_mut().zip(vector).for_each(|(out, value)| *out = -(*out + self.penalty * value));
+        match width / V::LANES {
+            1 => self.add_at_once::<V, 1, FIRST>(shares, vector, out),
+            2 => self.add_at_once::<V, 2, FIRST>(shares, vector, out),
+            _ => self.add_in_turns::<V, FIRST>(shares, vector, out),
+        }
+    }
+
+    /// Products and what they weigh while a rating's factors, of so many vectors, are in registers.
+    #[inline(always)]
+    fn add_at_once<V: Vector, const VECTORS: usize, const FIRST: bool>(
+        &mut self,
+        shares: &[f32],
+        vector: &[f32],
+        out: &mut [f32],
+    ) -> f64 {
+        let width = VECTORS * V::LANES;
+        assert!(vector.len() == width && out.len() == width);
+        assert!(self.gathered.len() == self.columns.len().next_multiple_of(STEP) * width);
+        let mut along = [V::splat(0.0); VECTORS];
+        for (at, along) in along.iter_mut().enumerate() {
+            // SAFETY: memory is of whole lines, of which vectors are parts; it is `width` values by the check above.
+            *along = unsafe { V::load(vector.as_ptr().add(at * V::LANES)) };
+        }
+        let mut sums = [[V::splat(0.0); VECTORS]; STEP];
+        let mut gained = 0.0;
+        let blocks = self.gathered.chunks_mut(BLOCK * width).zip(self.columns.chunks(BLOCK));
+        for ((gathered, columns), (beyond, shares)) in blocks.zip(self.beyond.chunks(BLOCK).zip(shares.chunks(BLOCK))) {
+            let mut products = [0.0; BLOCK];
+            for (step, rows) in gathered.chunks_exact_mut(STEP * width).enumerate() {
+                let mut factors = [[V::splat(0.0); VECTORS]; STEP];
+                let mut found = [V::splat(0.0); STEP];
+                for (row, (factors, found)) in factors.iter_mut().zip(&mut found).enumerate() {
+                    let own = &mut rows[row * width..][..width];
+                    let from = if FIRST { row_of(self.table, columns.get(step * STEP + row), width) } else { &*own };
+                    let from = from.as_ptr();
+                    for (at, factors) in factors.iter_mut().enumerate() {
+                        // SAFETY: as above; rows are of `width` values.
+                        unsafe {
+                            *factors = V::load(from.add(at * V::LANES));
+                            if FIRST {
+                                factors.store(own.as_mut_ptr().add(at * V::LANES));
+                            }
+                        }
+                    }
+                    for (factors, along) in factors.iter().zip(along) {
+                        *found = factors.multiply_add(along, *found);
+                    }
+                }
+                let at = step * STEP..(step + 1) * STEP;
+                let found = V::totals(found);
+                products[at.clone()].copy_from_slice(&found);
+                for (row, (sums, factors)) in sums.iter_mut().zip(factors).enumerate() {
+                    let weight = V::splat(shares[at.start + row] - beyond[at.start + row] * found[row]);
+                    for (sum, factors) in sums.iter_mut().zip(factors) {
+                        *sum = factors.multiply_add(weight, *sum);
+                    }
+                }
+            }
+            if FIRST {
+                gained += dot(&products[..shares.len()], shares);
+            }
+        }
+        put_sums(sums, out, 0);
+        gained
+    }
+
+    /// Products of a block of ratings, then what they weigh.
+    #[inline(always)]
+    fn add_in_turns<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
+        let width = vector.len();
+        let mut gained = 0.0;
+        let blocks = self.gathered.chunks_mut(BLOCK * width).zip(self.columns.chunks(BLOCK));
+        for ((gathered, columns), (beyond, shares)) in blocks.zip(self.beyond.chunks(BLOCK).zip(shares.chunks(BLOCK))) {
+            if FIRST {
+                for (row, to) in gathered.chunks_exact_mut(width).enumerate() {
+                    to.copy_from_slice(row_of(self.table, columns.get(row), width));
+                }
+            }
+            let mut weights = products::<V>(gathered, vector);
+            if FIRST {
+                gained += dot(&weights[..shares.len()], shares);
+            }
+            for ((weight, beyond), share) in weights.iter_mut().zip(beyond).zip(shares) {
+                *weight = share - beyond * *weight;
+            }
+            add_weighted::<V>(gathered, &weights[..gathered.len() / width], out);
+        }
+        gained
+    }
+}
+
+/// The factors of a column, or the zeros behind all of them.
+#[inline(always)]
+fn row_of<'a>(table: &'a [f32], column: Option<&i32>, width: usize) -> &'a [f32] {
+    let at = column.map_or(table.len() - width, |&column| column as usize * width);
+    &table[at..][..width]
+}
+
+/// The products of up to [`BLOCK`] rows with a vector.
+#[inline(always)]
+fn products<V: Vector>(rows: &[f32], vector: &[f32]) -> [f32; BLOCK] {
+    let width = vector.len();
+    assert!(rows.len().is_multiple_of(STEP * width) && rows.len() <= BLOCK * width);
+    let mut found = [0.0; BLOCK];
+    for (found, rows) in found.chunks_exact_mut(STEP).zip(rows.chunks_exact(STEP * width)) {
+        let mut sums = [V::splat(0.0); STEP];
+        for at in (0..width).step_by(V::LANES) {
+            // SAFETY: memory is of whole lines, of which `width` and so `at` are multiples of the lanes; there are as
+            // many rows as sums, of `width` values each.
+            unsafe {
+                let values = V::load(vector.as_ptr().add(at));
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    *sum = V::load(rows.as_ptr().add(row * width + at)).multiply_add(values, *sum);
+                }
+            }
+        }
+        found.copy_from_slice(&V::totals(sums));
+    }
+    found
+}
+
+/// Adds rows of `out.len()` values, each times a weight; there are a multiple of [`STEP`].
+#[inline(always)]
+fn add_weighted<V: Vector>(rows: &[f32], weights: &[f32], out: &mut [f32]) {
+    let width = out.len();
+    let mut left = 0;
+    while left + 2 * V::LANES <= width {
+        add_columns::<V, 2>(rows, weights, out, left);
+        left += 2 * V::LANES;
+    }
+    if left < width {
+        add_columns::<V, 1>(rows, weights, out, left);
+    }
+}
+
+#[inline(always)]
+fn add_columns<V: Vector, const VECTORS: usize>(rows: &[f32], weights: &[f32], out: &mut [f32], left: usize) {
+    let width = out.len();
+    assert!(rows.len() == weights.len() * width && weights.len().is_multiple_of(STEP));
+    assert!(left + VECTORS * V::LANES <= width);
+    let mut sums = [[V::splat(0.0); VECTORS]; STEP];
+    for (step, weights) in weights.chunks_exact(STEP).enumerate() {
+        for (row, (sums, weight)) in sums.iter_mut().zip(weights).enumerate() {
+            let weight = V::splat(*weight);
+            for (at, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: memory is of whole lines, of which `width` and `left` are multiples of the lanes; rows and
+                // columns are within it by the checks above.
+                let values = unsafe { V::load(rows.as_ptr().add((step * STEP + row) * width + left + at * V::LANES)) };
+                *sum = values.multiply_add(weight, *sum);
+            }
+        }
+    }
+    put_sums(sums, out, left);
+}
+
+/// Adds up sums, and adds them to what is there from a column on.
+#[inline(always)]
+fn put_sums<V: Vector, const VECTORS: usize>(sums: [[V; VECTORS]; STEP], out: &mut [f32], left: usize) {
+    assert!(left + VECTORS * V::LANES <= out.len());
+    let one = V::splat(1.0);
+    for at in 0..VECTORS {
+        let [a, b, c, d] = sums.map(|sums| sums[at]);
+        let sum = a.multiply_add(one, b).multiply_add(one, c.multiply_add(one, d));
+        // SAFETY: as above.
+        unsafe {
+            let to = out.as_mut_ptr().add(left + at * V::LANES);
+            sum.multiply_add(one, V::load(to)).store(to);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_scaled(to: &mut [f32], factor: f32, from: &[f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += factor * from);
+}
+
+/// The product of two vectors, in f64.
+#[inline(always)]
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    let mut sums = [0.0; Line::LEN];
+    for (a, b) in a.chunks_exact(Line::LEN).zip(b.chunks_exact(Line::LEN)) {
+        for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
+            *sum += *a as f64 * *b as f64;
+        }
+    }
+    let mut count = sums.len();
+    while count > 1 {
+        count /= 2;
+        for at in 0..count {
+            sums[at] += sums[at + count];
+        }
+    }
+    sums[0]
+}
