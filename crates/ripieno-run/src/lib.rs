@@ -14,6 +14,7 @@ pub mod recorder;
 pub mod reduction;
 pub mod replicas;
 pub mod rows;
+pub mod swarm;
 
 pub use call::{Call, CallKind, CollectiveId, Element, HEADER_BYTES, Header, Told};
 pub use executor::{End, Executor, Memory, RunError, Schedule, Traffic};

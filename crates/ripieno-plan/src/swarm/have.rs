@@ -2,13 +2,44 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// A set of the blocks of one value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "Travelling", try_from = "Travelling")]
 pub struct Have {
     words: Vec<u64>,
     block_count: usize,
     count: usize,
+}
+
+/// A set as it travels: what can be told from the words does not.
+#[derive(Serialize, Deserialize)]
+struct Travelling {
+    words: Vec<u64>,
+    block_count: usize,
+}
+
+impl From<Have> for Travelling {
+    fn from(Have { words, block_count, .. }: Have) -> Travelling {
+        Travelling { words, block_count }
+    }
+}
+
+impl TryFrom<Travelling> for Have {
+    type Error = &'static str;
+
+    fn try_from(Travelling { words, block_count }: Travelling) -> Result<Have, &'static str> {
+        let is_within = |(index, word): (usize, &u64)| match block_count - index * 64 {
+            left @ 0..64 => word >> left == 0,
+            _ => true,
+        };
+        if words.len() != block_count.div_ceil(64) || !words.iter().enumerate().all(is_within) {
+            return Err("a set has a bit for each block, and no others");
+        }
+        let count = words.iter().map(|word| word.count_ones() as usize).sum();
+        Ok(Have { words, block_count, count })
+    }
 }
 
 impl Have {

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 
 /// Blocks of a large value: what the Spark broadcast report found best.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
@@ -12,7 +13,7 @@ pub const BLOCK_BYTES_MIN: usize = 16 << 10;
 const BLOCKS_WANTED: usize = 256;
 
 /// How blocks find their ways.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Discipline {
     /// A chain in the order of the members; whoever loses the one before is linked to the one before that.
     Chain,
@@ -36,7 +37,7 @@ pub enum Discipline {
 }
 
 /// Which source the tracker names first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Priority {
     /// The one with the fewest that fetch from it.
     LowestLeecherCount,
@@ -72,7 +73,7 @@ impl Discipline {
 }
 
 /// What everybody has to know of a value that is broadcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Its length.
     pub bytes: usize,
@@ -130,7 +131,7 @@ impl Default for Timing {
 }
 
 /// Why a member ends without the value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Failure {
     /// The root is lost, and those that live do not have everything together.
     RootLost {

@@ -1,11 +1,12 @@
-//! The messages of a broadcast. Their bytes are the driver's affair.
+//! The messages of a broadcast. How they travel is the driver's affair.
 
 use super::{Failure, Have, Manifest};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
 
 /// What members and the tracker tell each other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// To the tracker: I want the value.
     Join,

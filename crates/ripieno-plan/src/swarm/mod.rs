@@ -165,6 +165,11 @@ impl Node {
         Node { rank, root, size, timing, member, tracker: None, lost, early }
     }
 
+    /// Which rank it is.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
     /// What is broadcast, once that is known.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.member.manifest.as_ref()

@@ -1,0 +1,170 @@
+//! One value on its way: its node, its bytes as far as they are here, and the digests of its blocks.
+
+use super::Store;
+use super::frame::{Digest, digest};
+use ripieno_plan::swarm::{Event, Manifest, Node, Timing};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The bytes of a value.
+pub(super) enum Holding<M> {
+    /// What is to come is not known yet.
+    Awaited,
+    Coming(M),
+    Here(Arc<M>),
+}
+
+/// Where a rank stands that waits for the one that fetches for its host.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sharing {
+    Asked { since: Duration },
+    Told { since: Duration },
+}
+
+pub(super) struct Cast<M> {
+    pub(super) root: usize,
+    /// Who fetches for this host, if that is not this rank.
+    pub(super) leader: Option<usize>,
+    pub(super) sharing: Option<Sharing>,
+    /// Ranks of this host that wait for this one.
+    pub(super) sharers: BTreeSet<usize>,
+    pub(super) has_failed: bool,
+    /// None until this rank wants the value, or others need this rank for it.
+    pub(super) node: Option<Node>,
+    pub(super) holding: Holding<M>,
+    pub(super) digests: Vec<Digest>,
+    /// What is here of blocks that are not whole.
+    partial: BTreeMap<usize, usize>,
+    /// At the root: ranks that may still ask for it.
+    pub(super) open: BTreeSet<usize>,
+    /// Whether its user has still a hand on it.
+    pub(super) is_kept: bool,
+    /// Whether nobody needs this rank for it any more, as far as is known.
+    pub(super) is_over: bool,
+    /// Peers whose loss the node knows of.
+    pub(super) told: BTreeSet<usize>,
+}
+
+impl<M: Store> Cast<M> {
+    /// A value that comes from `root`, by way of `leader`.
+    pub(super) fn awaited(root: usize, leader: Option<usize>) -> Cast<M> {
+        Cast {
+            root,
+            leader,
+            sharing: None,
+            sharers: BTreeSet::new(),
+            has_failed: false,
+            node: None,
+            holding: Holding::Awaited,
+            digests: Vec::new(),
+            partial: BTreeMap::new(),
+            open: BTreeSet::new(),
+            is_kept: true,
+            is_over: true,
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// A value that is here, at its root.
+    pub(super) fn given(node: Node, value: Arc<M>) -> Cast<M> {
+        let root = node.rank();
+        let mut cast =
+            Cast { node: Some(node), holding: Holding::Here(value), is_over: false, ..Cast::awaited(root, None) };
+        let block_count = cast.manifest().map_or(0, Manifest::block_count);
+        cast.digests = (0..block_count).map(|block| digest(cast.block(block))).collect();
+        cast
+    }
+
+    /// Whether nothing was done for it yet.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.node.is_none() && matches!(self.holding, Holding::Awaited)
+    }
+
+    /// When something has to be done about the rank that fetches for this host.
+    pub(super) fn sharing_wake(&self, timing: &Timing) -> Option<Duration> {
+        self.sharing.map(|sharing| match sharing {
+            Sharing::Asked { since } => since + timing.answer,
+            Sharing::Told { since } => since + timing.stall,
+        })
+    }
+
+    fn manifest(&self) -> Option<&Manifest> {
+        self.node.as_ref()?.manifest()
+    }
+
+    fn range(&self, block: usize) -> Range<usize> {
+        let manifest = self.manifest().expect("who has a block knows of what");
+        let start = block * manifest.block_bytes;
+        start..start + manifest.block_length(block)
+    }
+
+    /// The bytes of a block, those that are to come among them.
+    pub(super) fn block(&self, block: usize) -> &[u8] {
+        let range = self.range(block);
+        match &self.holding {
+            Holding::Awaited => &[],
+            Holding::Coming(memory) => &memory[range],
+            Holding::Here(value) => &value[range],
+        }
+    }
+
+    /// How much of a block is here.
+    pub(super) fn here_bytes(&self, block: usize) -> usize {
+        match &self.node {
+            Some(node) if node.have().has(block) => self.range(block).len(),
+            _ => self.partial.get(&block).copied().unwrap_or(0),
+        }
+    }
+
+    /// Takes memory, once it is known for what.
+    pub(super) fn prepare(&mut self, make: &dyn Fn(usize) -> io::Result<M>) -> io::Result<()> {
+        if let (Holding::Awaited, Some(manifest)) = (&self.holding, self.manifest()) {
+            self.holding = Holding::Coming(make(manifest.bytes)?);
+        }
+        Ok(())
+    }
+
+    /// The value is whole: it is not written any more.
+    pub(super) fn finish(&mut self) -> Option<Arc<M>> {
+        self.holding = match std::mem::replace(&mut self.holding, Holding::Awaited) {
+            Holding::Coming(memory) => Holding::Here(Arc::new(memory)),
+            other => other,
+        };
+        match &self.holding {
+            Holding::Here(value) => Some(value.clone()),
+            _ => None,
+        }
+    }
+
+    /// Where `length_bytes` of a block belong that come from `peer`, if they are wanted from there.
+    pub(super) fn room(&mut self, peer: usize, block: usize, at: usize, length_bytes: usize) -> Option<&mut [u8]> {
+        let node = self.node.as_ref()?;
+        let is_wanted = node.source_of(block) == Some(peer) && at <= self.here_bytes(block);
+        if !is_wanted || self.range(block).len() < at.checked_add(length_bytes)? {
+            return None;
+        }
+        let start = self.range(block).start + at;
+        match &mut self.holding {
+            Holding::Coming(memory) => Some(&mut memory[start..start + length_bytes]),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a block have come, up to `until_bytes`: what the node is to be told.
+    pub(super) fn arrived(&mut self, peer: usize, block: usize, until_bytes: usize) -> Vec<Event> {
+        if until_bytes <= self.here_bytes(block) {
+            return Vec::new();
+        }
+        self.partial.insert(block, until_bytes);
+        let mut events = vec![Event::Arrived { block, until_bytes }];
+        if until_bytes == self.range(block).len() {
+            let is_right = self.digests.get(block) == Some(&digest(self.block(block)));
+            self.partial.remove(&block);
+            events.push(Event::Checked { block, from: peer, is_right });
+        }
+        events
+    }
+}

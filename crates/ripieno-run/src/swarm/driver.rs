@@ -1,0 +1,499 @@
+//! The driver: carries out what the nodes of a rank want, and tells them what comes of it.
+
+use super::cast::{Cast, Holding, Sharing};
+use super::frame::{self, Digest, Word};
+use super::inbox::{Inbox, Read};
+use super::outbox::Outbox;
+use super::{Store, Wires};
+use crate::fabric::Want;
+use crate::link::LinkError;
+use ripieno_plan::swarm::{Action, Corruption, Event, Failure, Manifest, Message, Node, Timing};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Of one peer so much is read at a time, before the others are looked at.
+const VISIT_BYTES: usize = 1 << 20;
+/// Words for values that this rank does not know yet; who sends more is lost.
+const EARLY_MAX: usize = 1 << 16;
+/// What is not wanted is read in pieces of this size.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Why a rank ends without a value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Ending {
+    /// As the machine says.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// This rank has no room for it.
+    #[error("no memory for a value of {bytes} bytes: {cause}")]
+    Memory {
+        /// How much it is.
+        bytes: usize,
+        /// What the system says.
+        cause: String,
+    },
+}
+
+/// What a driver has to tell of a value.
+#[derive(Debug)]
+pub enum News<M> {
+    /// It is here, or will not come. Given once.
+    Ended(Result<Arc<M>, Ending>),
+    /// At the tracker: somebody asks for it.
+    Reopened,
+    /// At the tracker: everybody who asked has the value or is lost. Given again if somebody asks later.
+    Settled {
+        /// Who has everything.
+        acknowledged: Vec<usize>,
+        /// Who is lost, and never said that it has.
+        lost: Vec<usize>,
+        /// Blocks that were wrong, with the sources to blame.
+        corruptions: Vec<Corruption>,
+    },
+}
+
+#[derive(Default)]
+struct Peer {
+    inbox: Inbox,
+    outbox: Outbox,
+}
+
+/// Makes memory for a value of so many bytes.
+pub type Maker<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
+
+/// One rank's part in all broadcasts of a group, whose ranks begin them in the same order.
+pub struct Driver<M> {
+    rank: usize,
+    size: usize,
+    timing: Timing,
+    make: Maker<M>,
+    casts: BTreeMap<u32, Cast<M>>,
+    /// The number of the next value.
+    next: u32,
+    /// What came for values that have not begun here.
+    early: Vec<(u32, usize, Word)>,
+    peers: BTreeMap<usize, Peer>,
+    lost: BTreeSet<usize>,
+    /// What nodes are to be told.
+    events: VecDeque<(u32, Event)>,
+    news: Vec<(u32, News<M>)>,
+    scratch: Box<[u8]>,
+}
+
+impl<M: Store> Driver<M> {
+    /// The driver of a rank of a group of `size`.
+    pub fn new(rank: usize, size: usize, timing: Timing, make: Maker<M>) -> Driver<M> {
+        Driver {
+            rank,
+            size,
+            timing,
+            make,
+            casts: BTreeMap::new(),
+            next: 0,
+            early: Vec::new(),
+            peers: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            events: VecDeque::new(),
+            news: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES].into(),
+        }
+    }
+
+    /// Begins to give out a value, the first bytes of `value`: its number. `order` has those that ask for it at once,
+    /// as a chain is to run.
+    pub fn offer(&mut self, now: Duration, value: Arc<M>, manifest: Manifest, order: Vec<usize>) -> u32 {
+        let number = self.next;
+        let node = Node::root(self.rank, self.size, manifest, order, self.timing, number.into(), now);
+        let mut cast = Cast::given(node, value);
+        cast.open = (0..self.size).filter(|rank| *rank != self.rank && !self.lost.contains(rank)).collect();
+        self.casts.insert(number, cast);
+        self.events.push_back((number, Event::Start));
+        self.begin(now);
+        number
+    }
+
+    /// Notes that a value comes from `root`: its number. It is fetched once this rank [wants](Self::want) it, by
+    /// `leader` if there is one, whose memory it is then.
+    pub fn expect(&mut self, now: Duration, root: usize, leader: Option<usize>) -> u32 {
+        let number = self.next;
+        self.casts.insert(number, Cast::awaited(root, leader));
+        if !self.peers.contains_key(&root) {
+            // By the end of the link the root learns of this rank's.
+            self.push(number, root, &Word::Here);
+        }
+        self.begin(now);
+        number
+    }
+
+    fn begin(&mut self, now: Duration) {
+        let number = self.next;
+        self.next += 1;
+        let (due, early) = std::mem::take(&mut self.early).into_iter().partition(|(cast, ..)| *cast == number);
+        self.early = early;
+        due.into_iter().for_each(|(number, from, word)| self.take_word(now, number, from, word));
+        self.settle(now);
+    }
+
+    /// Fetches a value that was expected.
+    pub fn want(&mut self, now: Duration, number: u32) {
+        match self.casts.get(&number).and_then(|cast| cast.leader) {
+            Some(leader) if !self.lost.contains(&leader) => self.ask_leader(now, number, leader),
+            _ => self.start(now, number),
+        }
+        self.settle(now);
+    }
+
+    fn ask_leader(&mut self, now: Duration, number: u32, leader: usize) {
+        let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
+        cast.is_over = false;
+        cast.sharing = Some(Sharing::Asked { since: now });
+        self.push(number, leader, &Word::Share);
+    }
+
+    /// Asks the leader again, from time to time; one that does not answer fetches for nobody.
+    fn look_after_sharing(&mut self, now: Duration) {
+        let due = self.casts.iter().filter(|(_, cast)| cast.sharing_wake(&self.timing).is_some_and(|at| at <= now));
+        for number in due.map(|(&number, _)| number).collect::<Vec<_>>() {
+            match (self.casts[&number].sharing, self.casts[&number].leader) {
+                (Some(Sharing::Told { .. }), Some(leader)) => self.ask_leader(now, number, leader),
+                _ => self.start(now, number),
+            }
+        }
+    }
+
+    fn start(&mut self, now: Duration, number: u32) {
+        let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
+        (cast.is_over, cast.sharing) = (false, None);
+        cast.node = Some(Node::receiver(self.rank, cast.root, self.size, self.timing, now));
+        self.events.push_back((number, Event::Start));
+    }
+
+    /// The user needs a value no longer. This rank goes on to give it to those who fetch it. The root keeps it until
+    /// all others have released it, too.
+    pub fn release(&mut self, number: u32) {
+        if let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_kept) {
+            cast.is_kept = false;
+            let root = cast.root;
+            if root != self.rank {
+                self.push(number, root, &Word::LetGo);
+            }
+        }
+        self.sweep();
+    }
+
+    /// Releases all values.
+    pub fn release_all(&mut self) {
+        self.casts.keys().copied().collect::<Vec<_>>().into_iter().for_each(|number| self.release(number));
+    }
+
+    /// Whether nobody needs this rank for any value.
+    pub fn is_idle(&self) -> bool {
+        self.casts.is_empty() && !self.peers.values().any(|peer| peer.outbox.is_ready(&self.casts))
+    }
+
+    /// When it wants to be turned, at the latest.
+    pub fn wake(&self) -> Option<Duration> {
+        let wake = |cast: &Cast<M>| cast.sharing_wake(&self.timing).or_else(|| cast.node.as_ref()?.wake());
+        self.casts.values().filter_map(wake).min()
+    }
+
+    /// What has happened since the last time.
+    pub fn take_news(&mut self) -> Vec<(u32, News<M>)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// What it waits for.
+    pub fn wants(&self) -> Vec<Want> {
+        let wants = self.peers.iter();
+        wants.map(|(&peer, it)| Want { peer, readable: true, writable: it.outbox.is_ready(&self.casts) }).collect()
+    }
+
+    /// Reads and sends what can be read and sent now; whether anything was.
+    pub fn turn(&mut self, now: Duration, wires: &mut dyn Wires) -> bool {
+        for peer in wires.newcomers() {
+            self.peers.entry(peer).or_default();
+        }
+        let mut has_moved = false;
+        for peer in self.peers.keys().copied().collect::<Vec<_>>() {
+            match self.visit(now, wires, peer) {
+                Ok(moved) => has_moved |= moved,
+                Err(LinkError::Closed { cause }) => {
+                    wires.close(peer, &cause);
+                    self.lose(now, peer);
+                }
+            }
+            self.settle(now);
+        }
+        let due = |cast: &Cast<M>| cast.node.as_ref().and_then(Node::wake).is_some_and(|wake| wake <= now);
+        let due: Vec<u32> = self.casts.iter().filter(|(_, cast)| due(cast)).map(|(&number, _)| number).collect();
+        self.events.extend(due.into_iter().map(|number| (number, Event::Tick)));
+        self.look_after_sharing(now);
+        self.settle(now);
+        self.sweep();
+        has_moved
+    }
+
+    fn visit(&mut self, now: Duration, wires: &mut dyn Wires, peer: usize) -> Result<bool, LinkError> {
+        let mut read_bytes = 0;
+        loop {
+            let Some(link) = wires.link(peer)? else { return Ok(false) };
+            let Some(it) = self.peers.get_mut(&peer) else { return Ok(false) };
+            if let Inbox::Chunk(coming) = it.inbox {
+                let cast = self.casts.get_mut(&coming.cast);
+                let room = cast.and_then(|it| it.room(peer, coming.block, coming.at_bytes, coming.left_bytes));
+                let is_wanted = room.is_some();
+                let length_bytes = coming.left_bytes.min(self.scratch.len());
+                let count = link.receive(room.unwrap_or(&mut self.scratch[..length_bytes]))?;
+                it.inbox.advance(count);
+                if let Some(cast) = self.casts.get_mut(&coming.cast).filter(|_| is_wanted) {
+                    let events = cast.arrived(peer, coming.block, coming.at_bytes + count);
+                    self.events.extend(events.into_iter().map(|event| (coming.cast, event)));
+                }
+                read_bytes += count;
+                if count == 0 {
+                    break;
+                }
+            } else {
+                match it.inbox.read(link)? {
+                    Read::Nothing => break,
+                    Read::Some => {}
+                    Read::Word(cast, word) => self.take_word(now, cast, peer, word),
+                }
+                read_bytes += 1;
+            }
+            self.settle(now);
+            if read_bytes >= VISIT_BYTES {
+                break;
+            }
+        }
+        let Some(link) = wires.link(peer)? else { return Ok(false) };
+        if read_bytes > 0 {
+            link.flush()?;
+        }
+        Ok(self.send(link, peer)? > 0 || read_bytes > 0)
+    }
+
+    fn send(&mut self, link: &mut dyn crate::Link, peer: usize) -> Result<usize, LinkError> {
+        let Some(it) = self.peers.get_mut(&peer) else { return Ok(0) };
+        let mut sent = Vec::new();
+        let outcome = it.outbox.send(link, &self.casts, &mut sent);
+        self.events.extend(sent.into_iter().map(|(cast, block)| (cast, Event::Sent { to: peer, block })));
+        if it.outbox.is_overfull() {
+            return Err(LinkError::Closed { cause: "the peer takes no words".to_string() });
+        }
+        outcome
+    }
+
+    fn lose(&mut self, now: Duration, peer: usize) {
+        self.peers.remove(&peer);
+        self.lost.insert(peer);
+        let is_left = |cast: &Cast<M>| cast.sharing.is_some() && cast.leader == Some(peer);
+        let left: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_left(cast)).map(|(&number, _)| number).collect();
+        left.into_iter().for_each(|number| self.start(now, number));
+        self.casts.values_mut().for_each(|cast| _ = cast.open.remove(&peer));
+        for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
+            if cast.told.insert(peer) {
+                self.events.push_back((number, Event::Lost { peer }));
+            }
+        }
+    }
+
+    fn take_word(&mut self, now: Duration, number: u32, from: usize, word: Word) {
+        if number >= self.next {
+            if self.early.len() < EARLY_MAX {
+                self.early.push((number, from, word));
+            }
+            return;
+        }
+        if !self.casts.contains_key(&number) {
+            return self.answer_for_gone(number, from, &word);
+        }
+        match word {
+            Word::Here => {}
+            Word::LetGo => {
+                self.casts.get_mut(&number).expect("it was found").open.remove(&from);
+            }
+            Word::Share => self.share(now, number, from),
+            Word::Coming => {
+                let cast = self.casts.get_mut(&number).expect("it was found");
+                cast.sharing = cast.sharing.map(|_| Sharing::Told { since: now });
+            }
+            Word::Shared { place, length_bytes } => {
+                let cast = self.casts.get_mut(&number).expect("it was found");
+                match cast.sharing.map(|_| M::at(place, length_bytes)) {
+                    Some(Ok(value)) => {
+                        let value = Arc::new(value);
+                        (cast.sharing, cast.is_over) = (None, true);
+                        cast.holding = Holding::Here(value.clone());
+                        self.news.push((number, News::Ended(Ok(value))));
+                    }
+                    // What cannot be shared is fetched.
+                    Some(Err(_)) => self.start(now, number),
+                    None => {}
+                }
+            }
+            Word::Alone | Word::Released => {
+                if self.casts[&number].sharing.is_some() {
+                    self.start(now, number);
+                }
+            }
+            Word::Said { message, digests } => {
+                // A rank that has not asked for the value is needed for it: the root is lost.
+                self.start(now, number);
+                self.settle(now);
+                let cast = self.casts.get_mut(&number).expect("it was found");
+                if let Some(manifest) = manifest_of(&message) {
+                    if !is_sound(manifest, &digests) {
+                        return;
+                    }
+                    if cast.digests.is_empty() {
+                        cast.digests = digests;
+                    }
+                }
+                match message {
+                    Message::Released => cast.is_over = true,
+                    Message::Join | Message::Rejoin { .. } => {
+                        cast.is_over = false;
+                        self.news.push((number, News::Reopened));
+                    }
+                    _ => {}
+                }
+                self.events.push_back((number, Event::Received { from, message }));
+            }
+        }
+    }
+
+    /// A rank of this host wants what this one has, or is to fetch for it.
+    fn share(&mut self, now: Duration, number: u32, with: usize) {
+        self.start(now, number);
+        let cast = self.casts.get_mut(&number).expect("it was found");
+        let word = match &cast.holding {
+            Holding::Here(value) => Word::Shared { place: value.place(), length_bytes: value.len() },
+            _ if cast.has_failed => Word::Alone,
+            _ => Word::Coming,
+        };
+        cast.sharers.insert(with);
+        self.push(number, with, &word);
+    }
+
+    /// Tells the ranks of this host that wait for this one how it ended.
+    fn tell_sharers(&mut self, number: u32) {
+        let Some(cast) = self.casts.get_mut(&number) else { return };
+        let word = match &cast.holding {
+            Holding::Here(value) => Word::Shared { place: value.place(), length_bytes: value.len() },
+            _ => Word::Alone,
+        };
+        for sharer in std::mem::take(&mut cast.sharers) {
+            self.push(number, sharer, &word);
+        }
+    }
+
+    /// Somebody speaks of a value that was released here.
+    fn answer_for_gone(&mut self, number: u32, from: usize, word: &Word) {
+        let answer = match word {
+            Word::Said { message: Message::Request { block, .. }, .. } => {
+                Word::Said { message: Message::Refused { block: *block }, digests: Vec::new() }
+            }
+            Word::Share => Word::Released,
+            _ => return,
+        };
+        self.push(number, from, &answer);
+    }
+
+    fn push(&mut self, number: u32, to: usize, word: &Word) {
+        if !self.lost.contains(&to) {
+            self.peers.entry(to).or_default().outbox.push_word(frame::word(number, word));
+        }
+    }
+
+    /// Tells nodes what has happened, until nothing more comes of it.
+    fn settle(&mut self, now: Duration) {
+        while let Some((number, event)) = self.events.pop_front() {
+            let Some(cast) = self.casts.get_mut(&number) else { continue };
+            let Some(node) = &mut cast.node else { continue };
+            let actions = node.handle(now, event);
+            if let Err(error) = cast.prepare(&*self.make) {
+                let bytes = cast.node.as_ref().and_then(Node::manifest).map_or(0, |manifest| manifest.bytes);
+                self.end(number, Err(Ending::Memory { bytes, cause: error.to_string() }));
+                continue;
+            }
+            actions.into_iter().for_each(|action| self.act(number, action));
+        }
+    }
+
+    fn act(&mut self, number: u32, action: Action) {
+        let Some(cast) = self.casts.get_mut(&number) else { return };
+        match action {
+            Action::Tell { to, .. } if self.lost.contains(&to) => {
+                if cast.told.insert(to) {
+                    self.events.push_back((number, Event::Lost { peer: to }));
+                }
+            }
+            Action::Tell { to, message } => {
+                let digests = if manifest_of(&message).is_some() { cast.digests.clone() } else { Vec::new() };
+                self.push(number, to, &Word::Said { message, digests });
+            }
+            Action::Send { to, block, from_bytes } => {
+                let outbox = self.peers.get_mut(&to).map(|peer| &mut peer.outbox);
+                match outbox {
+                    Some(outbox) if from_bytes < cast.block(block).len() => outbox.begin(number, block, from_bytes),
+                    _ => self.events.push_back((number, Event::Sent { to, block })),
+                }
+            }
+            Action::Stop { to, block } => {
+                if let Some(peer) = self.peers.get_mut(&to) {
+                    peer.outbox.stop(number, block);
+                }
+            }
+            Action::Done => {
+                if let Some(value) = cast.finish() {
+                    self.news.push((number, News::Ended(Ok(value))));
+                    self.tell_sharers(number);
+                }
+            }
+            Action::Failed(failure) => {
+                (cast.is_over, cast.has_failed) = (true, true);
+                self.news.push((number, News::Ended(Err(failure.into()))));
+                self.tell_sharers(number);
+            }
+            Action::Settled { acknowledged, lost, corruptions } => {
+                cast.is_over = true;
+                self.news.push((number, News::Settled { acknowledged, lost, corruptions }));
+            }
+        }
+    }
+
+    /// A value will not come, whatever its node says.
+    fn end(&mut self, number: u32, ending: Result<Arc<M>, Ending>) {
+        self.news.push((number, News::Ended(ending)));
+        self.tell_sharers(number);
+        self.drop_cast(number);
+    }
+
+    fn drop_cast(&mut self, number: u32) {
+        if let Some(cast) = self.casts.remove(&number) {
+            self.peers.values_mut().for_each(|peer| peer.outbox.forget(number, &cast));
+        }
+    }
+
+    /// Forgets values that neither the user nor others need.
+    fn sweep(&mut self) {
+        let is_done = |cast: &Cast<M>| cast.is_over && !cast.is_kept && cast.open.is_empty();
+        let done: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_done(cast)).map(|(&number, _)| number).collect();
+        done.into_iter().for_each(|number| self.drop_cast(number));
+    }
+}
+
+fn manifest_of(message: &Message) -> Option<&Manifest> {
+    match message {
+        Message::Welcome { manifest, .. } => Some(manifest),
+        Message::Rejoin { manifest, .. } => manifest.as_ref(),
+        _ => None,
+    }
+}
+
+fn is_sound(manifest: &Manifest, digests: &[Digest]) -> bool {
+    manifest.block_bytes > 0 && manifest.stripe_count > 0 && manifest.block_count() == digests.len()
+}

@@ -1,0 +1,156 @@
+//! Frames: a header of 32 bytes, then a word in postcard or the bytes of a chunk.
+//!
+//! The check in the header covers the header and words. Chunks are covered by the digest of their block.
+
+use super::Place;
+use ripieno_plan::swarm::Message;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3;
+
+pub(super) const HEADER_BYTES: usize = 32;
+/// The longest word. A manifest of 4 TiB in blocks of 4 MiB has digests of 8 MiB.
+pub(super) const WORD_BYTES_MAX: usize = 16 << 20;
+
+const WORD: u32 = 0x5249_5731;
+const CHUNK: u32 = 0x5249_4331;
+
+/// The digest of a block.
+pub(super) type Digest = [u8; 8];
+
+/// What ranks tell each other about one value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Word {
+    /// A message of the machines. With a manifest go the digests of its blocks.
+    Said { message: Message, digests: Vec<Digest> },
+    /// To the root: I will ask for this value, perhaps.
+    Here,
+    /// To the root: I will ask for it no more.
+    LetGo,
+    /// I have this value no more.
+    Released,
+    /// To the rank that fetches for this host: I want it, too.
+    Share,
+    /// From it: it is on its way.
+    Coming,
+    /// From it: here it is.
+    Shared { place: Place, length_bytes: usize },
+    /// From it: I will not have it.
+    Alone,
+}
+
+/// What follows a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    Word { cast: u32, length_bytes: usize, check: u32 },
+    Chunk { cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
+}
+
+pub(super) fn digest(bytes: &[u8]) -> Digest {
+    xxhash_rust::xxh3::xxh3_64(bytes).to_le_bytes()
+}
+
+/// A word's frame.
+pub(super) fn word(cast: u32, word: &Word) -> Vec<u8> {
+    let body = postcard::to_stdvec(word).expect("words are plain data, which postcard always encodes");
+    assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
+    let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
+    frame.extend(fields(WORD, cast, body.len(), 0, 0));
+    frame.extend(&body);
+    let check = check(&frame[..28], &body);
+    frame[28..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
+    frame
+}
+
+/// The header ahead of a chunk.
+pub(super) fn chunk(cast: u32, block: usize, from_bytes: usize, length_bytes: usize) -> [u8; HEADER_BYTES] {
+    let mut header = fields(CHUNK, cast, length_bytes, block, from_bytes);
+    let check = check(&header[..28], &[]);
+    header[28..].copy_from_slice(&check.to_le_bytes());
+    header
+}
+
+fn fields(kind: u32, cast: u32, length_bytes: usize, block: usize, from_bytes: usize) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[0..4].copy_from_slice(&kind.to_le_bytes());
+    header[4..8].copy_from_slice(&cast.to_le_bytes());
+    header[8..12].copy_from_slice(&(length_bytes as u32).to_le_bytes());
+    header[12..20].copy_from_slice(&(block as u64).to_le_bytes());
+    header[20..28].copy_from_slice(&(from_bytes as u64).to_le_bytes());
+    header
+}
+
+fn check(fields: &[u8], body: &[u8]) -> u32 {
+    let mut hash = Xxh3::new();
+    hash.update(fields);
+    hash.update(body);
+    hash.digest() as u32
+}
+
+impl Header {
+    /// What the bytes say, if they are a header.
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+        let short = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
+        let long = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
+        let (cast, length_bytes, found) = (short(4)?, short(8)? as usize, short(28)?);
+        match short(0)? {
+            WORD if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
+                Some(Header::Word { cast, length_bytes, check: found })
+            }
+            CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => Some(Header::Chunk {
+                cast,
+                block: long(12)?.try_into().ok()?,
+                from_bytes: long(20)?.try_into().ok()?,
+                length_bytes,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The word of a frame, if header and bytes are as they were sent.
+pub(super) fn read_word(cast: u32, found: u32, body: &[u8]) -> Option<Word> {
+    let is_right = check(&fields(WORD, cast, body.len(), 0, 0)[..28], body) == found;
+    is_right.then(|| postcard::from_bytes(body).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use ripieno_plan::swarm::Have;
+
+    #[test]
+    fn words_come_back_as_they_left_and_a_wrong_bit_is_found() {
+        let message = Message::Offer { have: Box::new(Have::all(100)), is_answer: true };
+        let said = Word::Said { message, digests: vec![[7; 8]; 3] };
+        let frame = word(5, &said);
+        let (header, body) = frame.split_first_chunk().unwrap();
+        let Some(Header::Word { cast: 5, length_bytes, check }) = Header::decode(header) else { panic!("{header:?}") };
+        assert_eq!((length_bytes, read_word(5, check, body)), (body.len(), Some(said)));
+        for bit in 0..8 * body.len() {
+            let mut wrong = body.to_vec();
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(read_word(5, check, &wrong), None);
+        }
+    }
+
+    #[test]
+    fn a_chunk_with_a_wrong_header_is_none() {
+        let header = chunk(3, 1 << 40, 17, 4096);
+        let right = Header::Chunk { cast: 3, block: 1 << 40, from_bytes: 17, length_bytes: 4096 };
+        assert_eq!(Header::decode(&header), Some(right));
+        for bit in 0..8 * HEADER_BYTES {
+            let mut wrong = header;
+            wrong[bit / 8] ^= 1 << (bit % 8);
+            assert_ne!(Header::decode(&wrong), Some(right), "{bit}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(header: [u8; HEADER_BYTES], body: Vec<u8>) {
+            let _ = Header::decode(&header);
+            let _ = postcard::from_bytes::<Word>(&body);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What comes from one peer: where in its stream of frames this rank stands.
+
+use super::frame::{HEADER_BYTES, Header, Word, read_word};
+use crate::link::{Link, LinkError};
+
+/// A chunk that comes in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coming {
+    pub(super) cast: u32,
+    pub(super) block: usize,
+    /// Where its next byte belongs.
+    pub(super) at_bytes: usize,
+    pub(super) left_bytes: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) enum Inbox {
+    #[default]
+    Header,
+    Word {
+        cast: u32,
+        check: u32,
+        body: Vec<u8>,
+        filled: usize,
+    },
+    Chunk(Coming),
+}
+
+/// What was read.
+pub(super) enum Read {
+    /// Nothing is there now.
+    Nothing,
+    /// Some bytes, of nothing whole.
+    Some,
+    Word(u32, Word),
+}
+
+impl Inbox {
+    /// Reads on, unless a chunk comes, which is for whoever has memory for it.
+    pub(super) fn read(&mut self, link: &mut dyn Link) -> Result<Read, LinkError> {
+        match self {
+            Inbox::Header => {
+                let Some(bytes) = link.peek(HEADER_BYTES)?.first_chunk().copied() else { return Ok(Read::Nothing) };
+                link.consume(HEADER_BYTES);
+                *self = match Header::decode(&bytes) {
+                    Some(Header::Word { cast, length_bytes, check }) => {
+                        Inbox::Word { cast, check, body: vec![0; length_bytes], filled: 0 }
+                    }
+                    Some(Header::Chunk { cast, block, from_bytes, length_bytes }) => {
+                        Inbox::Chunk(Coming { cast, block, at_bytes: from_bytes, left_bytes: length_bytes })
+                    }
+                    None => return Err(garbled()),
+                };
+                Ok(Read::Some)
+            }
+            Inbox::Word { cast, check, body, filled } => {
+                let count = link.receive(&mut body[*filled..])?;
+                *filled += count;
+                if *filled < body.len() {
+                    return Ok(if count == 0 { Read::Nothing } else { Read::Some });
+                }
+                let word = read_word(*cast, *check, body).ok_or_else(garbled)?;
+                let cast = *cast;
+                *self = Inbox::Header;
+                Ok(Read::Word(cast, word))
+            }
+            Inbox::Chunk(_) => Ok(Read::Some),
+        }
+    }
+
+    /// So many bytes of a chunk have come.
+    pub(super) fn advance(&mut self, count: usize) {
+        if let Inbox::Chunk(coming) = self {
+            coming.at_bytes += count;
+            coming.left_bytes -= count;
+            if coming.left_bytes == 0 {
+                *self = Inbox::Header;
+            }
+        }
+    }
+}
+
+fn garbled() -> LinkError {
+    LinkError::Closed { cause: "what came over the link was not what the peer sent".to_string() }
+}

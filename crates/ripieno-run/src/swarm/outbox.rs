@@ -1,0 +1,146 @@
+//! What waits to be sent to one peer: words first, then chunks of the blocks that it streams from here, in turn.
+
+use super::Store;
+use super::cast::Cast;
+use super::frame::{self, HEADER_BYTES};
+use crate::link::{Link, LinkError};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A chunk is so long at most: what a word may have to wait for.
+const CHUNK_BYTES: usize = 32 << 10;
+/// Of a block that is still coming in so much is passed on at once at least.
+const STEP_BYTES: usize = 16 << 10;
+/// Words that a peer does not take; with more it is lost.
+const WORDS_BYTES_MAX: usize = 64 << 20;
+
+/// A block that flows to a peer.
+#[derive(Debug)]
+struct Stream {
+    cast: u32,
+    block: usize,
+    /// The first byte that has not been sent.
+    next_bytes: usize,
+}
+
+/// A frame of which some bytes may be out.
+#[derive(Debug)]
+enum Frame {
+    Owned(Vec<u8>),
+    Chunk { header: [u8; HEADER_BYTES], cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    words: VecDeque<Vec<u8>>,
+    words_bytes: usize,
+    streams: VecDeque<Stream>,
+    current: Option<(Frame, usize)>,
+}
+
+impl Outbox {
+    pub(super) fn push_word(&mut self, frame: Vec<u8>) {
+        self.words_bytes += frame.len();
+        self.words.push_back(frame);
+    }
+
+    /// Whether the peer has not taken what it should have.
+    pub(super) fn is_overfull(&self) -> bool {
+        self.words_bytes > WORDS_BYTES_MAX
+    }
+
+    pub(super) fn begin(&mut self, cast: u32, block: usize, from_bytes: usize) {
+        self.streams.push_back(Stream { cast, block, next_bytes: from_bytes });
+    }
+
+    pub(super) fn stop(&mut self, cast: u32, block: usize) {
+        self.streams.retain(|stream| (stream.cast, stream.block) != (cast, block));
+    }
+
+    /// A value goes: what is half sent of it is kept aside, so that the frame comes to its end.
+    pub(super) fn forget<M: Store>(&mut self, number: u32, cast: &Cast<M>) {
+        self.streams.retain(|stream| stream.cast != number);
+        if let Some((frame, _)) = &mut self.current
+            && let Frame::Chunk { header, cast: of, block, from_bytes, length_bytes } = frame
+            && *of == number
+        {
+            let bytes = &cast.block(*block)[*from_bytes..*from_bytes + *length_bytes];
+            *frame = Frame::Owned([&header[..], bytes].concat());
+        }
+    }
+
+    /// Whether anything could be sent now.
+    pub(super) fn is_ready<M: Store>(&self, casts: &BTreeMap<u32, Cast<M>>) -> bool {
+        let can_go = |stream: &Stream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
+        self.current.is_some() || !self.words.is_empty() || self.streams.iter().any(can_go)
+    }
+
+    /// Sends until the link has no room or nothing is left: how many bytes went, and the blocks that are out.
+    pub(super) fn send<M: Store>(
+        &mut self,
+        link: &mut dyn Link,
+        casts: &BTreeMap<u32, Cast<M>>,
+        sent: &mut Vec<(u32, usize)>,
+    ) -> Result<usize, LinkError> {
+        let mut moved_bytes = 0;
+        while let Some((frame, done_bytes)) = self.take_frame(casts) {
+            let (first, second): (&[u8], &[u8]) = match &frame {
+                Frame::Owned(bytes) => (bytes, &[]),
+                Frame::Chunk { header, cast, block, from_bytes, length_bytes } => {
+                    (header, &casts[cast].block(*block)[*from_bytes..*from_bytes + *length_bytes])
+                }
+            };
+            let length_bytes = first.len() + second.len();
+            let rest = [&first[done_bytes.min(first.len())..], &second[done_bytes.saturating_sub(first.len())..]];
+            let count = link.send(&rest)?;
+            moved_bytes += count;
+            if done_bytes + count < length_bytes {
+                self.current = Some((frame, done_bytes + count));
+                break;
+            }
+            self.end_chunk(&frame, casts, sent);
+        }
+        if moved_bytes > 0 {
+            link.flush()?;
+        }
+        Ok(moved_bytes)
+    }
+
+    fn take_frame<M: Store>(&mut self, casts: &BTreeMap<u32, Cast<M>>) -> Option<(Frame, usize)> {
+        if let Some(current) = self.current.take() {
+            return Some(current);
+        }
+        if let Some(word) = self.words.pop_front() {
+            self.words_bytes -= word.len();
+            return Some((Frame::Owned(word), 0));
+        }
+        let can_go = |stream: &Stream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
+        let mut stream = self.streams.iter().position(can_go).and_then(|index| self.streams.remove(index))?;
+        let (cast, block, from_bytes) = (stream.cast, stream.block, stream.next_bytes);
+        let length_bytes = stream.length(&casts[&cast]);
+        stream.next_bytes += length_bytes;
+        self.streams.push_back(stream);
+        let header = frame::chunk(cast, block, from_bytes, length_bytes);
+        Some((Frame::Chunk { header, cast, block, from_bytes, length_bytes }, 0))
+    }
+
+    fn end_chunk<M: Store>(&mut self, frame: &Frame, casts: &BTreeMap<u32, Cast<M>>, sent: &mut Vec<(u32, usize)>) {
+        let Frame::Chunk { cast, block, from_bytes, length_bytes, .. } = *frame else { return };
+        if from_bytes + length_bytes == casts[&cast].block(block).len() {
+            let count = self.streams.len();
+            self.stop(cast, block);
+            // Who was told to stop meanwhile is told no end.
+            if self.streams.len() < count {
+                sent.push((cast, block));
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// How much can go now.
+    fn length<M: Store>(&self, cast: &Cast<M>) -> usize {
+        let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block(self.block).len());
+        let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
+        if length_bytes < STEP_BYTES && here_bytes < block_bytes { 0 } else { length_bytes }
+    }
+}

@@ -1,0 +1,443 @@
+//! Drivers over pipes that hold next to nothing, by a made-up clock.
+
+use super::{Driver, Ending, News, Place, Store, Wires};
+use crate::link::{Link, LinkError};
+use ripieno_plan::swarm::{Discipline, Failure, Manifest, Timing};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const PIPE_BYTES: usize = 10_000;
+const BLOCK_BYTES: usize = 40_000;
+/// A turn of everybody takes so long.
+const TURN: Duration = Duration::from_millis(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Memory that others find by its address.
+struct Memory(Vec<u8>);
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+thread_local! {
+    static SHARED: std::cell::RefCell<Vec<Vec<u8>>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+impl std::ops::Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Store for Memory {
+    fn place(&self) -> Place {
+        SHARED.with_borrow_mut(|shared| {
+            shared.push(self.0.clone());
+            Place { process: 0, descriptor: shared.len() as i32 - 1 }
+        })
+    }
+
+    fn at(place: Place, length_bytes: usize) -> std::io::Result<Memory> {
+        SHARED.with_borrow(|shared| Ok(Memory(shared[place.descriptor as usize][..length_bytes].to_vec())))
+    }
+}
+
+#[derive(Default)]
+struct Net {
+    pipes: BTreeMap<(usize, usize), VecDeque<u8>>,
+    newcomers: BTreeMap<usize, Vec<usize>>,
+    dead: BTreeSet<usize>,
+    /// They stand still, and nobody is told.
+    silent: BTreeSet<usize>,
+    /// Bytes that each rank has still to send before one of them comes wrong.
+    tampered: BTreeMap<usize, usize>,
+}
+
+impl Net {
+    fn mark(&mut self, rank: usize, is_silent: bool) {
+        if is_silent {
+            self.silent.insert(rank)
+        } else {
+            self.dead.insert(rank)
+        };
+    }
+
+    fn is_gone(&self, rank: usize) -> bool {
+        self.dead.contains(&rank) || self.silent.contains(&rank)
+    }
+}
+
+struct PipeLink {
+    rank: usize,
+    peer: usize,
+    net: Arc<Mutex<Net>>,
+    staged: Vec<u8>,
+}
+
+impl PipeLink {
+    fn check(&self) -> Result<(), LinkError> {
+        let is_dead = self.net.lock().unwrap().dead.contains(&self.peer);
+        if is_dead { Err(LinkError::Closed { cause: "dead".to_string() }) } else { Ok(()) }
+    }
+}
+
+impl Link for PipeLink {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        self.check()?;
+        let mut net = self.net.lock().unwrap();
+        let held = net.pipes.entry((self.rank, self.peer)).or_default().len();
+        let mut bytes: Vec<u8> = parts.concat().into_iter().take(PIPE_BYTES - held).collect();
+        if let Some(left) = net.tampered.get_mut(&self.rank) {
+            match bytes.get_mut(*left) {
+                Some(byte) => {
+                    *byte ^= 1;
+                    net.tampered.remove(&self.rank);
+                }
+                None => *left -= bytes.len(),
+            }
+        }
+        net.pipes.entry((self.rank, self.peer)).or_default().extend(&bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        let mut net = self.net.lock().unwrap();
+        let pipe = net.pipes.entry((self.peer, self.rank)).or_default();
+        let count = pipe.len().min(into.len());
+        into[..count].copy_from_slice(&pipe.make_contiguous()[..count]);
+        pipe.drain(..count);
+        drop(net);
+        if count == 0 { self.check().map(|()| 0) } else { Ok(count) }
+    }
+
+    fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+        self.staged = self
+            .net
+            .lock()
+            .unwrap()
+            .pipes
+            .entry((self.peer, self.rank))
+            .or_default()
+            .iter()
+            .take(64)
+            .copied()
+            .collect();
+        if self.staged.len() < least {
+            self.check()?;
+        }
+        Ok(&self.staged)
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.net.lock().unwrap().pipes.entry((self.peer, self.rank)).or_default().drain(..count);
+    }
+
+    fn expect(&mut self, _bytes: usize) {}
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+}
+
+struct PipeWires {
+    rank: usize,
+    net: Arc<Mutex<Net>>,
+    links: BTreeMap<usize, PipeLink>,
+    closed: BTreeSet<usize>,
+}
+
+impl Wires for PipeWires {
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        if self.closed.contains(&peer) {
+            return Err(LinkError::Closed { cause: "closed".to_string() });
+        }
+        let (rank, net) = (self.rank, self.net.clone());
+        let link = self.links.entry(peer).or_insert_with(|| {
+            net.lock().unwrap().newcomers.entry(peer).or_default().push(rank);
+            PipeLink { rank, peer, net, staged: Vec::new() }
+        });
+        Ok(Some(link))
+    }
+
+    fn newcomers(&mut self) -> Vec<usize> {
+        self.net.lock().unwrap().newcomers.remove(&self.rank).unwrap_or_default()
+    }
+
+    fn close(&mut self, peer: usize, _cause: &str) {
+        self.closed.insert(peer);
+    }
+}
+
+struct World {
+    net: Arc<Mutex<Net>>,
+    ranks: Vec<(Driver<Memory>, PipeWires)>,
+    now: Duration,
+    outcomes: BTreeMap<usize, Result<Arc<Memory>, Ending>>,
+    settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
+}
+
+fn value(bytes: usize) -> Vec<u8> {
+    let mut state = 7;
+    (0..bytes).map(|_| ripieno_plan::next_random(&mut state) as u8).collect()
+}
+
+impl World {
+    fn new(size: usize) -> World {
+        let net = Arc::new(Mutex::new(Net::default()));
+        let rank = |rank| {
+            let driver = Driver::new(rank, size, Timing::default(), Box::new(|bytes| Ok(Memory(vec![0; bytes]))));
+            let wires = PipeWires { rank, net: net.clone(), links: BTreeMap::new(), closed: BTreeSet::new() };
+            (driver, wires)
+        };
+        let ranks = (0..size).map(rank).collect();
+        World { net: net.clone(), ranks, now: Duration::ZERO, outcomes: BTreeMap::new(), settled: None }
+    }
+
+    /// Everybody begins a value; all want it at once.
+    fn begin(&mut self, root: usize, bytes: usize, discipline: Discipline) -> u32 {
+        let (now, size) = (self.now, self.ranks.len());
+        let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
+        let order = (1..size).map(|after| (root + after) % size).collect();
+        let number = self.ranks[root].0.offer(now, Arc::new(Memory(value(bytes))), manifest, order);
+        for (rank, (driver, _)) in self.ranks.iter_mut().enumerate().filter(|(rank, _)| *rank != root) {
+            assert_eq!(driver.expect(now, root, None), number, "rank {rank}");
+            driver.want(now, number);
+        }
+        number
+    }
+
+    fn turn(&mut self) -> bool {
+        self.now += TURN;
+        let mut has_moved = false;
+        for rank in 0..self.ranks.len() {
+            if self.net.lock().unwrap().is_gone(rank) {
+                continue;
+            }
+            let (driver, wires) = &mut self.ranks[rank];
+            has_moved |= driver.turn(self.now, wires);
+            for (_, news) in driver.take_news() {
+                match news {
+                    News::Ended(outcome) => {
+                        assert!(self.outcomes.insert(rank, outcome).is_none(), "rank {rank} ends twice");
+                    }
+                    News::Reopened => self.settled = None,
+                    News::Settled { acknowledged, lost, corruptions } => {
+                        let sources = corruptions.into_iter().map(|it| it.source).collect();
+                        self.settled = Some((acknowledged, lost, sources));
+                    }
+                }
+            }
+        }
+        has_moved
+    }
+
+    fn run_until(&mut self, is_over: impl Fn(&World) -> bool) {
+        while !is_over(self) {
+            // What comes of a loss may be sent in the next turn only.
+            if !self.turn() && !self.turn() {
+                let living = self.ranks.iter().filter(|it| !self.net.lock().unwrap().is_gone(it.1.rank));
+                let wake = living.filter_map(|(driver, _)| driver.wake()).min();
+                self.now = self.now.max(wake.unwrap_or(self.now));
+            }
+            assert!(self.now < LONGEST, "somebody waits for ever: {:?}", self.outcomes.keys());
+        }
+    }
+
+    fn right(&self, rank: usize, bytes: usize) -> bool {
+        matches!(&self.outcomes[&rank], Ok(here) if here[..bytes] == value(bytes))
+    }
+}
+
+fn disciplines() -> impl Iterator<Item = Discipline> {
+    Discipline::NAMES.into_iter().map(|name| Discipline::named(name).unwrap())
+}
+
+#[test]
+fn everybody_gets_the_bytes_from_every_root() {
+    for discipline in disciplines() {
+        for size in [1, 2, 3, 5] {
+            for root in 0..size {
+                for bytes in [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, 9 * BLOCK_BYTES + 17] {
+                    let mut world = World::new(size);
+                    world.begin(root, bytes, discipline);
+                    world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
+                    let others: Vec<usize> = (0..size).filter(|&rank| rank != root).collect();
+                    assert!(
+                        others.iter().all(|&rank| world.right(rank, bytes)),
+                        "{discipline:?} {size} {root} {bytes}"
+                    );
+                    assert_eq!(world.settled, Some((others, vec![], vec![])));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn several_values_come_at_once_by_the_same_links() {
+    let mut world = World::new(4);
+    let (one, other) = (5 * BLOCK_BYTES, 7 * BLOCK_BYTES);
+    world.begin(0, one, Discipline::Chain);
+    world.begin(2, other, Discipline::CSB);
+    let mut found = BTreeMap::new();
+    while found.len() < 6 {
+        world.now += TURN;
+        for (rank, (driver, wires)) in world.ranks.iter_mut().enumerate() {
+            driver.turn(world.now, wires);
+            for (number, news) in driver.take_news() {
+                if let News::Ended(Ok(here)) = news {
+                    found.insert((number, rank), here[..] == value([one, other][number as usize]));
+                }
+            }
+        }
+        assert!(world.now < LONGEST);
+    }
+    assert!(found.values().all(|&is_right| is_right), "{found:?}");
+}
+
+#[test]
+fn the_rest_get_the_bytes_when_one_dies_half_way() {
+    let bytes = 60 * BLOCK_BYTES;
+    for (discipline, is_silent) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
+        for victim in 1..6 {
+            let mut world = World::new(6);
+            world.begin(0, bytes, discipline);
+            (0..25).for_each(|_| _ = world.turn());
+            assert!(world.outcomes.is_empty());
+            world.net.lock().unwrap().mark(victim, is_silent);
+            world.run_until(|world| world.outcomes.len() == 4 && world.settled.is_some());
+            let others: Vec<usize> = (1..6).filter(|&rank| rank != victim).collect();
+            assert!(others.iter().all(|&rank| world.right(rank, bytes)), "{discipline:?} {victim}");
+            assert_eq!(world.settled, Some((others, vec![victim], vec![])), "{discipline:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_block_is_fetched_again_and_its_source_is_named() {
+    let bytes = 20 * BLOCK_BYTES;
+    for discipline in disciplines() {
+        let mut world = World::new(4);
+        world.begin(0, bytes, discipline);
+        world.net.lock().unwrap().tampered.insert(0, 3 * BLOCK_BYTES);
+        world.run_until(|world| world.outcomes.len() == 3 && world.settled.is_some());
+        assert!((1..4).all(|rank| world.right(rank, bytes)), "{discipline:?}");
+        let (acknowledged, lost, sources) = world.settled.unwrap();
+        assert_eq!((acknowledged.len(), lost.len()), (3, 0));
+        assert!(!sources.is_empty() && sources.iter().all(|&source| source == 0), "{discipline:?}: {sources:?}");
+    }
+}
+
+#[test]
+fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named() {
+    let bytes = 20 * BLOCK_BYTES;
+    for discipline in disciplines() {
+        let mut endings = BTreeSet::new();
+        for turns in [5, 20, 40, 60, 80, 100, 130, 200] {
+            let mut world = World::new(5);
+            world.begin(2, bytes, discipline);
+            (0..turns).for_each(|_| _ = world.turn());
+            world.net.lock().unwrap().dead.insert(2);
+            world.run_until(|world| world.outcomes.len() == 4);
+            for rank in [0, 1, 3, 4] {
+                match &world.outcomes[&rank] {
+                    Ok(_) => assert!(world.right(rank, bytes), "{discipline:?} {turns}"),
+                    Err(ending) => {
+                        let is_named = matches!(ending, Ending::Failure(Failure::RootLost { root: 2, .. }));
+                        assert!(is_named, "{discipline:?} {turns}: {ending}");
+                    }
+                }
+            }
+            let right_count = world.outcomes.values().filter(|outcome| outcome.is_ok()).count();
+            endings.insert(right_count > 0);
+        }
+        assert_eq!(endings.len(), 2, "{discipline:?}: expected both ends, according to when the root dies");
+    }
+}
+
+#[test]
+fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
+    let (size, bytes) = (3, 5 * BLOCK_BYTES);
+    let mut world = World::new(size);
+    let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
+    let now = world.now;
+    let number = world.ranks[0].0.offer(now, Arc::new(Memory(value(bytes))), manifest, vec![]);
+    (1..size).for_each(|rank| _ = world.ranks[rank].0.expect(now, 0, None));
+    world.run_until(|world| world.settled.is_some());
+    world.settled = None;
+
+    world.ranks[1].0.want(now, number);
+    world.run_until(|world| world.settled.is_some());
+    assert!(world.right(1, bytes));
+
+    world.ranks[0].0.release(number);
+    world.ranks[2].0.want(world.now, number);
+    world.run_until(|world| world.outcomes.contains_key(&2));
+    assert!(world.right(2, bytes) && !world.ranks[0].0.is_idle());
+
+    (1..size).for_each(|rank| world.ranks[rank].0.release(number));
+    world.run_until(|world| world.ranks.iter().all(|(driver, _)| driver.is_idle()));
+}
+
+#[test]
+fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
+    let bytes = 5 * BLOCK_BYTES;
+    let mut world = World::new(3);
+    world.ranks[1].0 = Driver::new(1, 3, Timing::default(), Box::new(|_| Err(std::io::ErrorKind::OutOfMemory.into())));
+    world.begin(0, bytes, Discipline::BITTORRENT);
+    world.run_until(|world| world.outcomes.len() == 2);
+    assert!(matches!(world.outcomes[&1], Err(Ending::Memory { .. })));
+    assert!(world.right(2, bytes));
+}
+
+/// Ranks 1, 2 and 3 share a host, 0 is elsewhere.
+fn begin_on_two_hosts(world: &mut World, bytes: usize) -> u32 {
+    let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
+    let number = world.ranks[0].0.offer(world.now, Arc::new(Memory(value(bytes))), manifest, vec![]);
+    (1..4).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, (rank > 1).then_some(1)));
+    number
+}
+
+#[test]
+fn one_of_a_host_fetches_when_the_first_of_them_asks() {
+    let bytes = 9 * BLOCK_BYTES;
+    let mut world = World::new(4);
+    let number = begin_on_two_hosts(&mut world, bytes);
+    world.ranks[2].0.want(world.now, number);
+    world.run_until(|world| world.outcomes.contains_key(&2));
+    world.run_until(|world| world.settled.as_ref().is_some_and(|settled| settled.0 == [1]));
+    assert!(world.right(2, bytes) && world.right(1, bytes));
+    world.ranks[3].0.want(world.now, number);
+    world.run_until(|world| world.outcomes.contains_key(&3));
+    assert!(world.right(3, bytes));
+    assert_eq!(world.settled.as_ref().unwrap().0, [1], "nobody else has fetched");
+}
+
+#[test]
+fn who_waits_for_a_rank_of_its_host_that_dies_or_says_nothing_fetches_itself() {
+    let bytes = 20 * BLOCK_BYTES;
+    for is_silent in [false, true] {
+        let mut world = World::new(4);
+        let number = begin_on_two_hosts(&mut world, bytes);
+        (2..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
+        (0..20).for_each(|_| _ = world.turn());
+        assert!(world.outcomes.is_empty());
+        world.net.lock().unwrap().mark(1, is_silent);
+        world.run_until(|world| world.outcomes.len() == 2);
+        assert!(world.right(2, bytes) && world.right(3, bytes), "{is_silent} {:?}", world.outcomes);
+    }
+}
