@@ -12,6 +12,7 @@ pub mod host;
 pub mod introduction;
 pub mod links;
 mod listeners;
+pub mod mesh;
 mod monitor;
 mod peer_address;
 pub mod probe;

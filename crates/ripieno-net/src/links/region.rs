@@ -108,7 +108,7 @@ impl Drop for Region {
 
 /// An error where memory and swap of this machine cannot hold `length_bytes`: a memfd is given any size, and whoever
 /// fills it is killed.
-fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
+pub(super) fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
     let info = rustix::system::sysinfo();
     let most_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());
     if length_bytes as u64 <= most_bytes {

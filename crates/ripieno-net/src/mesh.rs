@@ -1,0 +1,285 @@
+//! A mesh: TCP links among the members of a group, each opened when one of its ends first needs it, and nobody who
+//! watches over who is alive.
+//!
+//! A link that closes stays closed, and that is all there is to say: whoever uses the mesh goes on without that peer.
+//! Both ends may open a link at once; that of the lower rank stands. A mesh listens on a port of its own, so that it
+//! outlives the job's links. Connections prove the token, as ranks do.
+
+use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal, Visitor};
+use crate::config::Config;
+use crate::connector::{Connector, judge};
+use crate::error::NetError;
+use crate::links::{Bell, Doorbell, TcpLink, Watch};
+use crate::listeners::Listeners;
+use crate::peer_address::{PeerAddress, check_addresses};
+use crate::stream::Stream;
+use ripieno_run::swarm::Wires;
+use ripieno_run::{Link, LinkError, Want};
+use socket2::SockRef;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long a link may take to open.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a rank waits for the link that a lower rank may be opening at the same time.
+const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
+/// A visitor that has not proved itself by then is shown out.
+const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// So many visitors are heard at a time; for one more the oldest is shown out.
+const VISITORS_MAX: usize = 256;
+/// So much waits in a socket at most before it is on its way: a word waits behind it.
+const UNSENT_BYTES: u32 = 32 << 10;
+/// How long nothing is accepted when the process has no descriptors left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A member that listens, and whose address the others have still to learn.
+pub struct Invited {
+    config: Config,
+    listeners: Listeners,
+    own: PeerAddress,
+}
+
+/// One member's links to the others.
+pub struct Mesh {
+    config: Config,
+    addresses: Vec<PeerAddress>,
+    own: PeerAddress,
+    nonce: JobNonce,
+    connector: Arc<Connector>,
+    listeners: Listeners,
+    visitors: Vec<Visitor>,
+    accepts_from: Instant,
+    slots: BTreeMap<usize, Slot>,
+    newcomers: Vec<usize>,
+    doorbell: Doorbell,
+    opened: Receiver<(usize, Result<Stream, String>)>,
+    opener: Sender<(usize, Result<Stream, String>)>,
+}
+
+enum Slot {
+    /// Being opened, until then; what went wrong so far.
+    Opening {
+        until: Instant,
+        cause: String,
+    },
+    Open(TcpLink),
+    Closed(String),
+}
+
+impl Invited {
+    /// Listens where `config` says.
+    pub fn new(config: Config) -> Result<Invited, NetError> {
+        config.check()?;
+        let listeners = Listeners::open(&config)?;
+        let own = PeerAddress::new(&config, &listeners)?;
+        Ok(Invited { config, listeners, own })
+    }
+
+    /// What all others are to be told.
+    pub fn address(&self) -> String {
+        self.own.encode()
+    }
+
+    /// The mesh of all who have told their addresses, by rank.
+    pub fn meet(self, addresses: &[String]) -> Result<Mesh, NetError> {
+        let Invited { config, listeners, own } = self;
+        let addresses = PeerAddress::read_all(&config, addresses)?;
+        check_addresses(&config, &addresses)?;
+        let nonce = addresses[0].job_nonce();
+        let os = |error: io::Error| NetError::Os {
+            rank: config.rank,
+            what: "make a doorbell of shared memory",
+            cause: error.to_string(),
+        };
+        let doorbell = Doorbell::new().map_err(os)?;
+        let (opener, opened) = channel();
+        Ok(Mesh {
+            connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
+            config,
+            addresses,
+            own,
+            nonce,
+            listeners,
+            visitors: Vec::new(),
+            accepts_from: Instant::now(),
+            slots: BTreeMap::new(),
+            newcomers: Vec::new(),
+            doorbell,
+            opened,
+            opener,
+        })
+    }
+}
+
+impl Mesh {
+    /// What wakes it from a sleep.
+    pub fn bell(&self) -> Bell {
+        self.doorbell.bell()
+    }
+
+    /// Says that it is about to sleep: its owner looks once more whether there is anything to do.
+    pub fn prepare_sleep(&mut self) {
+        self.doorbell.prepare();
+    }
+
+    /// Takes that back.
+    pub fn cancel_sleep(&mut self) {
+        self.doorbell.cancel();
+    }
+
+    /// Sleeps until one of `wants` can be done, somebody comes, the bell rings, or `timeout` is over.
+    pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
+        for want in wants.iter().filter(|want| want.readable) {
+            if let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) {
+                link.prepare_sleep();
+            }
+        }
+        let readable = |fd| Watch { fd, readable: true, writable: false };
+        let is_paused = Instant::now() < self.accepts_from;
+        let listener = (!is_paused).then(|| readable(self.listeners.tcp.as_fd()));
+        let watches = listener.into_iter().chain(self.visitors.iter().map(|visitor| readable(visitor.stream.as_fd())));
+        let links = wants.iter().filter_map(|want| match self.slots.get(&want.peer)? {
+            Slot::Open(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
+            _ => None,
+        });
+        let first = usize::from(!is_paused) + self.visitors.len();
+        let timeout = if is_paused { timeout.min(ACCEPT_PAUSE) } else { timeout };
+        // A sleep that fails is one that ends at once; the caller looks again.
+        if let Ok(true) = self.doorbell.wait(watches.chain(links), timeout) {
+            self.note_ready(wants, first);
+        }
+    }
+
+    /// Tells the links what the sleep has shown of their sockets.
+    fn note_ready(&mut self, wants: &[Want], first: usize) {
+        let mut index = first;
+        for want in wants {
+            let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) else { continue };
+            link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
+            index += 1;
+        }
+    }
+
+    fn accept(&mut self) {
+        while Instant::now() >= self.accepts_from {
+            match self.listeners.accept() {
+                Ok(Some(stream)) => {
+                    if self.visitors.len() == VISITORS_MAX {
+                        self.visitors.remove(0);
+                    }
+                    self.visitors.extend(Visitor::new(stream, Instant::now() + VISIT_TIMEOUT));
+                }
+                Ok(None) => break,
+                // About one connection, or for want of descriptors: others wait meanwhile.
+                Err(_) => self.accepts_from = Instant::now() + ACCEPT_PAUSE,
+            }
+        }
+        for visitor in std::mem::take(&mut self.visitors) {
+            let (own, nonce, slots) = (&self.own, self.nonce, &self.slots);
+            let answer = visitor.advance(&self.config.token, &mut |greeting| {
+                judge(own, nonce, greeting)?;
+                expects(own.rank, slots.get(&(greeting.from as usize)), greeting)
+            });
+            match answer {
+                Answer::Waiting(visitor) if visitor.deadline > Instant::now() => self.visitors.push(visitor),
+                Answer::Welcome(stream, greeting) => {
+                    let peer = greeting.from as usize;
+                    self.newcomers.push(peer);
+                    self.open(peer, Ok(stream));
+                }
+                // A stranger's visit changes nothing.
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes a connection, or the news that there will be none.
+    fn open(&mut self, peer: usize, outcome: Result<Stream, String>) {
+        let link = outcome.and_then(|stream| match stream {
+            Stream::Tcp(stream) => {
+                // Where the kernel cannot, words wait longer.
+                let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+                TcpLink::new(stream).map_err(|error| error.to_string())
+            }
+            Stream::Unix(_) => Err("a Unix socket carries no link of its own".to_string()),
+        });
+        self.slots.insert(peer, link.map_or_else(Slot::Closed, Slot::Open));
+    }
+
+    fn take_opened(&mut self) {
+        while let Ok((peer, outcome)) = self.opened.try_recv() {
+            match (self.slots.get_mut(&peer), outcome) {
+                (Some(Slot::Opening { until, cause }), Err(error)) if peer < self.own.rank => {
+                    // It may have refused this one because it opens one itself.
+                    (*until, *cause) = (Instant::now() + CROSSING_TIMEOUT, error);
+                }
+                (Some(Slot::Opening { .. }), outcome) => self.open(peer, outcome),
+                // The peer was faster, or is lost.
+                _ => {}
+            }
+        }
+        let late = self.slots.iter().filter_map(|(&peer, slot)| match slot {
+            Slot::Opening { until, cause } if *until <= Instant::now() => Some((peer, cause.clone())),
+            _ => None,
+        });
+        late.collect::<Vec<_>>().into_iter().for_each(|(peer, cause)| self.open(peer, Err(cause)));
+    }
+
+    fn connect(&mut self, peer: usize) {
+        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let cause = "it could not be opened in time".to_string();
+        // A little longer than the thread that connects: its reason is the better one.
+        self.slots.insert(peer, Slot::Opening { until: deadline + CROSSING_TIMEOUT, cause });
+        let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
+        let (opener, bell) = (self.opener.clone(), self.doorbell.bell());
+        let connect = move || {
+            let reached = connector.connect_by_tcp(&address, Purpose::Data, deadline);
+            // A mesh that is gone takes no links.
+            let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(|error| error.to_string())));
+            bell.ring();
+        };
+        if let Err(error) = std::thread::Builder::new().name("ripieno-open".to_string()).spawn(connect) {
+            self.open(peer, Err(format!("no thread to open it: {error}")));
+        }
+    }
+}
+
+/// Whether a link from there is welcome: none is open or was closed, and this rank opens none that stands.
+fn expects(own: usize, slot: Option<&Slot>, greeting: &Greeting) -> Result<(), Refusal> {
+    match slot {
+        _ if greeting.purpose != Purpose::Data => Err(Refusal::Purpose),
+        None => Ok(()),
+        Some(Slot::Opening { .. }) if (greeting.from as usize) < own => Ok(()),
+        Some(_) => Err(Refusal::Taken),
+    }
+}
+
+impl Wires for Mesh {
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        if !matches!(self.slots.get(&peer), Some(Slot::Open(_))) {
+            self.take_opened();
+        }
+        if !self.slots.contains_key(&peer) {
+            self.connect(peer);
+        }
+        match self.slots.get_mut(&peer) {
+            Some(Slot::Open(link)) => Ok(Some(link)),
+            Some(Slot::Closed(cause)) => Err(LinkError::Closed { cause: cause.clone() }),
+            _ => Ok(None),
+        }
+    }
+
+    fn newcomers(&mut self) -> Vec<usize> {
+        self.take_opened();
+        self.accept();
+        std::mem::take(&mut self.newcomers)
+    }
+
+    fn close(&mut self, peer: usize, cause: &str) {
+        self.slots.insert(peer, Slot::Closed(cause.to_string()));
+    }
+}
