@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ripieno._version import __version__ as __version__
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import (
+    BroadcastError,
     CheckpointError,
     CollectiveMismatch,
     CommunicatorClosed,
@@ -64,6 +65,7 @@ __all__ = [
     "BFS",
     "MDS",
     "PCA",
+    "BroadcastError",
     "CheckpointError",
     "CollectiveMismatch",
     "Communicator",

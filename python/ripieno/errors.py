@@ -86,6 +86,10 @@ class TooFewSlots(EngineError):
         )
 
 
+class BroadcastError(RipienoError):
+    """The value of a broadcast variable will not come: its root is lost, and parts of it with the root."""
+
+
 class CommunicatorClosed(RipienoError):
     """The communicator, or the job it belongs to, has ended and cannot be used again."""
 

@@ -27,6 +27,7 @@ def test_too_few_slots_say_how_many_there_are_and_what_to_do():
     "error",
     [
         errors.RankFailed(1, "host", "cause", "trace"),
+        errors.BroadcastError("the root is lost"),
         errors.CollectiveMismatch("who called what"),
         errors.RendezvousError("nobody came"),
         errors.CommunicatorClosed("over"),

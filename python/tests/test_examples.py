@@ -42,7 +42,10 @@ def test_no_page_has_examples_that_nothing_runs():
     assert [name for name in with_examples if name not in tests_of_engines] == []
 
 
-@pytest.mark.parametrize("module", ["launch", "launch.job.job", "keyed.key_values", "keyed.groups", "keyed.table"])
+@pytest.mark.parametrize(
+    "module",
+    ["launch", "launch.job.job", "comm.broadcast_variables", "keyed.key_values", "keyed.groups", "keyed.table"],
+)
 def test_docstring_examples_run(module):
     # By its name in sys.modules: the package offers the function `launch` under the same name.
     import_module(f"ripieno.{module}")

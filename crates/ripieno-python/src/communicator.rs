@@ -3,6 +3,7 @@
 //! Every collective waits for its end, or with `later=True` returns a handle at once.
 
 use crate::arrays::Bytes;
+use crate::broadcasts::Invited;
 use crate::errors;
 use crate::handle::{Handle, Kept};
 use crate::interruption::Interruption;
@@ -29,6 +30,7 @@ pub struct Communicator {
     inner: ripieno::Communicator,
     interruption: Interruption,
     whose: Whose,
+    config: Config,
     #[pyo3(get)]
     rank: usize,
     #[pyo3(get)]
@@ -85,7 +87,7 @@ impl Communicator {
         let overrides = Overrides::parse(&overrides.to_string_lossy())
             .map_err(|error| errors::input(format!("RIPIENO_ALGORITHM: {error}")))?;
         let supplier = Supplier::parse(exchange, tcp_store, directory)?;
-        let endpoint = supplier.meet(py, config)?;
+        let endpoint = supplier.meet(py, config.clone())?;
         let whose = Whose::new(&endpoint, flight_folder);
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
@@ -101,6 +103,7 @@ impl Communicator {
             inner,
             interruption,
             whose,
+            config,
             rank,
             world_size,
             replicas,
@@ -390,6 +393,13 @@ impl Communicator {
         self.interruption_of_close().map_or(Ok(()), Err)
     }
 
+    /// Listens for the others of this communicator, who bring broadcast variables.
+    fn invite(&self) -> PyResult<Invited> {
+        let (rank, world_size) = (self.rank, self.world_size);
+        let config = Config { rank, world_size, replicas: 1, ports: Ports::default(), ..self.config.clone() };
+        Invited::new(config, self.interruption.clone())
+    }
+
     /// What this communicator has done so far.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         // A thread inside a call asks for the interpreter each time it has slept.
@@ -419,6 +429,7 @@ impl Communicator {
         Communicator {
             interruption: self.interruption.clone(),
             whose: self.whose.clone(),
+            config: self.config.clone(),
             rank: inner.rank(),
             world_size: inner.world_size(),
             replicas: inner.replicas(),

@@ -3,6 +3,7 @@
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
+use ripieno::broadcasts::{BroadcastError, Ending};
 use ripieno::{Error, Failure, net::NetError};
 
 /// The Python exception for an error of a collective.
@@ -29,6 +30,16 @@ pub fn from_meeting(error: NetError) -> PyErr {
         NetError::Failed(failure) => from_failure(failure),
         NetError::Config { .. } => raise("InputError", (error.to_string(),)),
         _ => raise("RendezvousError", (error.to_string(),)),
+    }
+}
+
+/// The Python exception for a broadcast variable without a value.
+pub fn from_broadcast(error: &BroadcastError) -> PyErr {
+    match error {
+        BroadcastError::Closed => raise("CommunicatorClosed", (error.to_string(),)),
+        BroadcastError::Interrupted => PyKeyboardInterrupt::new_err(()),
+        BroadcastError::Ended(Ending::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
+        BroadcastError::Ended(_) => raise("BroadcastError", (error.to_string(),)),
     }
 }
 

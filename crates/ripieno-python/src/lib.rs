@@ -1,6 +1,7 @@
 //! `ripieno._native`: the runtime for Python. Every function parses, releases the interpreter, calls, maps the error.
 
 mod arrays;
+mod broadcasts;
 mod communicator;
 mod design;
 mod errors;
@@ -28,6 +29,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<handle::Handle>()?;
+    broadcasts::register(module)?;
     module.add_class::<memory::Memory>()?;
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;
     module.add_function(wrap_pyfunction!(communicator::algorithms, module)?)?;

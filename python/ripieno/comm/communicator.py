@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
+from ripieno.comm.broadcast_variables import BroadcastVariables
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import Groups
@@ -58,7 +59,7 @@ def _asynchronous(
     return begin
 
 
-class Communicator(KeyedData, Groups, Exchanges, Gathers, Reductions):
+class Communicator(KeyedData, Groups, Exchanges, BroadcastVariables, Gathers, Reductions):
     """One rank's part in the conversation of all ranks.
 
     Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.

@@ -16,6 +16,7 @@ from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
+    from ripieno._native import Broadcasts as NativeBroadcasts
     from ripieno._native import Communicator as NativeCommunicator
 
 
@@ -40,6 +41,7 @@ class Rank:
         self._on_event = on_event
         self._parent = parent
         self._replicated: Self | None = None
+        self._broadcasts: NativeBroadcasts | None = None
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank
         self.world_size: int = native.world_size
@@ -88,7 +90,10 @@ class Rank:
         others raise `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
+        broadcasts, self._broadcasts = self._broadcasts, None
         self.kept.clear()
+        if broadcasts is not None:
+            broadcasts.close()
         if native is not None:
             if self._parent is None:
                 self._queue.drain()
@@ -130,6 +135,8 @@ class Rank:
         if native is not None:
             # Never collected, as that would close it: its links and threads are those of the other process.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+        if self._broadcasts is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._broadcasts))
 
     def _do(self, call: NativeCalls[R] | StagedCall[R]) -> R:
         """Carry a call out; a `AsyncCommunicator` begins it only."""

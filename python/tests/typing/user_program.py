@@ -12,6 +12,7 @@ import numpy as np
 import ripieno as rp
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from ripieno.comm.broadcast_variables import Delivery
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
 from ripieno.launch import Broadcast
@@ -62,6 +63,10 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     if (total := comm.reduce(1, root=0)) is not None:
         print(total + 1)
     # None is what other ranks leave out: who gets the value need not ask for it.
+    with comm.broadcast_variable(mine, strategy="chain", block_bytes=1 << 20, per_host=True) as shared:
+        assert_type(shared.value, Floats)
+        assert_type(shared.delivery(), Delivery | None)
+    assert_type(comm.broadcast_variable({"rate": 0.1} if comm.rank == 0 else None).value, dict[str, float])
     settings = comm.broadcast({"rate": 0.1} if comm.rank == 0 else None)
     rate: float = settings["rate"]
     print(rate)

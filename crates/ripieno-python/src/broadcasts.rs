@@ -1,0 +1,165 @@
+//! Broadcast variables for Python: their bytes as memory that is only read.
+
+use crate::arrays::Bytes;
+use crate::errors;
+use crate::interruption::Interruption;
+use numpy::PyUntypedArray;
+use pyo3::exceptions::PyMemoryError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use ripieno::broadcasts::{self, BroadcastError, Discipline};
+use ripieno::net::links::HostMemory;
+use ripieno::net::{Config, mesh};
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A rank that listens, and whose address the others have still to learn.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct Invited {
+    inner: Mutex<Option<mesh::Invited>>,
+    interruption: Interruption,
+    rank: usize,
+    world_size: usize,
+    #[pyo3(get)]
+    address: String,
+}
+
+impl Invited {
+    pub fn new(config: Config, interruption: Interruption) -> PyResult<Invited> {
+        let (rank, world_size) = (config.rank, config.world_size);
+        let inner = mesh::Invited::new(config).map_err(errors::from_meeting)?;
+        let address = inner.address();
+        Ok(Invited { inner: Mutex::new(Some(inner)), interruption, rank, world_size, address })
+    }
+}
+
+#[pymethods]
+impl Invited {
+    /// Begins to serve, once; `addresses` are those of all ranks.
+    fn meet(&self, addresses: Vec<String>) -> PyResult<Broadcasts> {
+        let invited = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let invited = invited.ok_or_else(|| errors::input("it has met already".to_string()))?;
+        let mesh = invited.meet(&addresses).map_err(errors::from_meeting)?;
+        let inner = broadcasts::Broadcasts::new(self.rank, self.world_size, mesh).map_err(errors::from_meeting)?;
+        Ok(Broadcasts { inner, interruption: self.interruption.clone() })
+    }
+}
+
+/// One rank's part in the broadcasts of a communicator.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct Broadcasts {
+    inner: broadcasts::Broadcasts,
+    interruption: Interruption,
+}
+
+#[pymethods]
+impl Broadcasts {
+    /// Gives out `length_bytes` bytes, made of pieces with their offsets.
+    fn offer(
+        &self,
+        py: Python<'_>,
+        length_bytes: usize,
+        pieces: Vec<(usize, Bound<'_, PyUntypedArray>)>,
+        strategy: &str,
+        block_bytes: Option<usize>,
+        order: Vec<usize>,
+    ) -> PyResult<Variable> {
+        let discipline =
+            Discipline::named(strategy).ok_or_else(|| errors::input(format!("strategy={strategy:?}: unknown")))?;
+        let read = |(offset, array): &(usize, Bound<'_, PyUntypedArray>)| Ok((*offset, Bytes::of(array)?));
+        let pieces: Vec<(usize, Bytes)> = pieces.iter().map(read).collect::<PyResult<_>>()?;
+        let offered = py.detach(|| {
+            let pieces: Vec<(usize, &[u8])> = pieces.iter().map(|(offset, piece)| (*offset, piece.read())).collect();
+            let memory = broadcasts::assemble(length_bytes, &pieces)?;
+            Ok(self.inner.offer(memory, discipline, block_bytes, order))
+        });
+        let failed = |error: std::io::Error| {
+            PyMemoryError::new_err(format!("a value of {length_bytes} bytes in shared memory: {error}"))
+        };
+        Ok(self.variable(offered.map_err(failed)?))
+    }
+
+    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host.
+    fn expect(&self, root: usize, leader: Option<usize>) -> Variable {
+        self.variable(self.inner.expect(root, leader))
+    }
+
+    /// Gives values to those who are fetching them, for a while, and ends.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.inner.close());
+    }
+}
+
+impl Broadcasts {
+    fn variable(&self, inner: broadcasts::Variable) -> Variable {
+        Variable { inner, interruption: self.interruption.clone() }
+    }
+}
+
+/// A value of a communicator's ranks, released when it is dropped.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct Variable {
+    inner: broadcasts::Variable,
+    interruption: Interruption,
+}
+
+#[pymethods]
+impl Variable {
+    /// Begins to fetch the value, if that has not begun.
+    fn want(&self) {
+        self.inner.want();
+    }
+
+    /// The bytes of the value, once they are here.
+    fn wait(&self, py: Python<'_>) -> PyResult<Shown> {
+        let check = self.interruption.clone().check();
+        let waited = py.detach(|| self.inner.wait(&check));
+        waited.map(|value| Shown { value }).map_err(|error| match error {
+            BroadcastError::Interrupted => {
+                self.interruption.take().unwrap_or_else(|| errors::from_broadcast(&BroadcastError::Interrupted))
+            }
+            other => errors::from_broadcast(&other),
+        })
+    }
+
+    /// At the root: who has the value, who was lost before, and the blocks that came wrong as (block, source,
+    /// receiver); None as long as somebody fetches it.
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(report) = self.inner.report() else { return Ok(None) };
+        let corruptions: Vec<_> = report.corruptions.iter().map(|it| (it.block, it.source, it.receiver)).collect();
+        let entries = PyDict::new(py);
+        entries.set_item("acknowledged", report.acknowledged)?;
+        entries.set_item("lost", report.lost)?;
+        entries.set_item("corruptions", corruptions)?;
+        Ok(Some(entries))
+    }
+}
+
+/// The bytes of a value, under Python's buffer protocol, to read only.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct Shown {
+    value: Arc<HostMemory>,
+}
+
+#[pymethods]
+impl Shown {
+    /// Shows the bytes to whoever asks, for as long as it holds a reference to this object.
+    ///
+    /// # Safety
+    /// `view` is a buffer that the interpreter wants filled.
+    unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let (data, length) = (slf.value.as_ptr().cast_mut().cast(), slf.value.len() as ffi::Py_ssize_t);
+        // SAFETY: the memory stays where it is as long as this object lives, and the view, which is read-only, holds a
+        // reference to it.
+        let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, length, 1, flags) };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Invited>()?;
+    module.add_class::<Broadcasts>()?;
+    module.add_class::<Variable>()?;
+    module.add_class::<Shown>()
+}

@@ -1,0 +1,296 @@
+//! Broadcast variables: values that a group's ranks fetch when they need them, by a thread of each rank.
+//!
+//! The thread turns a [`Driver`] over a [`Mesh`], so bytes come and are given on while the program computes, and also
+//! when the job's own links have failed. A variable that is dropped is given to others until they all have it.
+
+use crate::lock::lock;
+use ripieno_net::NetError;
+use ripieno_net::links::{Bell, HostMemory};
+use ripieno_net::mesh::Mesh;
+pub use ripieno_plan::swarm::{Corruption, Discipline};
+use ripieno_plan::swarm::{Manifest, Timing};
+pub use ripieno_run::swarm::Ending;
+use ripieno_run::swarm::{Driver, News};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A rank that waits is asked so often whether it still wants to.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
+/// The thread looks around at least so often.
+const LOOK: Duration = Duration::from_millis(250);
+/// A rank that leaves goes on giving for so long at most.
+const LINGER: Duration = Duration::from_secs(10);
+/// Processes on a busy machine may need so long to answer.
+const TIMING: Timing = Timing { stall: Duration::from_secs(2), answer: Duration::from_secs(3) };
+
+/// What the tracker has said of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Who has said that it has everything.
+    pub acknowledged: Vec<usize>,
+    /// Who was lost before.
+    pub lost: Vec<usize>,
+    /// Blocks that came wrong, with the sources to blame.
+    pub corruptions: Vec<Corruption>,
+}
+
+/// Why a variable has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BroadcastError {
+    /// As it ended.
+    #[error(transparent)]
+    Ended(#[from] Ending),
+    /// The group was closed.
+    #[error("the communicator was closed before the value was here")]
+    Closed,
+    /// Whoever waited was called away.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// One rank's part in the broadcasts of a group.
+pub struct Broadcasts {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A value of the group. Dropping it releases it.
+pub struct Variable {
+    shared: Arc<Shared>,
+    number: u32,
+}
+
+struct Shared {
+    bell: Bell,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    commands: VecDeque<Command>,
+    next: u32,
+    is_closed: bool,
+    /// Variables that their user has not dropped.
+    kept: BTreeSet<u32>,
+    ended: BTreeMap<u32, Result<Arc<HostMemory>, Ending>>,
+    reports: BTreeMap<u32, Report>,
+}
+
+enum Command {
+    Offer { value: Arc<HostMemory>, manifest: Manifest, order: Vec<usize> },
+    Expect { root: usize, leader: Option<usize> },
+    Want(u32),
+    Release(u32),
+    Close,
+}
+
+impl Broadcasts {
+    /// Begins to serve a group of `size` over its mesh.
+    pub fn new(rank: usize, size: usize, mesh: Mesh) -> Result<Broadcasts, NetError> {
+        let shared = Arc::new(Shared { bell: mesh.bell(), state: Mutex::default(), changed: Condvar::new() });
+        let driver = Driver::new(rank, size, TIMING, Box::new(HostMemory::new));
+        let serving = shared.clone();
+        let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
+        let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
+            rank,
+            what: "start the thread of broadcast variables",
+            cause: error.to_string(),
+        })?;
+        Ok(Broadcasts { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Gives out a value. `order` has those that fetch it at once, as a chain is to run. All ranks call this or
+    /// [`Self::expect`] in the same order.
+    pub fn offer(
+        &self,
+        value: HostMemory,
+        discipline: Discipline,
+        block_bytes: Option<usize>,
+        order: Vec<usize>,
+    ) -> Variable {
+        let manifest = Manifest::new(value.len(), block_bytes, discipline, order.len() + 1);
+        let value = Arc::new(value);
+        let variable = self.begin(Command::Offer { value: value.clone(), manifest, order });
+        lock(&self.shared.state).ended.insert(variable.number, Ok(value));
+        variable
+    }
+
+    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host.
+    pub fn expect(&self, root: usize, leader: Option<usize>) -> Variable {
+        self.begin(Command::Expect { root, leader })
+    }
+
+    fn begin(&self, command: Command) -> Variable {
+        let mut state = lock(&self.shared.state);
+        let number = state.next;
+        state.next += 1;
+        state.kept.insert(number);
+        state.commands.push_back(command);
+        drop(state);
+        self.shared.bell.ring();
+        Variable { shared: self.shared.clone(), number }
+    }
+
+    /// Goes on to give values to those who are fetching them, for a while; then ends.
+    pub fn close(&self) {
+        self.shared.tell(Command::Close);
+        if let Some(thread) = lock(&self.thread).take() {
+            // A thread that has panicked has told so; there is nothing to close then.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Broadcasts {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Variable {
+    /// Begins to fetch the value, if that has not begun.
+    pub fn want(&self) {
+        self.shared.tell(Command::Want(self.number));
+    }
+
+    /// The value, once it is here; asks now and then whether the caller is `interrupted`.
+    pub fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<Arc<HostMemory>, BroadcastError> {
+        let mut state = lock(&self.shared.state);
+        loop {
+            if let Some(ended) = state.ended.get(&self.number) {
+                return ended.clone().map_err(BroadcastError::from);
+            }
+            if state.is_closed {
+                return Err(BroadcastError::Closed);
+            }
+            drop(state);
+            if interrupted() {
+                return Err(BroadcastError::Interrupted);
+            }
+            state = lock(&self.shared.state);
+            if !state.ended.contains_key(&self.number) && !state.is_closed {
+                let waited = self.shared.changed.wait_timeout(state, INTERRUPT_CHECK);
+                state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// What the tracker has said last, at the rank where it stands.
+    pub fn report(&self) -> Option<Report> {
+        lock(&self.shared.state).reports.get(&self.number).cloned()
+    }
+}
+
+impl Drop for Variable {
+    fn drop(&mut self) {
+        let mut state = lock(&self.shared.state);
+        state.kept.remove(&self.number);
+        state.ended.remove(&self.number);
+        state.reports.remove(&self.number);
+        drop(state);
+        self.shared.tell(Command::Release(self.number));
+    }
+}
+
+impl Shared {
+    fn tell(&self, command: Command) {
+        lock(&self.state).commands.push_back(command);
+        self.bell.ring();
+    }
+
+    fn take_commands(&self) -> VecDeque<Command> {
+        std::mem::take(&mut lock(&self.state).commands)
+    }
+
+    fn publish(&self, news: Vec<(u32, News<HostMemory>)>) {
+        if news.is_empty() {
+            return;
+        }
+        let mut state = lock(&self.state);
+        for (number, news) in news {
+            if !state.kept.contains(&number) {
+                continue;
+            }
+            match news {
+                News::Ended(ended) => {
+                    state.ended.insert(number, ended);
+                }
+                News::Reopened => {
+                    state.reports.remove(&number);
+                }
+                News::Settled { acknowledged, lost, corruptions } => {
+                    state.reports.insert(number, Report { acknowledged, lost, corruptions });
+                }
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+/// Says that nothing more comes, however the thread ends.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &Shared) {
+    let _ends = Ends(shared);
+    let started = Instant::now();
+    let mut closes_at = None;
+    loop {
+        for command in shared.take_commands() {
+            carry_out(&mut driver, started.elapsed(), command, &mut closes_at);
+        }
+        let has_moved = driver.turn(started.elapsed(), &mut mesh);
+        shared.publish(driver.take_news());
+        if closes_at.is_some_and(|at| driver.is_idle() || started.elapsed() >= at) {
+            return;
+        }
+        if has_moved {
+            continue;
+        }
+        mesh.prepare_sleep();
+        let now = started.elapsed();
+        if lock(&shared.state).commands.is_empty() && !driver.turn(now, &mut mesh) {
+            let wake = driver.wake().map_or(LOOK, |wake| wake.saturating_sub(now)).min(LOOK);
+            mesh.sleep(&driver.wants(), wake);
+        }
+        mesh.cancel_sleep();
+        shared.publish(driver.take_news());
+    }
+}
+
+fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, closes_at: &mut Option<Duration>) {
+    match command {
+        Command::Offer { value, manifest, order } => {
+            driver.offer(now, value, manifest, order);
+        }
+        Command::Expect { root, leader } => {
+            driver.expect(now, root, leader);
+        }
+        Command::Want(number) => driver.want(now, number),
+        Command::Release(number) => driver.release(number),
+        Command::Close => {
+            driver.release_all();
+            *closes_at = Some(now + LINGER);
+        }
+    }
+}
+
+/// Memory of `length_bytes` that is made of pieces, each at its place; between them are zeros.
+pub fn assemble(length_bytes: usize, pieces: &[(usize, &[u8])]) -> io::Result<HostMemory> {
+    let mut memory = HostMemory::new(length_bytes)?;
+    for (offset, piece) in pieces {
+        memory[*offset..offset + piece.len()].copy_from_slice(piece);
+    }
+    Ok(memory)
+}

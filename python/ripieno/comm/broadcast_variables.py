@@ -1,0 +1,243 @@
+"""Broadcast variables: one rank's value for all, fetched when it is needed, once per host, also when ranks die."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
+
+import numpy as np
+
+from ripieno._checks import check_count
+from ripieno.comm.gathers import Gathers
+from ripieno.errors import InputError
+from ripieno.wire import packing
+
+if TYPE_CHECKING:
+    from ripieno._native import Broadcasts as NativeBroadcasts
+    from ripieno._native import Variable as NativeVariable
+
+T = TypeVar("T")
+
+#: Everybody fetches at once. With the others whoever asks first fetches first.
+AT_ONCE = ("chain", "splitstream")
+STRATEGIES = ("auto", "csb", "csb-llcf", "bittorrent", *AT_ONCE)
+
+
+class Corruption(NamedTuple):
+    """A block that came wrong, and was fetched again.
+
+    Attributes
+    ----------
+    block : int
+        Which, counted from 0.
+    source : int
+        The rank that sent it wrong; it had it right itself.
+    receiver : int
+        The rank that found out.
+    """
+
+    block: int
+    source: int
+    receiver: int
+
+
+class Delivery(NamedTuple):
+    """What the root knows of a broadcast variable once nobody fetches it any more.
+
+    Attributes
+    ----------
+    acknowledged : list of int
+        The ranks that have fetched all of it, of each host one.
+    lost : list of int
+        The ranks that died or fell silent before.
+    corruptions : list of Corruption
+        The blocks that came wrong.
+    """
+
+    acknowledged: list[int]
+    lost: list[int]
+    corruptions: list[Corruption]
+
+
+class BroadcastVariable(Generic[T]):
+    """A value of one rank on all ranks of a communicator; `Communicator.broadcast_variable` makes it.
+
+    Attributes
+    ----------
+    value : object
+        The root's value. The first access waits for it, the others return the same object. Its arrays, also those in
+        lists and dicts, are read-only, and lie in memory that the ranks of a host share.
+    """
+
+    def __init__(self, native: NativeVariable, strategy: str, root: int) -> None:
+        self._native: NativeVariable | None = native
+        self._opened: list[T] = []
+        self.strategy = strategy
+        self.root = root
+
+    @property
+    def value(self) -> T:
+        native = self._held()
+        if not self._opened:
+            native.want()
+            # To NumPy's stubs it is no buffer before Python 3.12.
+            shown: Any = native.wait()
+            self._opened.append(packing.read_blob(np.frombuffer(shown, np.uint8)))
+        return self._opened[0]
+
+    def delivery(self) -> Delivery | None:
+        """At the root: who has the value; None elsewhere, and as long as somebody fetches it."""
+        report = self._held().report()
+        if report is None:
+            return None
+        return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])
+
+    def release(self) -> None:
+        """Let go of the value here; the same when the variable is let go of.
+
+        Arrays of it that are in use stay. The root keeps the value for the others until all have released it. May be
+        called again.
+        """
+        self._native = None
+        self._opened = []
+
+    def _held(self) -> NativeVariable:
+        if self._native is None:
+            raise InputError("this broadcast variable was released")
+        return self._native
+
+    def __repr__(self) -> str:
+        state = ", released" if self._native is None else ""
+        return f"<BroadcastVariable of rank {self.root} by {self.strategy}{state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class BroadcastVariables(Gathers):
+    """The calls of a communicator that make broadcast variables."""
+
+    @overload
+    def broadcast_variable(
+        self,
+        value: None = None,
+        root: int = 0,
+        *,
+        strategy: str = "auto",
+        block_bytes: int | None = None,
+        per_host: bool = True,
+    ) -> BroadcastVariable[Any]: ...
+
+    # None is what others than the root leave out.
+    @overload
+    def broadcast_variable(
+        self,
+        value: T | None,
+        root: int = 0,
+        *,
+        strategy: str = "auto",
+        block_bytes: int | None = None,
+        per_host: bool = True,
+    ) -> BroadcastVariable[T]: ...
+
+    def broadcast_variable(
+        self,
+        value: Any = None,
+        root: int = 0,
+        *,
+        strategy: str = "auto",
+        block_bytes: int | None = None,
+        per_host: bool = True,
+    ) -> BroadcastVariable[Any]:
+        """Give all ranks the root's `value`, which they fetch when they need it, also when ranks die meanwhile.
+
+        Every rank calls it. It returns at once; bytes come and are given on by a thread of their own. A rank that loses
+        its source goes on with another at the byte where it was. Every block is compared with the root's digest. If
+        the root dies, the others go on by themselves if they have all blocks together.
+
+        Parameters
+        ----------
+        value : object
+            Used at the root only; other ranks may leave it out.
+        root : int
+            The rank whose value it is.
+        strategy : {"auto", "csb", "csb-llcf", "bittorrent", "chain", "splitstream"}
+            How blocks find their ways. With "chain" and "splitstream" all hosts fetch at once, with the others each
+            when ``value`` is first used there. "auto" is "csb".
+        block_bytes : int, optional
+            Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB.
+        per_host : bool
+            Whether ranks of a host share what one of them has fetched. Otherwise every rank fetches for itself.
+
+        Returns
+        -------
+        BroadcastVariable
+            Its ``value`` is the value. Where it will not come, that raises `BroadcastError`: the root is lost and parts
+            of the value with it; `CommunicatorClosed` if the communicator was closed.
+
+        Notes
+        -----
+        The call itself is collective, and raises what collectives raise. What it has begun goes on also if a rank dies
+        and calls of the communicator fail. Closing the communicator waits until all ranks have released the values that
+        come from this one, or closed it too, 10 s at most.
+
+        Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 5.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import ripieno as rp
+        >>> def program(comm):
+        ...     with comm.broadcast_variable(np.arange(100) ** 2 if comm.rank == 0 else None) as squares:
+        ...         return int(squares.value[comm.rank + 3])
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(program)
+        [9, 16]
+        """
+        root = self._rank("root", root)
+        if strategy not in STRATEGIES:
+            raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+        if block_bytes is not None:
+            check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
+        if self.replicas > 1:
+            raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
+        packed = packing.pack(value) if self.rank == root else None
+        strategy, per_host = Gathers.broadcast(self, (strategy, per_host), root)
+        discipline = "csb" if strategy == "auto" else strategy
+        members = self._members(root, per_host)
+        order = [rank for rank in members if rank != root] if discipline in AT_ONCE else []
+        broadcasts = self._serving()
+        if packed is not None:
+            pieces = list(packing.blob_pieces(packed))
+            native = broadcasts.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
+        else:
+            leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
+            native = broadcasts.expect(root, None if leader == self.rank else leader)
+            if self.rank in order:
+                native.want()
+        return BroadcastVariable(native, strategy, root)
+
+    def _members(self, root: int, per_host: bool) -> list[int]:
+        """Who fetches: the root, then of each host one, or every rank; those of a rack one after the other."""
+        ranks = [(root + after) % self.world_size for after in range(self.world_size)]
+        if per_host:
+            first: dict[int, int] = {}
+            for rank in ranks:
+                first.setdefault(self.nodes[rank], rank)
+            ranks = list(first.values())
+        racks: dict[str | None, list[int]] = {}
+        for rank in ranks:
+            racks.setdefault(self.racks[rank], []).append(rank)
+        return [rank for rack in racks.values() for rank in rack]
+
+    def _serving(self) -> NativeBroadcasts:
+        """What serves this communicator, from its first variable on."""
+        if self._broadcasts is None:
+            invited = self._native.invite()
+            self._broadcasts = invited.meet(Gathers.allgather(self, invited.address))
+        return self._broadcasts

@@ -1,0 +1,203 @@
+"""Broadcast variables on real ranks: the bytes, where they lie, what happens when ranks die."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.errors import InputError
+
+BLOCK_BYTES = 1000
+# Blocks so small that a value takes a while, and something can happen on the way.
+SLOW_BLOCK_BYTES = 64
+SLOW_BYTES = {"chain": 6_000_000, "splitstream": 6_000_000, "csb": 2_000_000, "bittorrent": 1_000_000}
+PATIENCE_S = 60.0
+
+
+def sample(bytes_count: int) -> np.ndarray:
+    return np.random.default_rng(bytes_count).integers(0, 256, bytes_count, np.uint8)
+
+
+def mapped() -> set[str]:
+    """The inodes of values that are mapped here."""
+    with open("/proc/self/maps") as maps:
+        return set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read()))
+
+
+def values_of_all_lengths(comm):
+    # A pickled array of no bytes is shorter than a block, and one of 5000 longer than five.
+    for strategy in STRATEGIES:
+        for root in range(comm.world_size):
+            for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):
+                given = sample(length) if comm.rank == root else None
+                made = comm.broadcast_variable(given, root, strategy=strategy, block_bytes=BLOCK_BYTES, per_host=False)
+                with made as variable:
+                    np.testing.assert_array_equal(variable.value, sample(length), strict=True)
+
+
+def test_every_rank_gets_the_value_of_every_root(everywhere):
+    everywhere(values_of_all_lengths)
+
+
+def shared_memory(comm):
+    before = mapped()
+    nested = {"table": np.arange(300_000.0).reshape(-1, 3), "list": [np.ones(5, np.float32), "text"], "none": None}
+    with comm.broadcast_variable(nested if comm.rank == 1 else None, root=1) as variable:
+        value = variable.value
+        assert variable.value is value
+        assert value["list"][1] == "text" and value["none"] is None
+        np.testing.assert_array_equal(value["table"], nested["table"], strict=True)
+        for array in (value["table"], value["list"][0]):
+            assert not array.flags.writeable and not array.flags.owndata
+        comm.barrier()
+        return mapped() - before
+
+
+def test_the_ranks_of_a_host_share_the_memory_of_read_only_arrays(world):
+    inodes = world(3).run(shared_memory)
+    assert len(inodes[0]) == 1 and inodes == [inodes[0]] * 3
+
+
+def released(comm):
+    before = mapped()
+    variable = comm.broadcast_variable(
+        sample(5000) if comm.rank == 0 else None, block_bytes=BLOCK_BYTES, per_host=False
+    )
+    if comm.rank == 0:
+        variable.release()
+    comm.barrier()
+    if comm.rank == 1:
+        first = variable.value
+        variable.release()
+        np.testing.assert_array_equal(first, sample(5000))
+        with pytest.raises(InputError, match="was released"):
+            _ = variable.value
+        del first
+    comm.barrier()
+    if comm.rank == 2:
+        np.testing.assert_array_equal(variable.value, sample(5000))
+        variable.release()
+    deadline = time.monotonic() + PATIENCE_S
+    while mapped() - before:
+        assert time.monotonic() < deadline, "memory of a value that nobody needs"
+        time.sleep(0.01)
+
+
+def test_a_value_is_there_until_all_ranks_have_released_it_and_then_its_memory_goes(world):
+    world(3).run(released)
+
+
+def delivered(comm):
+    with comm.broadcast_variable(sample(5000) if comm.rank == 1 else None, 1, per_host=False) as variable:
+        _ = variable.value
+        deadline = time.monotonic() + PATIENCE_S
+        while comm.rank == 1 and variable.delivery() != ([0, 2], [], []):
+            assert time.monotonic() < deadline, variable.delivery()
+            time.sleep(0.01)
+        if comm.rank != 1:
+            assert variable.delivery() is None
+
+
+def test_the_root_knows_who_has_the_value(world):
+    world(3).run(delivered)
+
+
+def wrong_arguments(comm):
+    with pytest.raises(InputError, match="strategy='tree': expected one of auto"):
+        comm.broadcast_variable(1, strategy="tree")
+    with pytest.raises(InputError, match="block_bytes=0"):
+        comm.broadcast_variable(1, block_bytes=0)
+    with pytest.raises(InputError, match="root=7"):
+        comm.broadcast_variable(1, root=7)
+    comm.barrier()
+
+
+def test_wrong_arguments_are_told_before_anything_is_sent(world):
+    world(2).run(wrong_arguments)
+
+
+def groups(comm):
+    part = comm.split(comm.rank % 2)
+    with part.broadcast_variable(comm.rank if part.rank == 0 else None, per_host=False) as variable:
+        return variable.value
+
+
+def test_a_group_has_variables_of_its_own(world):
+    assert world(5).run(groups) == [0, 1, 0, 1, 0]
+
+
+# Ranks that nobody ends when one of them has failed. The victim signals itself on the way.
+PROGRAM = """
+import os, sys, time
+import numpy as np
+import ripieno as rp
+strategy, victim, signal_number, size, block_bytes = sys.argv[1], *map(int, sys.argv[2:])
+comm = rp.init()
+right = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+given = right if comm.rank == 0 else None
+variable = comm.broadcast_variable(given, strategy=strategy, block_bytes=block_bytes, per_host=False)
+comm.barrier()
+if comm.rank == victim:
+    variable._held().want()
+    time.sleep(0.05)
+    os.kill(os.getpid(), signal_number)
+try:
+    outcome = "right" if (variable.value == right).all() else "wrong"
+except rp.BroadcastError as error:
+    outcome = str(error)
+if comm.rank == 0 and victim != 0:
+    while variable.delivery() is None or sum(map(len, variable.delivery())) < comm.world_size - 1:
+        time.sleep(0.01)
+    outcome += f", lost {variable.delivery().lost}"
+print(outcome, flush=True)
+# Until it is killed: others fetch from here.
+sys.stdin.read()
+"""
+
+
+def outcomes(strategy: str, victim: int, signal_number: int, workers: int = 4) -> list[str]:
+    """What each rank but the victim says at the end."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    common = {**os.environ, "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+              "RIPIENO_TOKEN": "test"}  # fmt: skip
+    words = [sys.executable, "-c", PROGRAM, strategy, str(victim), str(int(signal_number)),
+             str(SLOW_BYTES[strategy]), str(SLOW_BLOCK_BYTES)]  # fmt: skip
+    with ExitStack() as stack:
+        ranks = []
+        for rank in range(workers):
+            child = subprocess.Popen(words, env={**common, "RANK": str(rank)}, text=True,
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
+            stack.callback(child.wait)
+            stack.callback(child.kill)
+            patience = threading.Timer(PATIENCE_S, child.kill)
+            patience.start()
+            stack.callback(patience.cancel)
+            ranks.append(child)
+        return [child.stdout.readline().strip() for rank, child in enumerate(ranks) if rank != victim]
+
+
+@pytest.mark.parametrize("strategy", ["csb", "bittorrent", "chain", "splitstream"])
+def test_the_rest_get_the_value_when_a_rank_is_killed_on_the_way(strategy):
+    assert outcomes(strategy, 2, signal.SIGKILL) == ["right, lost [2]", "right", "right"]
+
+
+@pytest.mark.parametrize("strategy", ["csb", "bittorrent", "chain", "splitstream"])
+def test_a_rank_that_stands_still_is_not_waited_for(strategy):
+    assert outcomes(strategy, 1, signal.SIGSTOP) == ["right, lost [1]", "right", "right"]
+
+
+def test_the_root_that_dies_is_named():
+    found = outcomes("csb", 0, signal.SIGKILL)
+    assert len(found) == 3
+    assert all("rank 0, the root of the broadcast, is lost" in outcome for outcome in found), found
