@@ -396,7 +396,7 @@ impl Communicator {
     /// Listens for the others of this communicator, who bring broadcast variables.
     fn invite(&self) -> PyResult<Invited> {
         let (rank, world_size) = (self.rank, self.world_size);
-        let config = Config { rank, world_size, replicas: 1, ports: Ports::default(), ..self.config.clone() };
+        let config = Config { rank, world_size, replicas: 1, ..self.config.clone() };
         Invited::new(config, self.interruption.clone())
     }
 

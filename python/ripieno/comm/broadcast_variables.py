@@ -206,7 +206,8 @@ class BroadcastVariables(Gathers):
             check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
-        packed = packing.pack(value) if self.rank == root else None
+        # What is within the pickle would not be read-only; an empty array needs no memory.
+        packed = packing.pack(value, within_bytes=0) if self.rank == root else None
         strategy, per_host = Gathers.broadcast(self, (strategy, per_host), root)
         discipline = "csb" if strategy == "auto" else strategy
         members = self._members(root, per_host)

@@ -20,7 +20,7 @@ from ripieno.errors import SerializationError
 ALIGNMENT_BYTES = 64
 
 # Up to here a buffer is part of the pickle: to copy it takes less than to tell of it.
-_WITHIN_BYTES = 1 << 10
+WITHIN_BYTES = 1 << 10
 
 
 class Packed(NamedTuple):
@@ -30,8 +30,8 @@ class Packed(NamedTuple):
     buffers: list[NDArray[Any]]
 
 
-def pack(value: Any) -> Packed:
-    """Pickle `value`, leaving contiguous buffers where they are unless they are small.
+def pack(value: Any, within_bytes: int = WITHIN_BYTES) -> Packed:
+    """Pickle `value`, leaving contiguous buffers where they are unless they have at most `within_bytes`.
 
     The standard pickler is tried first because it is several times faster; classes and functions that only exist in
     ``__main__`` need cloudpickle.
@@ -43,7 +43,7 @@ def pack(value: Any) -> Packed:
 
         def is_within(buffer: pickle.PickleBuffer, buffers: list[NDArray[Any]] = buffers) -> bool:
             raw = buffer.raw()
-            if raw.nbytes <= _WITHIN_BYTES:
+            if raw.nbytes <= within_bytes:
                 return True
             buffers.append(np.frombuffer(raw, np.uint8))
             return False

@@ -14,6 +14,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 pub struct HostMemory {
     mapping: Mapping,
     fd: OwnedFd,
+    inode: u64,
     length_bytes: usize,
     /// Whether it was made here, and may be written.
     is_own: bool,
@@ -26,23 +27,28 @@ impl HostMemory {
         // Nothing can be mapped of an empty file.
         let fd = sealed_memfd("ripieno-value", length_bytes.max(1))?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
-        Ok(HostMemory { mapping, fd, length_bytes, is_own: true })
+        let inode = rustix::fs::fstat(&fd)?.st_ino;
+        Ok(HostMemory { mapping, fd, inode, length_bytes, is_own: true })
     }
 }
 
 impl Store for HostMemory {
     fn place(&self) -> Place {
-        Place { process: std::process::id(), descriptor: self.fd.as_raw_fd() }
+        Place { process: std::process::id(), descriptor: self.fd.as_raw_fd(), inode: self.inode }
     }
 
     fn at(place: Place, length_bytes: usize) -> io::Result<HostMemory> {
         let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // Where processes are numbered apart, this may be another one.
+        if rustix::fs::fstat(&fd)?.st_ino != place.inode {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
+        }
         if sealed_len(fd.as_fd())? < length_bytes {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is shorter than the value"));
         }
         let mapping = Mapping::read_only(&fd, length_bytes.max(1))?;
-        Ok(HostMemory { mapping, fd, length_bytes, is_own: false })
+        Ok(HostMemory { mapping, fd, inode: place.inode, length_bytes, is_own: false })
     }
 }
 
@@ -79,9 +85,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_too_short_is_refused() {
-        let made = HostMemory::new(10).unwrap();
+    fn memory_that_is_too_short_or_another_is_refused() {
+        let (made, other) = (HostMemory::new(10).unwrap(), HostMemory::new(10).unwrap());
         assert!(HostMemory::at(made.place(), 11).is_err());
+        assert!(HostMemory::at(Place { inode: other.place().inode, ..made.place() }, 10).is_err());
         assert!(HostMemory::new(1 << 62).is_err());
     }
 }

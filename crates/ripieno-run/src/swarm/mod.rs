@@ -43,6 +43,8 @@ pub struct Place {
     pub process: u32,
     /// Its descriptor of the memory.
     pub descriptor: i32,
+    /// The number of the file, which no other memory of the machine has.
+    pub inode: u64,
 }
 
 /// Memory of a value.

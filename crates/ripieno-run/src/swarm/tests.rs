@@ -43,7 +43,7 @@ impl Store for Memory {
     fn place(&self) -> Place {
         SHARED.with_borrow_mut(|shared| {
             shared.push(self.0.clone());
-            Place { process: 0, descriptor: shared.len() as i32 - 1 }
+            Place { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
         })
     }
 
