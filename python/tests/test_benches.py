@@ -251,3 +251,17 @@ def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_th
     drawn = {path.name: path.read_text() for path in (tmp_path / "drawn").iterdir()}
     assert drawn.keys() == {"made up.svg", "made up-seconds.svg"}
     assert "saga" in drawn["made up.svg"] and "rank 1" in drawn["made up-seconds.svg"]
+
+
+@needs_lab
+def test_strategies_of_broadcast_are_timed_beside_their_simulations(tmp_path):
+    target = tmp_path / "figures.json"
+    command = [sys.executable, str(BENCHES / "strategies.py"), "--quick", "--kill", "1@50%", "--json", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(target.read_text())["rows"]
+
+    assert [row["strategy"] for row in rows] == ["chain", "splitstream", "csb", "bittorrent"]
+    for row in rows:
+        assert row["simulated"] > 1 and all(multiple > 0.5 for multiple in row["multiples"])
+        assert len(row["killed"]) == len(row["of_undisturbed"]) == 1

@@ -1,0 +1,79 @@
+"""A rank of the benchmark of broadcast strategies: fetches a value several times, and notes when it was there.
+
+benches/strategies_rank.py CASE_JSON FOLDER
+
+Run as all ranks; each writes what it found to a file of its own, for those that are killed have none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from ripieno.launch.script.environment import init
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is broadcast by the first host to all others.
+
+    Parameters
+    ----------
+    strategy
+        By what.
+    size_bytes
+        Of the value.
+    repetitions
+        How often.
+    block_bytes
+        Of a block, if not as usual.
+    killed
+        Ranks that kill themselves.
+    kill_after_s
+        When, in seconds from the beginning.
+    """
+
+    strategy: str
+    size_bytes: int
+    repetitions: int = 1
+    block_bytes: int | None = None
+    killed: list[int] = field(default_factory=list)
+    kill_after_s: float = 0.0
+
+
+def main(case: Case, folder: Path) -> None:
+    """Run as one rank."""
+    comm = init()
+    value = np.random.default_rng(case.size_bytes).integers(0, 256, case.size_bytes, np.uint8)
+    # The first variable makes acquaintances, which is not counted.
+    with comm.broadcast_variable(0 if comm.rank == 0 else None) as first:
+        _ = first.value
+    found = []
+    for _ in range(case.repetitions):
+        comm.barrier()
+        begin_s = time.monotonic()
+        if comm.rank in case.killed:
+            threading.Timer(case.kill_after_s, os.kill, [os.getpid(), signal.SIGKILL]).start()
+        made = comm.broadcast_variable(
+            value if comm.rank == 0 else None, strategy=case.strategy, block_bytes=case.block_bytes
+        )
+        with made as variable:
+            there = variable.value
+            end_s = time.monotonic()
+            assert (there == value).all(), "the bytes are not the root's"
+            # All hosts are of one machine, and read one clock.
+            found.append([begin_s, end_s])
+        (folder / f"{comm.rank}.json").write_text(json.dumps(found))
+    if not case.killed:
+        comm.close()
+
+
+if __name__ == "__main__":
+    main(Case(**json.loads(sys.argv[1])), Path(sys.argv[2]))
