@@ -1,9 +1,10 @@
 //! A half step of alternating least squares: the factors of each row, given those of the columns it has ratings of.
 //!
-//! Conjugate gradients come near them ([`conjugate`]), or they are solved for. Then, for each row the factors of its columns are gathered, block by block, and the upper half of their scatter matrix is
-//! summed up in register tiles. The normal equations of as many rows as a vector has lanes are then solved by
-//! Cholesky's factors, each in a lane of its own. All of it stays in near caches. The bits of a row's factors depend on
-//! its ratings, their order and the SIMD level alone.
+//! Conjugate gradients come near them ([`conjugate`]), or they are solved for. For that, the factors of each row's
+//! columns are gathered, block by block, and the upper half of their scatter matrix is summed up in register tiles. The
+//! normal equations of as many rows as a vector has lanes are then solved by Cholesky's factors, each in a lane of its
+//! own. All of it stays in near caches. The bits of a row's factors depend on its ratings, their order and the SIMD
+//! level alone.
 //!
 //! Cost: `r²` operations a rating and `r³/3` a row, for factors of length `r`, in f32.
 //! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",

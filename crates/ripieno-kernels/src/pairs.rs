@@ -3,8 +3,8 @@
 //!
 //! For each own point and for all points the differences of positions, times a factor that depends on their distance,
 //! are added up in vectors. All of it happens in one pass, so nothing is kept of a pair, and a dissimilarity is read
-//! once. Columns are taken some at a time, and sums of these are added up in f64. The bits of a row's sums depend on the
-//! positions and the SIMD level alone.
+//! once. Columns are taken some at a time, and sums of these are added up in f64. The bits of a row's sums depend on
+//! the positions and the SIMD level alone.
 //!
 //! Cost: a square root and a division in f32 for each pair, beside `4·k` operations in `k` dimensions.
 //! Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and

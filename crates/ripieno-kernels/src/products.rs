@@ -1,8 +1,8 @@
 //! The products of the columns of rows with each other, added up: the scatter matrix of rows less a centre.
 //!
-//! Some thousand rows at a time are moved, weighed, and put into panels of as many columns as two vectors hold. Tiles of
-//! two panels' products are added up in registers for [`DEPTH`] rows, then in f64; only those on or above the diagonal
-//! are computed. The bits depend on the rows, their order and the SIMD level alone.
+//! Some thousand rows at a time are moved, weighed, and put into panels of as many columns as two vectors hold. Tiles
+//! of two panels' products are added up in registers for [`DEPTH`] rows, then in f64; only those on or above the
+//! diagonal are computed. The bits depend on the rows, their order and the SIMD level alone.
 //!
 //! Cost: `n·d²` operations, but for the tiles on the diagonal, which are computed whole.
 //! Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008.

@@ -140,8 +140,8 @@ struct System<'a> {
 }
 
 impl System<'_> {
-    /// Writes what `shares` of the ratings' factors add up to, less the product of the matrix with a vector; returns the
-    /// product of that sum with the vector. The `FIRST` time factors are gathered.
+    /// Writes what `shares` of the ratings' factors add up to, less the product of the matrix with a vector; returns
+    /// the product of that sum with the vector. The `FIRST` time factors are gathered.
     #[inline(always)]
     fn left<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();
