@@ -93,7 +93,7 @@ def load_square(
     return _scaled(comm, values, own_weights, counts, first)
 
 
-def read_rows(comm: Communicator, source: Dataset | InMemory, width: int | None, what: str) -> Share:
+def read_rows(comm: Communicator, source: Dataset | InMemory, width: int, what: str) -> Share:
     """This worker's rows of a matrix of finite numbers >= 0, as int16 where files or arrays have it, else float.
 
     Raises
@@ -103,7 +103,7 @@ def read_rows(comm: Communicator, source: Dataset | InMemory, width: int | None,
     """
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
-        if width is not None and source.column_count != width:
+        if source.column_count != width:
             raise InputError(f"{what} has {source.column_count} columns: expected {width}, one for each point")
         _check_values(share, comm.threads)
     return share
@@ -130,7 +130,8 @@ def _check_values(share: Share, threads: int) -> None:
 
 
 def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[NDArray[Any], tuple[int, ...], int]:
-    share = read_rows(comm, source, None, "X")
+    with agreement(comm):
+        share = _share(source, comm.rank, comm.world_size)
     counts = tuple(comm.allgather(len(share.points)))
     total, first = sum(counts), sum(counts[: comm.rank])
     if total != source.column_count:
@@ -139,6 +140,8 @@ def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[NDArra
             "square matrix, or, of points, another metric than 'precomputed'"
         )
     with agreement(comm):
+        # After the shape: what is meant as points may have any sign.
+        _check_values(share, comm.threads)
         own = np.arange(len(share.points))
         diagonal = share.points[own, first + own]
         if diagonal.any():
