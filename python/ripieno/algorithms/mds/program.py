@@ -36,7 +36,7 @@ METHODS = ("smacof", "da-smacof")
 #: The last temperature takes this share of the least dissimilarity off.
 LEAST_SHIFT = 0.5
 #: Of the largest dissimilarity: how far points are moved at each temperature.
-MOVED = 1e-3
+MOVED = 1e-5
 #: By so much of their size new points lie beside the middle of their neighbours at first: there no pair may coincide.
 ASIDE = 1e-3
 
