@@ -444,11 +444,12 @@ def test_kernels_say_what_they_give():
     factors = np.arange(6, dtype=np.float32).reshape(3, 2)
     np.testing.assert_array_equal(scatter(factors, 1.5 * 64), factors.T @ factors)
     starts, columns, values = np.array([0, 0, 2]), np.array([0, 2], np.int32), np.array([1, 2], np.float32)
-    found, loss = solve_factors(starts, columns, values, factors, reg=0.5)
+    found, loss, penalty = solve_factors(starts, columns, values, factors, reg=0.5)
     chosen = factors[columns].astype(np.float64)
     expected = np.linalg.solve(chosen.T @ chosen + np.eye(2), chosen.T @ values)
     np.testing.assert_allclose(found, [[0, 0], expected], rtol=1e-5)
     assert loss == pytest.approx(((chosen @ expected - values) ** 2).sum(), rel=1e-3)
+    assert penalty == pytest.approx(0.5 * 2 * (expected**2).sum(), rel=1e-5)
 
 
 def test_examples_of_the_docstrings_hold():

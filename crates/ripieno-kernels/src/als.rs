@@ -91,8 +91,25 @@ pub enum Solver {
     },
 }
 
-/// Writes the factors of every row, `rank` each, given those of the columns; returns the weighted squared errors of the
-/// ratings and, of an implicit aim, of all other pairs of rows that have ratings.
+/// What a half step leaves, added up over its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Objective {
+    /// The weighted squared errors of the ratings and, of an implicit aim, of all other pairs of rows that have ratings.
+    pub loss: f64,
+    /// The penalty of the rows' factors.
+    pub penalty: f64,
+}
+
+impl std::iter::Sum for Objective {
+    fn sum<I: Iterator<Item = Objective>>(parts: I) -> Objective {
+        parts.fold(Objective::default(), |sum, part| Objective {
+            loss: sum.loss + part.loss,
+            penalty: sum.penalty + part.penalty,
+        })
+    }
+}
+
+/// Writes the factors of every row, `rank` each, given those of the columns; returns what is left to minimise.
 ///
 /// Conjugate gradients begin with what is in `out`. A row without ratings gets zeros.
 ///
@@ -106,7 +123,7 @@ pub fn solve_factors(
     solver: Solver,
     out: &mut [f32],
     threads: &Threads,
-) -> f64 {
+) -> Objective {
     let rows = ratings.starts.len() - 1;
     assert_eq!(out.len(), rows * rank, "factors for every row");
     assert_eq!(ratings.columns.len(), ratings.values.len(), "a value for every rating");
@@ -114,40 +131,38 @@ pub fn solve_factors(
         assert_eq!(gram.len(), rank * rank, "the scatter matrix has a row for every factor");
     }
     let width = rank.next_multiple_of(LINE);
-    let mut table = table(factors, rank, width);
     // Conjugate gradients fill up with a row of zeros.
-    table.resize(table.len() + width / LINE, Line::default());
+    let table = table(factors, rank, width, factors.len() / rank + 1);
     let table = floats(&table);
     let ranges = parts(ratings.starts);
-    let mut losses = vec![0.0; ranges.len()];
+    let mut objectives = vec![Objective::default(); ranges.len()];
     let mut rest = out;
     let mut work = Vec::with_capacity(ranges.len());
-    for ((first, last), loss) in ranges.into_iter().zip(&mut losses) {
+    for ((first, last), objective) in ranges.into_iter().zip(&mut objectives) {
         let (own, after) = rest.split_at_mut((last - first) * rank);
         rest = after;
-        work.push((first, own, loss));
+        work.push((first, own, objective));
     }
     match solver {
         Solver::Cholesky => {
-            threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, loss)| {
+            threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, objective)| {
                 scratch.fit(rank, width);
-                *loss = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
+                *objective = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
             });
         }
         Solver::Conjugate { steps } => {
-            let mut gram =
-                if let Aim::Implicit { gram, .. } = aim { self::table(gram, rank, width) } else { Vec::new() };
             // As many rows as columns, or none.
-            gram.resize(gram.len() / rank * width, Line::default());
+            let gram =
+                if let Aim::Implicit { gram, .. } = aim { self::table(gram, rank, width, width) } else { Vec::new() };
             let gram = floats(&gram);
             let operations = PART_ENTRIES * 4 * rank * (steps + 1);
-            threads.for_each(work, operations, conjugate::Scratch::default, |scratch, (first, out, loss)| {
+            threads.for_each(work, operations, conjugate::Scratch::default, |scratch, (first, out, objective)| {
                 let part = conjugate::Part { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
-                *loss = threads.simd().run(part);
+                *objective = threads.simd().run(part);
             });
         }
     }
-    losses.iter().sum()
+    objectives.into_iter().sum()
 }
 
 /// Adds up the products of the entries of each row with each other: the scatter matrix of the rows, `rank` by `rank`.
@@ -218,9 +233,9 @@ fn parts(starts: &[i64]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Factors in rows of whole lines, filled up with zeros.
-fn table(factors: &[f32], rank: usize, width: usize) -> Vec<Line> {
-    let mut lines = vec![Line::default(); factors.len() / rank * width / LINE];
+/// Factors in `rows` rows of whole lines, filled up with zeros.
+fn table(factors: &[f32], rank: usize, width: usize, rows: usize) -> Vec<Line> {
+    let mut lines = vec![Line::default(); rows * width / LINE];
     for (to, from) in floats_mut(&mut lines).chunks_exact_mut(width).zip(factors.chunks_exact(rank)) {
         to[..rank].copy_from_slice(from);
     }
@@ -263,10 +278,10 @@ struct Part<'a> {
 }
 
 impl Job for Part<'_> {
-    type Output = f64;
+    type Output = Objective;
 
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> f64 {
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Objective {
         let (rank, width) = (self.rank, self.width);
         let gathered = floats_mut(&mut self.scratch.gathered);
         let scaled = floats_mut(&mut self.scratch.scaled);
@@ -274,7 +289,7 @@ impl Job for Part<'_> {
         let right = floats_mut(&mut self.scratch.right);
         let systems = &mut floats_mut(&mut self.scratch.systems)[..triangle(rank + 1) * V::LANES];
         let inverses = &mut floats_mut(&mut self.scratch.inverses)[..rank * V::LANES];
-        let mut loss = 0.0;
+        let mut found = Objective::default();
         for (group, out) in self.out.chunks_mut(V::LANES * rank).enumerate() {
             let mut asked = [(0.0, 0.0); LINE];
             for (lane, out) in out.chunks_exact_mut(rank).enumerate() {
@@ -316,10 +331,11 @@ impl Job for Part<'_> {
                     *out = x;
                 }
                 // With (A + penalty)·x = b the squared errors, squares − 2·b·x + x·A·x, need no matrix.
-                loss += squares - gained - penalty * length;
+                found.loss += squares - gained - penalty * length;
+                found.penalty += penalty * length;
             }
         }
-        loss
+        found
     }
 }
 

@@ -46,7 +46,7 @@ pub mod text;
 mod threads;
 
 pub use accumulate::{Moved, recenter};
-pub use als::{Aim, Ratings, Solver, scatter, solve_factors};
+pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};

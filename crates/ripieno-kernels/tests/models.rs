@@ -1,8 +1,8 @@
 //! Logistic regression on sparse rows, alternating least squares and scatter matrices, held against their formulas.
 
 use ripieno_kernels::{
-    Aim, Matrix, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature, logistic_loss, scatter,
-    solve_factors,
+    Aim, Matrix, Objective, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
+    logistic_loss, scatter, solve_factors,
 };
 
 /// Numbers that look random, of −1 … 1.
@@ -121,9 +121,10 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                 let ratings = Ratings { starts: &starts, columns: &columns, values: &values };
                 let mut out = vec![9.0f32; rows * rank];
                 let threads = Threads::with_simd(2, simd);
-                let loss = solve_factors(ratings, &factors, rank, aim, Solver::Cholesky, &mut out, &threads);
+                let Objective { loss, penalty } =
+                    solve_factors(ratings, &factors, rank, aim, Solver::Cholesky, &mut out, &threads);
                 assert!(out[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
-                let mut expected = 0.0;
+                let (mut expected, mut lengths) = (0.0, 0.0);
                 for row in 1..rows {
                     let range = starts[row] as usize..starts[row + 1] as usize;
                     let x: Vec<f64> = out[row * rank..(row + 1) * rank].iter().map(|&x| x as f64).collect();
@@ -132,8 +133,10 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                     let (slope, loss) = missed(&x, &columns[range], &own, &wide, rank, (implicit, reg));
                     assert!(slope < 2e-3, "{simd:?} rank {rank} implicit {implicit} row {row}: {slope}");
                     expected += loss;
+                    lengths += reg * x.iter().map(|x| x * x).sum::<f64>();
                 }
                 assert!((loss - expected).abs() < 1e-3 * expected, "{simd:?} rank {rank}: {loss} {expected}");
+                assert!((penalty - lengths).abs() < 1e-5 * lengths, "{simd:?} rank {rank}: {penalty} {lengths}");
             }
         }
     }
@@ -184,15 +187,17 @@ fn conjugate_gradients_come_to_what_is_solved_for_and_no_step_raises_what_is_min
                 let found = |solver: Solver, threads: usize| {
                     let mut out: Vec<f32> = numbers(rows * rank, 8).iter().map(|&x| 0.1 * x as f32).collect();
                     let threads = Threads::with_simd(threads, simd);
-                    let loss = solve_factors(ratings, &factors, rank, aim, solver, &mut out, &threads);
-                    (out, loss)
+                    let objective = solve_factors(ratings, &factors, rank, aim, solver, &mut out, &threads);
+                    (out, objective)
                 };
-                let minimised = |(out, loss): &(Vec<f32>, f64)| {
+                let minimised = |(out, objective): &(Vec<f32>, Objective)| {
                     let squares = out.chunks(rank).zip(starts.windows(2)).map(|(row, starts)| {
                         let own: f64 = row.iter().map(|&x| x as f64 * x as f64).sum();
                         if let Aim::Explicit { .. } = aim { own * (starts[1] - starts[0]) as f64 } else { own }
                     });
-                    loss + 2.0 * squares.sum::<f64>()
+                    let penalty = 2.0 * squares.sum::<f64>();
+                    assert!((objective.penalty - penalty).abs() <= 1e-5 * penalty, "{objective:?} {penalty}");
+                    objective.loss + penalty
                 };
                 let solved = found(Solver::Cholesky, 1);
                 let few = found(Solver::Conjugate { steps: 2 }, 1);

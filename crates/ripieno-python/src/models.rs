@@ -86,7 +86,7 @@ fn solve_factors(
     steps: Option<usize>,
     mut out: PyReadwriteArray2<'_, f32>,
     threads: NonZeroUsize,
-) -> PyResult<f64> {
+) -> PyResult<(f64, f64)> {
     let rank = factors.shape()[1];
     let ratings = Ratings { starts: starts.as_slice()?, columns: columns.as_slice()?, values: values.as_slice()? };
     let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
@@ -96,9 +96,10 @@ fn solve_factors(
         _ => return Err(errors::input("alpha and gram: expected both or neither".to_string())),
     };
     let solver = steps.map_or(Solver::Cholesky, |steps| Solver::Conjugate { steps });
-    Ok(with_threads(py, threads, |threads| {
+    let objective = with_threads(py, threads, |threads| {
         ripieno_kernels::solve_factors(ratings, factors, rank, aim, solver, out, threads)
-    }))
+    });
+    Ok((objective.loss, objective.penalty))
 }
 
 #[pyfunction]

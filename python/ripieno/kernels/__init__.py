@@ -293,7 +293,7 @@ def solve_factors(
     start: NDArray[np.float32] | None = None,
     steps: int = 0,
     threads: int = 1,
-) -> tuple[NDArray[np.float32], float]:
+) -> tuple[NDArray[np.float32], float, float]:
     """A half step of alternating least squares.
 
     Parameters
@@ -321,11 +321,13 @@ def solve_factors(
         Of the rows; zeros without ratings.
     loss : float
         The weighted squared errors.
+    penalty : float
+        That of the rows' factors.
     """
     out = np.empty((len(starts) - 1, factors.shape[1]), np.float32) if start is None else start.copy()
     taken = None if start is None else steps
-    loss = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, taken, out, threads)
-    return out, loss
+    loss, penalty = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, taken, out, threads)
+    return out, loss, penalty
 
 
 def scatter(factors: NDArray[np.float32], anchor: float, *, threads: int = 1) -> NDArray[np.float64]:

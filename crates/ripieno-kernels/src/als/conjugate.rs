@@ -7,14 +7,16 @@
 //! Source: Takács, Pilászy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
 //! filtering", RecSys 2011, section 3.
 
-use super::{Aim, Ratings, floats_mut};
+use super::{Aim, Objective, Ratings, floats_mut};
 use crate::panels::Line;
-use crate::simd::{Job, Vector};
+use crate::simd::{Job, Vector, prefetch};
 
 /// Ratings whose products are known at a time.
 const BLOCK: usize = 64;
 /// Ratings that are taken at once: so many sums do not wait for each other.
 const STEP: usize = 4;
+/// How many ratings ahead factors are asked for.
+const AHEAD: usize = 32;
 /// The square of a residual that is not worth another step.
 const LEAST_LEFT: f64 = 1e-20;
 
@@ -45,21 +47,22 @@ pub(super) struct Part<'a> {
 }
 
 impl Job for Part<'_> {
-    type Output = f64;
+    type Output = Objective;
 
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> f64 {
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Objective {
         let Part { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
         scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / Line::LEN, Line::default()));
         let [at, residual, direction, product] = scratch.vectors.each_mut().map(|vector| floats_mut(vector));
         at.fill(0.0);
-        let mut loss = 0.0;
+        let mut found = Objective::default();
         for (row, out) in out.chunks_exact_mut(rank).enumerate() {
             let entries = ratings.starts[first + row] as usize..ratings.starts[first + row + 1] as usize;
             if entries.is_empty() {
                 out.fill(0.0);
                 continue;
             }
+            let ahead = ratings.columns.get(entries.start + AHEAD..).unwrap_or(&[]);
             let (columns, values) = (&ratings.columns[entries.clone()], &ratings.values[entries]);
             let room = columns.len().next_multiple_of(STEP) * width / Line::LEN;
             if scratch.gathered.len() < room {
@@ -71,6 +74,7 @@ impl Job for Part<'_> {
             let mut system = System {
                 table,
                 columns,
+                ahead,
                 gathered: &mut floats_mut(&mut scratch.gathered)[..room * Line::LEN],
                 beyond: &scratch.beyond,
                 gram,
@@ -99,9 +103,11 @@ impl Job for Part<'_> {
                 direction.iter_mut().zip(&*residual).for_each(|(along, left)| *along = left + kept * *along);
             }
             out.copy_from_slice(&at[..rank]);
-            loss += objective - penalty as f64 * dot(at, at);
+            let length = penalty as f64 * dot(at, at);
+            found.loss += objective - length;
+            found.penalty += length;
         }
-        loss
+        found
     }
 }
 
@@ -133,6 +139,8 @@ fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>)
 struct System<'a> {
     table: &'a [f32],
     columns: &'a [i32],
+    /// The columns of ratings, also of other rows, from [`AHEAD`] on.
+    ahead: &'a [i32],
     gathered: &'a mut [f32],
     beyond: &'a [f32],
     gram: &'a [f32],
@@ -175,9 +183,14 @@ impl System<'_> {
         let mut sums = [[V::splat(0.0); VECTORS]; STEP];
         let mut gained = 0.0;
         let blocks = self.gathered.chunks_mut(BLOCK * width).zip(self.columns.chunks(BLOCK));
-        for ((gathered, columns), (beyond, shares)) in blocks.zip(self.beyond.chunks(BLOCK).zip(shares.chunks(BLOCK))) {
+        let blocks = blocks.zip(self.beyond.chunks(BLOCK).zip(shares.chunks(BLOCK)));
+        for (block, ((gathered, columns), (beyond, shares))) in blocks.enumerate() {
             let mut products = [0.0; BLOCK];
             for (step, rows) in gathered.chunks_exact_mut(STEP * width).enumerate() {
+                if FIRST {
+                    let ahead = self.ahead.get(block * BLOCK + step * STEP..).unwrap_or(&[]);
+                    ahead.iter().take(STEP).for_each(|column| ask_for(row_of(self.table, Some(column), width)));
+                }
                 let mut factors = [[V::splat(0.0); VECTORS]; STEP];
                 let mut found = [V::splat(0.0); STEP];
                 for (row, (factors, found)) in factors.iter_mut().zip(&mut found).enumerate() {
@@ -245,6 +258,12 @@ impl System<'_> {
 fn row_of<'a>(table: &'a [f32], column: Option<&i32>, width: usize) -> &'a [f32] {
     let at = column.map_or(table.len() - width, |&column| column as usize * width);
     &table[at..][..width]
+}
+
+/// Asks for the factors of a column, which are in whole lines.
+#[inline(always)]
+fn ask_for(row: &[f32]) {
+    row.iter().step_by(Line::LEN).for_each(prefetch);
 }
 
 /// The products of up to [`BLOCK`] rows with a vector.

@@ -7,8 +7,8 @@
 //! After: Ross, "Efficient hash probes on modern processors", ICDE 2007 (splash tables).
 
 use super::hash_int;
-use super::strings::prefetch;
 use crate::Simd;
+use crate::simd::prefetch;
 
 /// The number of no key.
 const VACANT: u32 = u32::MAX;

@@ -13,4 +13,4 @@ pub use order::{joined_pieces, order_of_strings};
 pub use partition::{Partition, RowParts};
 pub use scatter::{Staged, is_scattered, scatter};
 pub use strings::{BadOffsets, StringTable, Strings};
-pub(crate) use strings::{PREFIX_BYTES, prefetch, prefix};
+pub(crate) use strings::{PREFIX_BYTES, prefix};

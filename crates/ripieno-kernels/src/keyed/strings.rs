@@ -6,6 +6,7 @@
 //! moves slots by the hashes in them; no key is hashed again.
 //! Cost: a cache line or two per look-up, asked for ahead; 64 to 128 bytes per key, and the bytes of the keys.
 
+use crate::simd::prefetch;
 use std::fmt;
 use std::ops::Range;
 
@@ -273,19 +274,6 @@ impl StringTable {
         self.slots[at] = Slot { number, ..slot };
         number
     }
-}
-
-/// Asks for the memory of `value`, so that it is in cache when it is read or written.
-#[inline(always)]
-pub(crate) fn prefetch<T>(value: &T) {
-    // SAFETY: every x86-64 has the instruction, which changes nothing.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = value;
 }
 
 /// The first 16 bytes of `key`, the first one lowest; zeros after its end.

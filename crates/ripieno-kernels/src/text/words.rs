@@ -7,7 +7,8 @@
 
 use super::blanks::{BLOCK_BYTES, Blanks, Loop, is_blank, run};
 use crate::Simd;
-use crate::keyed::{PREFIX_BYTES, StringTable, Strings, prefetch, prefix};
+use crate::keyed::{PREFIX_BYTES, StringTable, Strings, prefix};
+use crate::simd::prefetch;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Text that is looked at at once; its edges stay in the nearest cache.

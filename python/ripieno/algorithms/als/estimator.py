@@ -70,13 +70,13 @@ class ALS(ObservedEstimator):
         By how much an implicit rating raises the weight of its pair.
     max_iter : int, default=10
         Iterations; in each the factors of all users are found, then those of all items.
-    columns : tuple of three str, default=None
-        Columns of tables that hold users, items and ratings. None: by their names, such as userId, movieId and rating,
-        or, of three columns, in this order.
     solver : {"auto", "cholesky", "cg"}, default="auto"
         How factors are found, given the others: "cholesky" solves the normal equations of each row; "cg" makes three
         steps of conjugate gradients from the factors that the row has, which takes fewer operations the greater the
         rank is. "auto" takes these for implicit ratings and a rank of 16 or more.
+    columns : tuple of three str, default=None
+        Columns of tables that hold users, items and ratings. None: by their names, such as userId, movieId and rating,
+        or, of three columns, in this order.
     exchange : {"auto", "allgather", "needed"}, default="auto"
         How factors get to the workers: to all of them, to each those that its ratings need, or whatever costs less.
     checkpoint : path, default=None

@@ -110,9 +110,9 @@ def fit(comm: Communicator, source: Numbered | RatingFiles, options: ALSOptions,
         load_s = time.perf_counter() - begin
         journal.clock.lap()
         for iteration in range(done + 1, options.max_iter + 1):
-            users, _ = work.solved("users", items, users)
-            items, loss = work.solved("items", users, items)
-            journal.tell(**work.measures(users, items, loss))
+            users, _, penalty = work.solved("users", items, users)
+            items, loss, of_items = work.solved("items", users, items)
+            journal.tell(**work.measures(loss, penalty + of_items))
             if iteration < options.max_iter:
                 keeper.save(iteration, users, items)
     return ALSPart(
@@ -166,8 +166,8 @@ class _Alternation:
         """How factors travel."""
         return tuple(exchange.way for exchange in self._exchanges.values())
 
-    def solved(self, what: str, others: Factors, own: Factors) -> tuple[Factors, float]:
-        """New factors of this rank's rows of a side, given those of the other side, and their squared errors."""
+    def solved(self, what: str, others: Factors, own: Factors) -> tuple[Factors, float, float]:
+        """New factors of this rank's rows of a side, given those of the other side, their squared errors and penalty."""
         side, exchange, options = self._sides[what], self._exchanges[what], self._options
         gram = self._gram(others, exchange.way.row_count) if options.implicit else None
         with self._clock.communicating():
@@ -186,11 +186,9 @@ class _Alternation:
                 threads=self._comm.threads,
             )
 
-    def measures(self, users: Factors, items: Factors, loss: float) -> dict[str, float]:
+    def measures(self, loss: float, penalty: float) -> dict[str, float]:
         """What is minimised, and of explicit ratings the root mean square of their errors."""
         options, ratings = self._options, self._ratings
-        with self._clock.computing():
-            penalty = _penalty(users, ratings.users, options) + _penalty(items, ratings.items, options)
         with self._clock.communicating():
             loss, penalty = self._comm.allreduce(np.array([loss, penalty])).tolist()
         if not math.isfinite(loss + penalty):
@@ -212,8 +210,3 @@ class _Alternation:
             own_sums = kernels.scatter(own, anchor, threads=comm.threads)
         with self._clock.communicating():
             return comm.allreduce(own_sums).astype(np.float32)
-
-
-def _penalty(factors: Factors, side: Side, options: ALSOptions) -> float:
-    squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
-    return options.reg * float(squares.sum() if options.implicit else (squares * side.own_counts).sum())
