@@ -167,7 +167,7 @@ class _Alternation:
         return tuple(exchange.way for exchange in self._exchanges.values())
 
     def solved(self, what: str, others: Factors, own: Factors) -> tuple[Factors, float, float]:
-        """New factors of this rank's rows of a side, given those of the other side, their squared errors and penalty."""
+        """New factors of this rank's rows of a side, given those of the other; their squared errors and penalty."""
         side, exchange, options = self._sides[what], self._exchanges[what], self._options
         gram = self._gram(others, exchange.way.row_count) if options.implicit else None
         with self._clock.communicating():
