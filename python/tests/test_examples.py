@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import doctest
 import re
+import runpy
 import subprocess
 import sys
 from importlib import import_module
@@ -23,6 +24,9 @@ BLOCKS = [
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1)
 ]
 
+# The others take files, or are run by commands of their own.
+PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds", "sequences")]
+
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_an_example_runs(block, tmp_path):
@@ -32,6 +36,29 @@ def test_an_example_runs(block, tmp_path):
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=100)
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+def test_a_program_of_the_examples_runs(program, tmp_path):
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_the_example_of_sequences_finds_their_families_and_takes_files(tmp_path):
+    program = ROOT / "examples/sequences.py"
+    sequences = runpy.run_path(str(program))["tree"](5, 30)
+    (tmp_path / "tree.fasta").write_text("".join(f">{at}\n{each}\n" for at, each in enumerate(sequences)))
+    command = [sys.executable, program]
+    told, of_file = (
+        subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True).stdout
+        for words in ([], ["tree.fasta"])
+    )
+
+    clusters = told.splitlines()[-1].rpartition(":")[2].split()
+    assert [len(set(clusters[at : at + 30])) for at in range(0, 150, 30)] == [1] * 5 and len(set(clusters)) == 5
+    assert told == of_file
 
 
 def test_no_page_has_examples_that_nothing_runs():

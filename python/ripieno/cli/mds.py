@@ -10,6 +10,7 @@ from rich.console import Console
 from ripieno.algorithms import MDS
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
 from ripieno.algorithms.mds.program import METHODS
+from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.cli.fits import (
     Told,
     check_folder,
@@ -43,7 +44,9 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 )
 @method_option("--method", METHODS, "How to descend")
 @method_option(
-    "--metric", (PRECOMPUTED, *METRICS), "What INPUTS are: dissimilarities, or rows with distances by a metric"
+    "--metric",
+    (PRECOMPUTED, *METRICS, *SEQUENCE_METRICS),
+    "What INPUTS are: dissimilarities, or rows, or sequences, with distances by a metric",
 )
 @click.option("--weights", metavar="INPUT", help="How much each pair counts, as INPUTS; 0 where one is missing.")
 @click.option(
@@ -96,17 +99,18 @@ def mds_command(
     """Find positions of points whose distances are near to the dissimilarities in INPUTS; write them, with a report.
 
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet, with a row for each point: its
-    dissimilarities to all points, or what a metric is to be applied to. Every worker reads its own share. The folder
-    then holds embedding.npy, model.json and report.html, which shows the positions; it appears as a whole or not at
-    all.
+    dissimilarities to all points, or what a metric is to be applied to. Every worker reads its own share. For edit
+    distances of sequences INPUTS are FASTA files (needs ripieno[sequences]). The folder then holds embedding.npy,
+    model.json and report.html, which shows the positions; it appears as a whole or not at all.
 
     \b
-    Example:
+    Examples:
       ripieno mds distances.npy --method da-smacof --workers 4 --out result/
+      ripieno mds sequences.fasta --metric levenshtein --workers 4 --out result/
     """
     console = Console(stderr=True)
     names = check_folder(out, (EMBEDDING, INTERPOLATED), inputs, trace, overwrite=overwrite)
-    source = open_source(inputs)
+    source = Sequences.open(inputs) if metric in SEQUENCE_METRICS else open_source(inputs)
     progress = MeasureProgress(console, ("normalized_stress",), quiet=quiet)
     model = MDS(
         components,

@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import check_finite, load
+from ripieno.algorithms.mds.sequences import Sequences, edit_distances
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, Share
@@ -75,17 +76,19 @@ class OwnRows:
 
 
 def load_square(
-    comm: Communicator, source: Dataset | InMemory, weights: Dataset | InMemory | None, metric: str
+    comm: Communicator, source: Dataset | InMemory | Sequences, weights: Dataset | InMemory | None, metric: str
 ) -> OwnRows:
-    """Read this worker's rows, or compute them from those of the points.
+    """Read this worker's rows, or compute them from those of the points, or from sequences.
 
     Raises
     ------
     InputError
         On every rank, with the same message: a value is not finite or negative, a point is not at a distance of zero
-        from itself, or the matrix is not square or symmetric; so for the weights.
+        from itself, or the matrix is not square or symmetric; so for the weights. A sequence is no sequence.
     """
-    if metric == PRECOMPUTED:
+    if isinstance(source, Sequences):
+        values, counts, first = edit_distances(comm, source, metric)
+    elif metric == PRECOMPUTED:
         values, counts, first = _read_square(comm, source)
     else:
         values, counts, first = _computed(comm, source, metric)

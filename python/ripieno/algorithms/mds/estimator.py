@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
+from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
@@ -51,7 +52,9 @@ class MDS(ObservedEstimator):
     metric : str, default="precomputed"
         "precomputed": `fit` gets the dissimilarities. Otherwise it gets rows, whose distances the workers compute, each
         those of its own rows: "euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra",
-        "braycurtis" or "sqeuclidean".
+        "braycurtis" or "sqeuclidean". Or it gets sequences of letters: "levenshtein" counts insertions, deletions and
+        substitutions, "normalized-levenshtein" divides that by the length of the longer one. These two need the extra
+        ``ripieno[sequences]``.
     init : "random" or array of shape (n_samples, n_components), default="random"
         Positions to begin with; random ones are those that scikit-learn draws for the same whole number.
     n_init : int, default=1
@@ -164,7 +167,7 @@ class MDS(ObservedEstimator):
         self.random_state = random_state
         self.checkpoint = checkpoint
 
-    def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None) -> MDS:
+    def fit(self, X: Input | Sequences, y: object = None, *, comm: Communicator | None = None) -> MDS:
         """Find the positions.
 
         Parameters
@@ -172,6 +175,7 @@ class MDS(ObservedEstimator):
         X : array-like of shape (n_samples, n_samples) or (n_samples, n_features), path, glob or list of paths
             The dissimilarities of all pairs, symmetric numbers >= 0, with zeros on the diagonal; or rows, by `metric`.
             Of files each worker reads its own rows; those of a .npy file of int16 or float32 are mapped into memory.
+            Of sequences: strings, two or more, or a path, glob or URL of FASTA files, compressed or not.
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call with the same input; each takes its share. They replace workers that are
@@ -242,6 +246,9 @@ class MDS(ObservedEstimator):
         """What scikit-learn may pass."""
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.metric == PRECOMPUTED
+        tags.input_tags.positive_only = tags.input_tags.pairwise
+        tags.input_tags.string = self.metric in SEQUENCE_METRICS
+        tags.input_tags.two_d_array = not tags.input_tags.string
         return tags
 
     def _options(self, comm: Communicator | None) -> MDSOptions:
@@ -251,8 +258,9 @@ class MDS(ObservedEstimator):
         check_count("max_iter", self.max_iter)
         if self.method not in METHODS:
             raise InputError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
-        if self.metric not in (PRECOMPUTED, *METRICS):
-            raise InputError(f"metric={self.metric!r}: expected one of {PRECOMPUTED}, {', '.join(METRICS)}")
+        if self.metric not in (PRECOMPUTED, *METRICS, *SEQUENCE_METRICS):
+            known = ", ".join((PRECOMPUTED, *METRICS, *SEQUENCE_METRICS))
+            raise InputError(f"metric={self.metric!r}: expected one of {known}")
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
             raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
@@ -288,7 +296,12 @@ class MDS(ObservedEstimator):
         check_random_state(self.random_state)
         return int(self.random_state) if comm is None else comm.broadcast(int(self.random_state))
 
-    def _open(self, X: Input) -> Dataset | InMemory:
+    def _open(self, X: Input | Sequences) -> Dataset | InMemory | Sequences:
+        if self.metric in SEQUENCE_METRICS:
+            self.n_features_in_ = 1
+            return _sequences(X)
+        if isinstance(X, Sequences):
+            raise InputError(f"metric={self.metric!r}: sequences have one of {', '.join(SEQUENCE_METRICS)}")
         if self.metric != PRECOMPUTED:
             return open_rows(self, X, reset=True)
         if in_files(X):
@@ -327,6 +340,20 @@ class MDS(ObservedEstimator):
             dtype=first.dtype,
             total_s=total_s,
         )
+
+
+def _sequences(X: Any) -> Sequences:
+    """Strings as they are; a single one, and paths, as FASTA files."""
+    if isinstance(X, Sequences):
+        return X
+    if isinstance(X, str | os.PathLike):
+        return Sequences.open(X)
+    if not isinstance(X, Iterable) or getattr(X, "ndim", 1) != 1:
+        raise InputError(f"X is a {type(X).__name__}: expected a list of strings, or a path of FASTA files")
+    values = list(X)
+    if values and all(isinstance(value, os.PathLike) for value in values):
+        return Sequences.open(values)
+    return Sequences.of(values)
 
 
 def _small(X: Any) -> Any:

@@ -26,6 +26,7 @@ from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.mds.dissimilarities import OwnRows, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, Reals, Step
 from ripieno.algorithms.mds.saved import Keeper, Place
+from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
 
@@ -106,7 +107,7 @@ class MDSPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory,
+    source: Dataset | InMemory | Sequences,
     weights: Dataset | InMemory | None,
     options: MDSOptions,
     emit: Emit | None = None,
