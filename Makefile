@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines mini-hadoop test test-engines check format bench docs lock clean
+.PHONY: help setup demo engines mini-hadoop test test-engines check format bench gallery docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -88,6 +88,9 @@ format: setup ## Format all sources
 
 bench: $(VENV)/.bench ## Measure everything, each figure beside its peer and its limit
 	$(PYTHON) benches/run.py
+
+gallery: setup ## Draw the pictures of docs/gallery.md anew
+	$(PYTHON) benches/gallery.py
 
 docs: $(VENV)/.docs ## Build the site of README.md, docs/ and the docstrings into target/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet

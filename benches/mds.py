@@ -1,43 +1,47 @@
 """Multidimensional scaling and layouts: an iteration beside peers that run by turns with it.
 
 Of scaling the peers are scikit-learn, and the same step in NumPy with float32 and products of matrices; the normalized
-stress after the last iteration is compared. Of layouts the peer is igraph, without its grid. Run as a program, it draws
-the pictures of the pages: `mds.py --out FOLDER`.
+stress after the last iteration is compared. Of layouts the peer is igraph, without its grid. Of more ranks the
+computing and the bytes of an iteration are counted apart, because ranks of one machine share its cores. The case
+"annealing" compares annealed fits with the best of random starts; it takes minutes.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-from blas import free_blas
-
-if __name__ == "__main__":
-    # Before anything uses OpenBLAS.
-    free_blas()
-
-import click
 import gemm
-from effort import Effort
+import numpy as np
+from effort import Effort, Measured
 from numpy.typing import NDArray
 from ripieno.bench.figures import Count, Figure, Measurements, Samples
-from ripieno.report import scatter
-from ripieno.report.charts import standalone
 
 POINT_COUNT, DIMENSIONS = 4640, 3
 VERTEX_COUNT, EDGES_PER_VERTEX = 17_903, 11
 ITERATION_COUNT, LAYOUT_ITERATION_COUNT = 10, 4
 RUN_COUNT = 5
 TARGETS, LAYOUT_TARGETS = {"peer": 1 / 10}, {"peer": 1 / 30}
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+#: Ranks whose computing and bytes are counted, and iterations of a fit.
+RANKS, QUICK_RANKS, RANKS_ITERATIONS = (1, 2, 4, 8), (1, 3), 30
+#: Of the computing of one rank, divided by the number of ranks; and of the bytes that other ranks' rows have.
+COMPUTING_TARGETS, BYTES_TARGET = {"limit": 1.25}, 1.05
+KNOWN = 0.9
+#: Random starts, annealed fits, and iterations that each may take.
+STARTS, ANNEALED, MOST_ITERATIONS = 10, 5, 1000
+WHOLE = ("scaling", "ranks", "layout")
 
 
-def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
-    """Scaling of int16 dissimilarities, and a layout of a random graph."""
-    _scaling(report, effort, data)
-    _layout(report, effort)
+def cases(data: Path | None) -> dict[str, Measured]:
+    """What can be measured alone, by name."""
+    return {
+        "scaling": partial(_scaling, data=data),
+        "ranks": partial(_ranks, data=data),
+        "annealing": partial(_annealing, data=data),
+        "layout": _layout,
+    }
 
 
 def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
@@ -82,6 +86,89 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
             report.counts.append(Count(case, f"normalized stress apart from that of {name}", apart, "", 1e-4))
 
 
+def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
+    """Computing of the slowest rank, and bytes, of an iteration, without weights and with them."""
+    dissimilarities = _dissimilarities(data, 200 if effort.quick else POINT_COUNT)
+    count = len(dissimilarities)
+    known = np.triu(np.random.default_rng(0).random((count, count)) < KNOWN, 1)
+    weighings = {"SMACOF": None, "weighted SMACOF": (known | known.T).astype(np.float32)}
+    for what, weights in weighings.items():
+        case = f"{what}, {count:,} points of {DIMENSIONS} dimensions, an iteration by ranks of one thread"
+        alone_s = 0.0
+        for ranks in QUICK_RANKS if effort.quick else RANKS:
+            seconds, received, calls = _iterations(dissimilarities, weights, ranks, effort)
+            alone_s = alone_s or statistics.median(seconds)
+            report.figures.append(
+                Figure(
+                    case=case,
+                    row=f"{ranks} ranks, computing of the slowest",
+                    ours=Samples(tuple(seconds)),
+                    peers={},
+                    limit_s=alone_s / ranks,
+                    limit="the computing of one rank, divided evenly",
+                    work=count**2 / 1e9,
+                    rate_unit="G pairs/s",
+                    targets=COMPUTING_TARGETS,
+                )
+            )
+            # A pass gathers k + 2 numbers of each point, and a product with the weights k.
+            numbers = count * (DIMENSIONS + 2 + (calls - 1) * DIMENSIONS)
+            others = 8 * numbers * (1 - 1 / ranks)
+            row = f"{ranks} ranks, bytes that a rank gets, by {calls:.3g} collectives"
+            report.counts.append(Count(case, row, received / 1e3, "kB", BYTES_TARGET * others / 1e3))
+
+
+def _iterations(
+    dissimilarities: NDArray[np.int16], weights: NDArray[np.float32] | None, ranks: int, effort: Effort
+) -> tuple[list[float], float, float]:
+    """Of iterations: seconds of the slowest rank's computing, a number for each run; bytes and collectives of a rank.
+
+    Of a rank the shortest of a fit counts, because ranks share cores: in that one no other has held it up.
+    """
+    import ripieno as rp
+
+    start = np.random.RandomState(0).uniform(size=(len(dissimilarities), DIMENSIONS))
+    seconds: list[float] = []
+    counted: list[tuple[float, float]] = []
+    with rp.launch(ranks, threads=1) as job:
+        for iterations in [1, 1, *[RANKS_ITERATIONS] * effort.runs(RUN_COUNT)]:
+            model = rp.MDS(DIMENSIONS, weights=weights, init=start, max_iter=iterations, eps=0, engine=job)
+            report = model.fit(dissimilarities).report_
+            counted.append(
+                tuple(max(rank[what] for rank in report.traffic) for what in ("bytes_received", "call_count"))
+            )
+            if iterations > 1:
+                computing = np.array([step.compute_s for step in report.iterations])
+                seconds.append(float(computing.min(axis=0).max()))
+    # Traffic is counted from the start of the workers; what is no iteration is the same in every fit.
+    before, first, second = counted[:3]
+    of_one, of_all = np.subtract(first, before), np.subtract(second, first)
+    received, calls = (of_all - of_one) / (RANKS_ITERATIONS - 1)
+    return seconds, float(received), float(calls)
+
+
+def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
+    """Normalized stress of annealed fits, each beside the best of random starts; and iterations of both."""
+    import ripieno as rp
+
+    dissimilarities = _dissimilarities(data, 60 if effort.quick else POINT_COUNT)
+    starts = [
+        rp.MDS(DIMENSIONS, random_state=seed, max_iter=MOST_ITERATIONS).fit(dissimilarities)
+        for seed in range(3 if effort.quick else STARTS)
+    ]
+    stresses = sorted(model.normalized_stress_ for model in starts)
+    iterations = sum(model.n_iter_ for model in starts)
+    case = f"annealing, {len(dissimilarities):,} points, {len(starts)} starts of SMACOF"
+    report.remark(
+        f"{case}: normalized stress {stresses[0]:.5f} – {stresses[-1]:.5f}, median {statistics.median(stresses):.5f}, "
+        f"{iterations} iterations in all"
+    )
+    for seed in range(2 if effort.quick else ANNEALED):
+        model = rp.MDS(DIMENSIONS, method="da-smacof", random_state=seed).fit(dissimilarities)
+        row = f"da-smacof, seed {seed}, {model.n_iter_} iterations, normalized stress beside the best"
+        report.counts.append(Count(case, row, model.normalized_stress_, "", stresses[0]))
+
+
 def _layout(report: Measurements, effort: Effort) -> None:
     import ripieno as rp
 
@@ -120,7 +207,14 @@ def _layout(report: Measurements, effort: Effort) -> None:
 
 
 def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:
-    """Those of a .npy file, or distances of points of many dimensions, of which the first ones count most."""
+    """Those of a .npy file, or of FASTA; or distances of points of many dimensions, of which the first count most."""
+    if data is not None and data.suffix != ".npy":
+        import ripieno as rp
+        from ripieno.algorithms.mds.sequences import LEVENSHTEIN, Sequences, edit_distances
+
+        with rp.launch() as job:
+            ((rows, _, _),) = job.run(edit_distances, Sequences.open(data), LEVENSHTEIN)
+        return rows
     if data is not None:
         return np.load(data)
     points = np.random.default_rng(0).normal(size=(count, 12)) / np.arange(1, 13)
@@ -189,30 +283,3 @@ def _reading_s(array: NDArray[np.int16]) -> float:
         words.sum()
         seconds.append(time.perf_counter() - begin)
     return min(seconds)
-
-
-@click.command()
-@click.option("--quick", is_flag=True, help="Small and short.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default=DOCS)
-def main(quick: bool, out: Path) -> None:
-    """Draw digits, placed by the distances of their pictures, and a graph, into OUT/mds and OUT/layout."""
-    import networkx
-    import ripieno as rp
-    from sklearn.datasets import load_digits
-
-    digits = load_digits().data[: 100 if quick else None]
-    model = rp.MDS(3, metric="euclidean", random_state=0).fit(digits)
-    _write(out / "mds" / "digits.svg", scatter.turning_chart("digits", model.embedding_))
-    graph = networkx.connected_watts_strogatz_graph(60 if quick else 240, 6, 0.02, seed=1)
-    at = np.array(list(rp.layout(graph, iterations=200, seed=1).values()))
-    _write(out / "layout" / "ring.svg", scatter.graph_chart("ring", at, np.array(graph.edges)))
-
-
-def _write(path: Path, svg: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(standalone(svg))
-    click.echo(path)
-
-
-if __name__ == "__main__":
-    main()

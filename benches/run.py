@@ -65,7 +65,7 @@ NAMES = (
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="als: a tar of lines user item rating, or a table; kmeans: float32 .npy rows; "
-    "logistic: libsvm text, or a tar of reviews in folders pos and neg; mds: dissimilarities, .npy of int16.",
+    "logistic: libsvm text, or a tar of reviews in folders pos and neg; mds: dissimilarities, .npy of int16, or FASTA.",
 )
 @click.option("--draw", type=click.Path(file_okay=False, path_type=Path), help="linear, logistic: a folder for charts.")
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
@@ -115,7 +115,6 @@ def _cases(
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
-        "mds": lambda report, effort: mds.measured(report, effort, data=data),
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,
@@ -124,6 +123,8 @@ def _cases(
     }
     if name in undivided:
         return {name: undivided[name]}, [name]
+    if name == "mds":
+        return mds.cases(data), mds.WHOLE
     module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas, "shuffle": shuffle}[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -206,18 +207,39 @@ def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_
 
 
 def test_iterations_of_scaling_and_of_a_layout_are_timed_beside_peers_at_equal_stress(tmp_path):
-    report = reports_of("mds", tmp_path)
+    report = reports_of("mds", tmp_path, "--case", "scaling", "--case", "layout")
 
     scaling, layout = report["figures"]
     assert set(scaling["peers"]) == {"NumPy, float32", "scikit-learn"} and layout["limit_s"] > 0
     assert all(count["value"] <= 1e-4 for count in report["counts"]) and len(report["counts"]) == 2
 
 
-def test_positions_of_digits_and_of_a_graph_are_drawn(tmp_path):
-    bench("mds.py", "--quick", "--out", tmp_path)
+def test_bytes_of_an_iteration_of_scaling_are_those_of_the_rows_of_other_ranks(tmp_path):
+    report = reports_of("mds", tmp_path, "--case", "ranks")
 
-    assert (tmp_path / "mds" / "digits.svg").read_text().count("<circle") == 100
-    assert "60 points, 180 lines" in (tmp_path / "layout" / "ring.svg").read_text()
+    assert [figure["row"].split(",")[0] for figure in report["figures"]] == ["1 ranks", "3 ranks"] * 2
+    assert all(figure["ours"]["median_s"] > 0 for figure in report["figures"])
+    alone, plain, weighted_alone, weighted = report["counts"]
+    assert alone["value"] == weighted_alone["value"] == 0
+    assert plain["target"] / 1.05 <= plain["value"] <= plain["target"] < weighted["value"] <= weighted["target"]
+
+
+def test_annealed_fits_are_put_beside_the_best_of_random_starts(tmp_path):
+    report = reports_of("mds", tmp_path, "--case", "annealing")
+
+    assert [count["row"].split(",")[1] for count in report["counts"]] == [" seed 0", " seed 1"]
+    assert all(0 < count["value"] < 1.25 * count["target"] for count in report["counts"])
+    assert "3 starts of SMACOF: normalized stress 0." in report["remarks"][0]
+
+
+def test_the_gallery_is_drawn(tmp_path):
+    bench("gallery.py", "--quick", "--out", tmp_path)
+
+    page = (BENCHES.parent / "docs" / "gallery.md").read_text()
+    drawn = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*.svg")}
+    assert set(re.findall(r"\]\((.*?\.svg)\)", page)) == set(drawn)
+    assert drawn["mds/digits.svg"].count("<circle") == 100 and drawn["mds/sequences.svg"].count("<circle") == 40
+    assert "60 points, 180 lines" in drawn["layout/ring.svg"] and "34 points, 78 lines" in drawn["layout/karate.svg"]
 
 
 def test_an_iteration_of_als_is_timed_with_its_limit_and_its_errors_beside_peers(tmp_path):

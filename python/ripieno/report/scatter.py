@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -21,6 +22,8 @@ EDGE_LIMIT = 6000
 HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
 TURN_S = 24.0
 KEYFRAMES = 24
+#: Of groups of points, in turn; they can be told apart on light and on dark pages.
+GROUP_COLOURS = tuple(to_hex(colour) for colour in matplotlib.color_sequences["tab10"])
 
 
 def scatter_chart(name: str, positions: Reals) -> str:
@@ -28,24 +31,31 @@ def scatter_chart(name: str, positions: Reals) -> str:
     return graph_chart(name, positions, np.empty((0, 2), np.int64))
 
 
-def graph_chart(name: str, positions: Reals, ends: NDArray[np.int64]) -> str:
-    """Points as by `scatter_chart`, with lines between the points of some numbers, (m, 2)."""
+def graph_chart(
+    name: str, positions: Reals, ends: NDArray[np.int64], *, groups: NDArray[np.int64] | None = None
+) -> str:
+    """Points as by `scatter_chart`, with lines between the points of some numbers, (m, 2); coloured by groups, (n,)."""
     plane = positions[:, :2]
     if positions.shape[1] == 1:
         plane = np.stack([np.arange(len(positions)), positions[:, 0]], axis=1)
     points, lines = _some(plane, POINT_LIMIT), plane[_some(ends, EDGE_LIMIT)]
+    colours = FIRST if groups is None else [_colour(group) for group in _some(groups, POINT_LIMIT)]
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
         axes = figure.subplots()
         axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, alpha=0.35))
-        axes.scatter(points[:, 0], points[:, 1], s=5, color=FIRST, linewidths=0, alpha=0.7, zorder=2)
+        axes.scatter(
+            points[:, 0], points[:, 1], s=5 if groups is None else 20, color=colours, linewidths=0, alpha=0.7, zorder=2
+        )
         if positions.shape[1] > 1:
             axes.set_aspect("equal", adjustable="datalim")
         return svg_of(figure, name, f"{len(points)} points, {len(lines)} lines between them.")
 
 
-def turning_chart(name: str, positions: Reals) -> str:
+def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | None = None) -> str:
     """Points by their first three coordinates, (n, 3 or more), as they look from all sides, one after the other.
+
+    Those of a group, (n,), have the same colour.
 
     Seen from far away, a point that turns moves to and fro: so all points have the same motion, each with a width and a
     delay of its own, and no program has to run in the page. It stands still while the pointer is over it.
@@ -58,10 +68,12 @@ def turning_chart(name: str, positions: Reals) -> str:
     widths, phases = np.hypot(wide, deep), np.arctan2(deep, wide)
     scale = min(HALF_WIDTH / _largest(widths), HALF_HEIGHT / _largest(high)) * 0.96
     frames = "".join(_frame(at) for at in range(KEYFRAMES + 1))
+    some = np.zeros(len(points), np.int64) if groups is None else _some(groups, POINT_LIMIT)
     circles = "".join(
         f'<circle r="1.8" cy="{-y * scale:.1f}" style="--r:{width * scale:.1f}px;'
-        f'animation-delay:{-(phase % math.tau) / math.tau * TURN_S:.2f}s"/>'
-        for y, width, phase in zip(high, widths, phases, strict=True)
+        f"animation-delay:{-(phase % math.tau) / math.tau * TURN_S:.2f}s"
+        f'{"" if groups is None else f";fill:{_colour(group)}"}"/>'
+        for y, width, phase, group in zip(high, widths, phases, some, strict=True)
     )
     style = (
         f"@keyframes {name}-turn{{{frames}}}"
@@ -74,6 +86,10 @@ def turning_chart(name: str, positions: Reals) -> str:
         f'<svg viewBox="{box}" role="img" aria-label="{len(points)} points in space, turning." id="{name}-points">'
         f"<style>{style}</style>{circles}</svg>"
     )
+
+
+def _colour(group: int) -> str:
+    return GROUP_COLOURS[group % len(GROUP_COLOURS)]
 
 
 def _some(rows: NDArray[Any], limit: int) -> NDArray[Any]:
