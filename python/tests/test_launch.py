@@ -240,6 +240,18 @@ def test_events_reach_the_caller_with_their_rank(workers):
         assert [event for event in heard if event["rank"] == rank] == [{"rank": rank, "step": s} for s in range(3)]
 
 
+def test_events_travel_only_while_somebody_listens():
+    def program(comm):
+        # What cannot be sent is noticed where it is sent.
+        comm.emit({"rank": comm.rank, "lock": threading.Lock()})
+
+    with rp.launch(workers=2) as job:
+        job.run(program)
+        with job.telling(print), pytest.raises(rp.SerializationError, match="lock"):
+            job.run(program)
+        job.run(program)
+
+
 def test_output_is_prefixed_on_request(capfd):
     with rp.launch(workers=2, prefix_output=True) as job:
         job.run(lambda comm: print("hello", comm.rank, "\nagain"))

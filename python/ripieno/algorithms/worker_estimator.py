@@ -116,7 +116,8 @@ class ObservedEstimator(WorkerEstimator):
         """What `program(comm, *arguments, emit)` returns on each rank; its events are handed on."""
         # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
         emit = None if comm is None else self._on_event
-        return self._run(program, *arguments, emit, comm=comm, on_event=self._on_event)
+        on_event = None if self.on_iteration is None else self._on_event
+        return self._run(program, *arguments, emit, comm=comm, on_event=on_event)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:

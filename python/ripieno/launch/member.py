@@ -105,14 +105,15 @@ def _by_server(
 ) -> None:
     with _joined(invitation, rank, attempt) as channel:
         options.setdefault("bind_host", channel.own_address())
+        events = programs.Events()
         try:
-            comm = _meet(invitation, rank, programs.through(channel), channel, options)
+            comm = _meet(invitation, rank, programs.through(channel), events, options)
         except HungUp:
             raise
         except Exception as error:
             channel.send("error", FailureReport.of(error, rank, socket.gethostname()))
             raise
-        _serve(channel, comm, invitation, options, local, hung_up)
+        _serve(channel, comm, invitation, options, events, local, hung_up)
 
 
 def _by_engine(
@@ -131,30 +132,20 @@ def _by_engine(
         attempts.append(hashlib.sha256(texts[0].encode()).hexdigest())
         return texts
 
-    events = _Events()
+    events = programs.Events()
     comm = _meet(invitation, rank, noting, events, options)
     try:
         with _joined(invitation, rank, attempts[0]) as channel:
-            events.channel = channel
-            _serve(channel, comm, invitation, options, local, hung_up)
+            _serve(channel, comm, invitation, options, events, local, hung_up)
     finally:
         comm.close()
-
-
-class _Events:
-    """Where events go once there is a channel: programs, which have them, run only then."""
-
-    channel: RemoteChannel
-
-    def send(self, kind: str, value: Any) -> None:
-        self.channel.send(kind, value)
 
 
 def _meet(
     invitation: Invitation,
     rank: int,
     exchange: programs.Exchange,
-    events: RemoteChannel | _Events,
+    events: programs.Events,
     options: dict[str, Any],
 ) -> Communicator:
     return programs.meet(
@@ -163,7 +154,7 @@ def _meet(
         exchange,
         token=invitation.token,
         threads=invitation.threads,
-        on_event=lambda event: events.send("event", event),
+        on_event=events,
         **options,
     )
 
@@ -202,6 +193,7 @@ def _serve(
     comm: Communicator,
     invitation: Invitation,
     options: dict[str, Any],
+    events: programs.Events,
     local: dict[str, Any] | None,
     hung_up: Callable[[], None] | None,
 ) -> None:
@@ -209,9 +201,11 @@ def _serve(
 
     def meet() -> Communicator:
         # An engine's own exchange is for the beginning; now there is the launching process to ask.
-        return _meet(invitation, comm.rank, programs.through(channel), channel, options)
+        return _meet(invitation, comm.rank, programs.through(channel), events, options)
 
-    seat = programs.Seat(comm, meet)
+    # Programs, which have events, run only now.
+    events.send = channel.send
+    seat = programs.Seat(comm, meet, events=events)
     watch = threading.Thread(target=_abort_with_launcher, args=(channel, seat, hung_up), daemon=True)
     watch.start()
     try:

@@ -12,7 +12,7 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, 
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
+from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
@@ -315,8 +316,8 @@ class EngineJob(ProcessJob[RemoteMember]):
             f"{self.engine.NAME}), or raise rendezvous_timeout_s"
         )
 
-    def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        packed = pack((program, args, kwargs), files_by_name=False, read_only=True)
+    def _send(self, request: RunRequest) -> None:
+        packed = pack(request, files_by_name=False, read_only=True)
         size_bytes = packing.blob_bytes(packed)
         relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
         for member in self.members:

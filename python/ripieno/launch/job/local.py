@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
+from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import main_module
@@ -135,9 +135,9 @@ class LocalJob(ProcessJob[_Worker]):
         tell(worker, "setup", message)
         return worker
 
-    def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _send(self, request: RunRequest) -> None:
         lend = all(worker.can_read for worker in self._living())
-        with Parcel((program, args, kwargs), lend=lend) as parcel:
+        with Parcel(request, lend=lend) as parcel:
             for worker in self._living():
                 # If it has ended, that is noticed later, with the cause.
                 with suppress(HungUp):

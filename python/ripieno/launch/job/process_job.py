@@ -20,7 +20,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
-from ripieno.launch.job.programs import Returned
+from ripieno.launch.job.programs import Returned, RunRequest
 from ripieno.launch.job.replicas import replicas_of
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
@@ -100,7 +100,7 @@ class ProcessJob(Job, Generic[M]):
         """Start the members and let them meet."""
 
     @abstractmethod
-    def _send(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _send(self, request: RunRequest) -> None:
         """Send a program to all members that live; `SerializationError` only if nobody has got any of it."""
 
     @abstractmethod
@@ -136,7 +136,7 @@ class ProcessJob(Job, Generic[M]):
         """What members that are ready return."""
         with self._recovering():
             try:
-                self._send(program, args, kwargs)
+                self._send((program, args, kwargs, bool(self._listeners)))
                 unsent = None
             except SerializationError as error:
                 unsent = error

@@ -83,6 +83,31 @@ class Returned:
     was_known: bool
 
 
+#: A program, its arguments by place and by name, and whether somebody listens to what ranks emit.
+RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]
+
+
+class Events:
+    """What ranks emit, handed on to the launcher while somebody listens there: it would have to wake up for each.
+
+    Attributes
+    ----------
+    send : callable
+        Sends a message of a kind to the launcher.
+    is_heard : bool
+        Whether somebody listens.
+    """
+
+    send: Callable[[str, Any], None]
+
+    def __init__(self) -> None:
+        self.is_heard = False
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if self.is_heard:
+            self.send("event", event)
+
+
 class Seat:
     """A rank's place among the others, where it stays while programs come and go.
 
@@ -94,6 +119,8 @@ class Seat:
         Meets them again.
     replicas : int
         How many replicas there are of each rank.
+    events : Events, optional
+        Where its events go, unless it is in the launching process.
 
     Attributes
     ----------
@@ -101,7 +128,10 @@ class Seat:
         By which programs talk now.
     """
 
-    def __init__(self, comm: Communicator, meet: Callable[[], Communicator], replicas: int = 1) -> None:
+    def __init__(
+        self, comm: Communicator, meet: Callable[[], Communicator], replicas: int = 1, events: Events | None = None
+    ) -> None:
+        self.events = events or Events()
         self._meet = meet
         self._replicas = replicas
         self._take(comm)
@@ -161,9 +191,15 @@ def _serve_one(channel: Source, seat: Seat) -> bool:
 
 
 def _run(
-    channel: Source, seat: Seat, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    channel: Source,
+    seat: Seat,
+    program: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    is_heard: bool,
 ) -> None:
     rank = seat.comm.rank
+    seat.events.is_heard = is_heard
     with running(seat.comm):
         result = program(seat.comm, *args, **kwargs)
     try:

@@ -40,12 +40,15 @@ def main(fd: int) -> None:
 
 
 def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **options: Any) -> None:
+    events = programs.Events()
+    events.send = channel.send
+
     def meet() -> Communicator:
         return programs.meet(
             rank,
             world_size,
             programs.through(channel),
-            on_event=lambda event: channel.send("event", event),
+            on_event=events,
             replicas=replicas,
             **options,
         )
@@ -57,7 +60,7 @@ def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **opt
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return
-    seat = programs.Seat(comm, meet, replicas)
+    seat = programs.Seat(comm, meet, replicas, events)
     with standing_for({}):
         programs.serve(channel, seat)
     seat.comm.close()
