@@ -1,6 +1,7 @@
 //! Broadcast variables for Python: their bytes as memory that is only read.
 
 use crate::arrays::Bytes;
+use crate::block_files::BlockFile;
 use crate::errors;
 use crate::interruption::Interruption;
 use numpy::PyUntypedArray;
@@ -11,7 +12,9 @@ use pyo3::types::PyDict;
 use ripieno::broadcasts::{self, BroadcastError, Discipline};
 use ripieno::net::links::HostMemory;
 use ripieno::net::{Config, mesh};
+use std::collections::BTreeMap;
 use std::ffi::c_int;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A rank that listens, and whose address the others have still to learn.
@@ -65,8 +68,7 @@ impl Broadcasts {
         block_bytes: Option<usize>,
         order: Vec<usize>,
     ) -> PyResult<Variable> {
-        let discipline =
-            Discipline::named(strategy).ok_or_else(|| errors::input(format!("strategy={strategy:?}: unknown")))?;
+        let discipline = discipline(strategy)?;
         let read = |(offset, array): &(usize, Bound<'_, PyUntypedArray>)| Ok((*offset, Bytes::of(array)?));
         let pieces: Vec<(usize, Bytes)> = pieces.iter().map(read).collect::<PyResult<_>>()?;
         let offered = py.detach(|| {
@@ -85,10 +87,24 @@ impl Broadcasts {
         self.variable(self.inner.expect(root, leader))
     }
 
+    /// Gives out a file to those in `order`, which call `fetch`.
+    fn offer_file(&self, file: &BlockFile, strategy: &str, order: Vec<usize>) -> PyResult<Variable> {
+        Ok(self.variable(self.inner.offer_file(file.take()?, discipline(strategy)?, order)))
+    }
+
+    /// Fetches what a file lacks from `root`, which offers a file of the same blocks.
+    fn fetch(&self, root: usize, file: &BlockFile) -> PyResult<Variable> {
+        Ok(self.variable(self.inner.fetch(root, file.take()?)))
+    }
+
     /// Gives values to those who are fetching them, for a while, and ends.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.close());
     }
+}
+
+fn discipline(strategy: &str) -> PyResult<Discipline> {
+    Discipline::named(strategy).ok_or_else(|| errors::input(format!("strategy={strategy:?}: unknown")))
 }
 
 impl Broadcasts {
@@ -123,6 +139,32 @@ impl Variable {
         })
     }
 
+    /// Whether `wait` would return at once.
+    fn has_ended(&self) -> bool {
+        self.inner.has_ended()
+    }
+
+    /// Bytes that have come here and that were given from here, and whether everybody who lives has all.
+    fn progress(&self) -> (u64, u64, bool) {
+        let meter = self.inner.meter();
+        (meter.came_bytes(), meter.gave_bytes(), meter.is_released())
+    }
+
+    /// Tells another rank something about the variable.
+    fn tell(&self, to: usize, bytes: Vec<u8>) {
+        self.inner.tell(to, bytes);
+    }
+
+    /// What other ranks have told last of it.
+    fn told(&self) -> BTreeMap<usize, Vec<u8>> {
+        self.inner.told()
+    }
+
+    /// The ranks to which the connection has been lost since it began.
+    fn lost(&self) -> Vec<usize> {
+        self.inner.lost().into_iter().collect()
+    }
+
     /// At the root: who has the value, who was lost before, and the blocks that came wrong as (block, source,
     /// receiver); None as long as somebody fetches it.
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
@@ -144,6 +186,11 @@ pub struct Shown {
 
 #[pymethods]
 impl Shown {
+    /// Waits until the bytes, which are a file's, are on its disk.
+    fn sync(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        py.detach(|| self.value.sync()).map_err(|error| errors::from_file(&error, &path))
+    }
+
     /// Shows the bytes to whoever asks, for as long as it holds a reference to this object.
     ///
     /// # Safety

@@ -1,10 +1,12 @@
 //! Errors of the runtime as the classes of `ripieno.errors`.
 
 use pyo3::call::PyCallArgs;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyRuntimeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use ripieno::broadcasts::{BroadcastError, Ending};
 use ripieno::{Error, Failure, net::NetError};
+use std::io;
+use std::path::Path;
 
 /// The Python exception for an error of a collective.
 pub fn from_collective(error: Error) -> PyErr {
@@ -40,6 +42,17 @@ pub fn from_broadcast(error: &BroadcastError) -> PyErr {
         BroadcastError::Interrupted => PyKeyboardInterrupt::new_err(()),
         BroadcastError::Ended(Ending::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
         BroadcastError::Ended(_) => raise("BroadcastError", (error.to_string(),)),
+    }
+}
+
+/// The Python exception for an error of the system about a file, with its number.
+pub fn from_file(error: &io::Error, path: &Path) -> PyErr {
+    match error.raw_os_error() {
+        Some(number) => Python::attach(|py| {
+            let made = py.import("os").and_then(|os| os.getattr("strerror")?.call1((number,)));
+            made.map_or_else(|failed| failed, |text| PyOSError::new_err((number, text.unbind(), path.to_path_buf())))
+        }),
+        None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `ripieno._native`: the runtime for Python. Every function parses, releases the interpreter, calls, maps the error.
 
 mod arrays;
+mod block_files;
 mod broadcasts;
 mod communicator;
 mod design;
@@ -29,6 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<handle::Handle>()?;
+    block_files::register(module)?;
     broadcasts::register(module)?;
     module.add_class::<memory::Memory>()?;
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;

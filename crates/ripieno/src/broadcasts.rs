@@ -3,14 +3,15 @@
 //! The thread turns a [`Driver`] over a [`Mesh`], so bytes come and are given on while the program computes, and also
 //! when the job's own links have failed. A variable that is dropped is given to others until they all have it.
 
+use crate::block_file::{BlockFile, Blocks, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
 use ripieno_net::links::{Bell, HostMemory};
 use ripieno_net::mesh::Mesh;
 pub use ripieno_plan::swarm::{Corruption, Discipline};
 use ripieno_plan::swarm::{Manifest, Timing};
-pub use ripieno_run::swarm::Ending;
 use ripieno_run::swarm::{Driver, News};
+pub use ripieno_run::swarm::{Ending, Meter};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -61,6 +62,7 @@ pub struct Broadcasts {
 pub struct Variable {
     shared: Arc<Shared>,
     number: u32,
+    meter: Arc<Meter>,
 }
 
 struct Shared {
@@ -78,11 +80,17 @@ struct State {
     kept: BTreeSet<u32>,
     ended: BTreeMap<u32, Result<Arc<HostMemory>, Ending>>,
     reports: BTreeMap<u32, Report>,
+    /// What others have told last of each variable.
+    told: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
+    /// Connections that are gone since a variable began.
+    lost: BTreeMap<u32, BTreeSet<usize>>,
 }
 
 enum Command {
-    Offer { value: Arc<HostMemory>, manifest: Manifest, order: Vec<usize> },
-    Expect { root: usize, leader: Option<usize> },
+    Offer { value: Arc<HostMemory>, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>, meter: Arc<Meter> },
+    Expect { root: usize, leader: Option<usize>, meter: Arc<Meter> },
+    Fetch { root: usize, file: BlockFile, meter: Arc<Meter> },
+    Tell { number: u32, to: usize, bytes: Vec<u8> },
     Want(u32),
     Release(u32),
     Close,
@@ -113,26 +121,45 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> Variable {
         let manifest = Manifest::new(value.len(), block_bytes, discipline, order.len() + 1);
+        let digests = Blocks::of(&value, manifest.block_bytes).digests;
+        self.give(value, manifest, digests, order)
+    }
+
+    /// Gives out a file, which is not to change meanwhile. `order` has those that call [`Self::fetch`].
+    pub fn offer_file(&self, file: BlockFile, discipline: Discipline, order: Vec<usize>) -> Variable {
+        let BlockFile { memory, blocks, .. } = file;
+        let manifest = Manifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
+        self.give(memory, manifest, blocks.digests, order)
+    }
+
+    fn give(&self, value: HostMemory, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>) -> Variable {
         let value = Arc::new(value);
-        let variable = self.begin(Command::Offer { value: value.clone(), manifest, order });
+        let offered = value.clone();
+        let variable = self.begin(|meter| Command::Offer { value: offered, manifest, digests, order, meter });
         lock(&self.shared.state).ended.insert(variable.number, Ok(value));
         variable
     }
 
     /// Expects a value from `root`, fetched by `leader` if that is another rank of this host.
     pub fn expect(&self, root: usize, leader: Option<usize>) -> Variable {
-        self.begin(Command::Expect { root, leader })
+        self.begin(|meter| Command::Expect { root, leader, meter })
     }
 
-    fn begin(&self, command: Command) -> Variable {
+    /// Fetches what `file` lacks from `root`, which offers a file of the same blocks.
+    pub fn fetch(&self, root: usize, file: BlockFile) -> Variable {
+        self.begin(|meter| Command::Fetch { root, file, meter })
+    }
+
+    fn begin(&self, command: impl FnOnce(Arc<Meter>) -> Command) -> Variable {
+        let meter = Arc::new(Meter::default());
         let mut state = lock(&self.shared.state);
         let number = state.next;
         state.next += 1;
         state.kept.insert(number);
-        state.commands.push_back(command);
+        state.commands.push_back(command(meter.clone()));
         drop(state);
         self.shared.bell.ring();
-        Variable { shared: self.shared.clone(), number }
+        Variable { shared: self.shared.clone(), number, meter }
     }
 
     /// Goes on to give values to those who are fetching them, for a while; then ends.
@@ -179,6 +206,32 @@ impl Variable {
         }
     }
 
+    /// Whether [`Self::wait`] would return at once.
+    pub fn has_ended(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.is_closed || state.ended.contains_key(&self.number)
+    }
+
+    /// How far it is.
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Tells another rank something about the variable.
+    pub fn tell(&self, to: usize, bytes: Vec<u8>) {
+        self.shared.tell(Command::Tell { number: self.number, to, bytes });
+    }
+
+    /// What other ranks have told last of it.
+    pub fn told(&self) -> BTreeMap<usize, Vec<u8>> {
+        lock(&self.shared.state).told.get(&self.number).cloned().unwrap_or_default()
+    }
+
+    /// The ranks to which the connection has been lost since it began.
+    pub fn lost(&self) -> BTreeSet<usize> {
+        lock(&self.shared.state).lost.get(&self.number).cloned().unwrap_or_default()
+    }
+
     /// What the tracker has said last, at the rank where it stands.
     pub fn report(&self) -> Option<Report> {
         lock(&self.shared.state).reports.get(&self.number).cloned()
@@ -191,6 +244,8 @@ impl Drop for Variable {
         state.kept.remove(&self.number);
         state.ended.remove(&self.number);
         state.reports.remove(&self.number);
+        state.told.remove(&self.number);
+        state.lost.remove(&self.number);
         drop(state);
         self.shared.tell(Command::Release(self.number));
     }
@@ -218,6 +273,12 @@ impl Shared {
             match news {
                 News::Ended(ended) => {
                     state.ended.insert(number, ended);
+                }
+                News::Told { from, bytes } => {
+                    state.told.entry(number).or_default().insert(from, bytes);
+                }
+                News::Lost { peer } => {
+                    state.lost.entry(number).or_default().insert(peer);
                 }
                 News::Reopened => {
                     state.reports.remove(&number);
@@ -271,12 +332,19 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &Shared) {
 
 fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, closes_at: &mut Option<Duration>) {
     match command {
-        Command::Offer { value, manifest, order } => {
-            driver.offer(now, value, manifest, order);
+        Command::Offer { value, manifest, digests, order, meter } => {
+            let number = driver.offer(now, value, manifest, digests, order);
+            driver.watch(number, meter);
         }
-        Command::Expect { root, leader } => {
-            driver.expect(now, root, leader);
+        Command::Expect { root, leader, meter } => {
+            let number = driver.expect(now, root, leader);
+            driver.watch(number, meter);
         }
+        Command::Fetch { root, file: BlockFile { memory, blocks, have }, meter } => {
+            let number = driver.fetch_into(now, root, memory, blocks.digests, have);
+            driver.watch(number, meter);
+        }
+        Command::Tell { number, to, bytes } => driver.tell(number, to, bytes),
         Command::Want(number) => driver.want(now, number),
         Command::Release(number) => driver.release(number),
         Command::Close => {

@@ -3,6 +3,7 @@
 //! A [`Communicator`] is one rank's end of a world of ranks.
 
 mod agree;
+pub mod block_file;
 pub mod broadcasts;
 mod choice;
 mod communicator;

@@ -1,13 +1,19 @@
 //! Memory of a value that processes of a host share: one makes and fills it, others map it to read.
 //!
-//! It is a sealed memfd, so it has no name and lives until the last of them lets go, however the others end.
+//! It is a sealed memfd, so it has no name and lives until the last of them lets go, however the others end. Or it is
+//! a file, which may be larger than the machine's memory; that one is not shared.
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
 use ripieno_run::swarm::{Place, Store};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+
+/// Where a file system reserves no room, zeros are written in pieces of this size.
+static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 
 /// Memory of a value.
 #[derive(Debug)]
@@ -30,6 +36,58 @@ impl HostMemory {
         let inode = rustix::fs::fstat(&fd)?.st_ino;
         Ok(HostMemory { mapping, fd, inode, length_bytes, is_own: true })
     }
+
+    /// A whole file, to read only. Nobody may make it shorter meanwhile.
+    pub fn of_file(path: &Path) -> io::Result<HostMemory> {
+        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let (length_bytes, inode) = (file_bytes(&fd)?, rustix::fs::fstat(&fd)?.st_ino);
+        let mapping = Mapping::read_only(&fd, length_bytes.max(1))?;
+        Ok(HostMemory { mapping, fd, inode, length_bytes, is_own: false })
+    }
+
+    /// A file of `length_bytes`, made if it is not there, and how long it was. Its bytes have room on the disk, so
+    /// that writing them never fails. It is written by one process at a time, where its file system has locks.
+    pub fn in_file(path: &Path, length_bytes: usize) -> io::Result<(HostMemory, usize)> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        if let Err(Errno::WOULDBLOCK) = rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+            return Err(Errno::BUSY.into());
+        }
+        let old_bytes = file_bytes(&fd)?;
+        if old_bytes > length_bytes {
+            rustix::fs::ftruncate(&fd, length_bytes as u64)?;
+        }
+        reserve(&fd, old_bytes, length_bytes)?;
+        let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
+        let inode = rustix::fs::fstat(&fd)?.st_ino;
+        Ok((HostMemory { mapping, fd, inode, length_bytes, is_own: true }, old_bytes))
+    }
+
+    /// Waits until what was written is on the disk.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+}
+
+fn file_bytes(fd: &OwnedFd) -> io::Result<usize> {
+    usize::try_from(rustix::fs::fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW.into())
+}
+
+/// Makes a file of `old_bytes` as long as it is to be, with room for all of it.
+fn reserve(fd: &OwnedFd, old_bytes: usize, length_bytes: usize) -> io::Result<()> {
+    if length_bytes == 0 {
+        return Ok(());
+    }
+    match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, length_bytes as u64) {
+        Err(Errno::OPNOTSUPP) => {}
+        other => return Ok(other?),
+    }
+    let mut at = old_bytes;
+    while at < length_bytes {
+        let piece = &ZEROS[..ZEROS.len().min(length_bytes - at)];
+        at += rustix::io::pwrite(fd, piece, at as u64)?;
+    }
+    Ok(())
 }
 
 impl Store for HostMemory {
@@ -82,6 +140,23 @@ mod tests {
             drop(made);
             assert_eq!(read[..], vec![7; length_bytes]);
         }
+    }
+
+    #[test]
+    fn a_file_keeps_what_is_written_and_is_written_by_one_at_a_time() {
+        let path = std::env::temp_dir().join(format!("ripieno-file-{}", std::process::id()));
+        for length_bytes in [10_000, 0, 5000] {
+            let (mut made, _) = HostMemory::in_file(&path, length_bytes).unwrap();
+            assert!(HostMemory::in_file(&path, length_bytes).is_err(), "it is being written");
+            made.fill(7);
+            made.sync().unwrap();
+            drop(made);
+            assert_eq!(HostMemory::of_file(&path).unwrap()[..], vec![7; length_bytes]);
+            assert_eq!(HostMemory::in_file(&path, length_bytes).unwrap().1, length_bytes);
+        }
+        assert!(HostMemory::in_file(&path, 1 << 62).is_err(), "no disk has room for it");
+        std::fs::remove_file(&path).unwrap();
+        assert!(HostMemory::of_file(&path).is_err());
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub enum Message {
         /// Those that I fetch from.
         sources: Vec<usize>,
     },
+    /// To the tracker, which names sources block by block: these were here before.
+    Found {
+        /// Which.
+        have: Box<Have>,
+    },
     /// To the tracker, which names sources block by block: I have this one.
     Fetched {
         /// Which.
@@ -131,7 +136,14 @@ impl Message {
         use Message::*;
         matches!(
             self,
-            Join | Rejoin { .. } | Ask { .. } | Stalled { .. } | Fetched { .. } | Corrupt { .. } | Done | Alive
+            Join | Rejoin { .. }
+                | Ask { .. }
+                | Stalled { .. }
+                | Found { .. }
+                | Fetched { .. }
+                | Corrupt { .. }
+                | Done
+                | Alive
         )
     }
 }

@@ -160,6 +160,12 @@ impl Node {
         Node::with(rank, root, size, timing, Member::new(rank, root, None, timing, now))
     }
 
+    /// The same with blocks that lay here before, of a value whose digests are known.
+    pub fn with_blocks(mut self, have: Have) -> Node {
+        self.member.have = have;
+        self
+    }
+
     fn with(rank: usize, root: usize, size: usize, timing: Timing, member: Member) -> Node {
         let (lost, early) = (BTreeSet::new(), BTreeMap::new());
         Node { rank, root, size, timing, member, tracker: None, lost, early }

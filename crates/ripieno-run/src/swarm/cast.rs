@@ -2,7 +2,8 @@
 
 use super::Store;
 use super::frame::{Digest, digest};
-use ripieno_plan::swarm::{Event, Manifest, Node, Timing};
+use super::meter::Meter;
+use ripieno_plan::swarm::{Event, Have, Manifest, Node, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -36,6 +37,9 @@ pub(super) struct Cast<M> {
     pub(super) node: Option<Node>,
     pub(super) holding: Holding<M>,
     pub(super) digests: Vec<Digest>,
+    /// Blocks that lay here before.
+    pub(super) found: Have,
+    pub(super) meter: Arc<Meter>,
     /// What is here of blocks that are not whole.
     partial: BTreeMap<usize, usize>,
     /// At the root: ranks that may still ask for it.
@@ -60,6 +64,8 @@ impl<M: Store> Cast<M> {
             node: None,
             holding: Holding::Awaited,
             digests: Vec::new(),
+            found: Have::none(0),
+            meter: Arc::default(),
             partial: BTreeMap::new(),
             open: BTreeSet::new(),
             is_kept: true,
@@ -68,19 +74,21 @@ impl<M: Store> Cast<M> {
         }
     }
 
+    /// A value that comes from `root` into memory that has some of its blocks.
+    pub(super) fn begun(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> Cast<M> {
+        Cast { holding: Holding::Coming(memory), digests, found, ..Cast::awaited(root, None) }
+    }
+
     /// A value that is here, at its root.
-    pub(super) fn given(node: Node, value: Arc<M>) -> Cast<M> {
+    pub(super) fn given(node: Node, value: Arc<M>, digests: Vec<Digest>) -> Cast<M> {
         let root = node.rank();
-        let mut cast =
-            Cast { node: Some(node), holding: Holding::Here(value), is_over: false, ..Cast::awaited(root, None) };
-        let block_count = cast.manifest().map_or(0, Manifest::block_count);
-        cast.digests = (0..block_count).map(|block| digest(cast.block(block))).collect();
-        cast
+        let holding = Holding::Here(value);
+        Cast { node: Some(node), holding, digests, is_over: false, ..Cast::awaited(root, None) }
     }
 
     /// Whether nothing was done for it yet.
     pub(super) fn is_awaited(&self) -> bool {
-        self.node.is_none() && matches!(self.holding, Holding::Awaited)
+        self.node.is_none() && !matches!(self.holding, Holding::Here(_))
     }
 
     /// When something has to be done about the rank that fetches for this host.
@@ -158,6 +166,7 @@ impl<M: Store> Cast<M> {
         if until_bytes <= self.here_bytes(block) {
             return Vec::new();
         }
+        self.meter.note_came(until_bytes - self.here_bytes(block));
         self.partial.insert(block, until_bytes);
         let mut events = vec![Event::Arrived { block, until_bytes }];
         if until_bytes == self.range(block).len() {

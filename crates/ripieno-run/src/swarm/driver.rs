@@ -3,11 +3,12 @@
 use super::cast::{Cast, Holding, Sharing};
 use super::frame::{self, Digest, Word};
 use super::inbox::{Inbox, Read};
-use super::outbox::Outbox;
+use super::meter::Meter;
+use super::outbox::{Outbox, Sent};
 use super::{Store, Wires};
 use crate::fabric::Want;
 use crate::link::LinkError;
-use ripieno_plan::swarm::{Action, Corruption, Event, Failure, Manifest, Message, Node, Timing};
+use ripieno_plan::swarm::{Action, Corruption, Event, Failure, Have, Manifest, Message, Node, Timing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -41,6 +42,18 @@ pub enum Ending {
 pub enum News<M> {
     /// It is here, or will not come. Given once.
     Ended(Result<Arc<M>, Ending>),
+    /// The user of another rank tells something.
+    Told {
+        /// Who.
+        from: usize,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// The connection to a rank is gone.
+    Lost {
+        /// The rank.
+        peer: usize,
+    },
     /// At the tracker: somebody asks for it.
     Reopened,
     /// At the tracker: everybody who asked has the value or is lost. Given again if somebody asks later.
@@ -101,12 +114,19 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// Begins to give out a value, the first bytes of `value`: its number. `order` has those that ask for it at once,
-    /// as a chain is to run.
-    pub fn offer(&mut self, now: Duration, value: Arc<M>, manifest: Manifest, order: Vec<usize>) -> u32 {
+    /// Begins to give out a value, the first bytes of `value`, whose blocks have these `digests`: its number. `order`
+    /// has those that ask for it at once, as a chain is to run.
+    pub fn offer(
+        &mut self,
+        now: Duration,
+        value: Arc<M>,
+        manifest: Manifest,
+        digests: Vec<Digest>,
+        order: Vec<usize>,
+    ) -> u32 {
         let number = self.next;
         let node = Node::root(self.rank, self.size, manifest, order, self.timing, number.into(), now);
-        let mut cast = Cast::given(node, value);
+        let mut cast = Cast::given(node, value, digests);
         cast.open = (0..self.size).filter(|rank| *rank != self.rank && !self.lost.contains(rank)).collect();
         self.casts.insert(number, cast);
         self.events.push_back((number, Event::Start));
@@ -117,8 +137,19 @@ impl<M: Store> Driver<M> {
     /// Notes that a value comes from `root`: its number. It is fetched once this rank [wants](Self::want) it, by
     /// `leader` if there is one, whose memory it is then.
     pub fn expect(&mut self, now: Duration, root: usize, leader: Option<usize>) -> u32 {
-        let number = self.next;
-        self.casts.insert(number, Cast::awaited(root, leader));
+        self.expect_as(now, Cast::awaited(root, leader))
+    }
+
+    /// Fetches from `root` a value with these `digests` into `memory`, which has some of its blocks: its number.
+    pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: Have) -> u32 {
+        let number = self.expect_as(now, Cast::begun(root, memory, digests, have));
+        self.want(now, number);
+        number
+    }
+
+    fn expect_as(&mut self, now: Duration, cast: Cast<M>) -> u32 {
+        let (number, root) = (self.next, cast.root);
+        self.casts.insert(number, cast);
         if !self.peers.contains_key(&root) {
             // By the end of the link the root learns of this rank's.
             self.push(number, root, &Word::Here);
@@ -134,6 +165,18 @@ impl<M: Store> Driver<M> {
         self.early = early;
         due.into_iter().for_each(|(number, from, word)| self.take_word(now, number, from, word));
         self.settle(now);
+    }
+
+    /// Lets `meter` show how far a value is.
+    pub fn watch(&mut self, number: u32, meter: Arc<Meter>) {
+        if let Some(cast) = self.casts.get_mut(&number) {
+            cast.meter = meter;
+        }
+    }
+
+    /// Tells the user of another rank something about a value.
+    pub fn tell(&mut self, number: u32, to: usize, bytes: Vec<u8>) {
+        self.push(number, to, &Word::Told { bytes });
     }
 
     /// Fetches a value that was expected.
@@ -166,7 +209,8 @@ impl<M: Store> Driver<M> {
     fn start(&mut self, now: Duration, number: u32) {
         let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
         (cast.is_over, cast.sharing) = (false, None);
-        cast.node = Some(Node::receiver(self.rank, cast.root, self.size, self.timing, now));
+        let node = Node::receiver(self.rank, cast.root, self.size, self.timing, now);
+        cast.node = Some(node.with_blocks(cast.found.clone()));
         self.events.push_back((number, Event::Start));
     }
 
@@ -279,7 +323,12 @@ impl<M: Store> Driver<M> {
         let Some(it) = self.peers.get_mut(&peer) else { return Ok(0) };
         let mut sent = Vec::new();
         let outcome = it.outbox.send(link, &self.casts, &mut sent);
-        self.events.extend(sent.into_iter().map(|(cast, block)| (cast, Event::Sent { to: peer, block })));
+        for Sent { cast, block, length_bytes, is_last } in sent {
+            self.casts[&cast].meter.note_gave(length_bytes);
+            if is_last {
+                self.events.push_back((cast, Event::Sent { to: peer, block }));
+            }
+        }
         if it.outbox.is_overfull() {
             return Err(LinkError::Closed { cause: "the peer takes no words".to_string() });
         }
@@ -293,6 +342,7 @@ impl<M: Store> Driver<M> {
         let left: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_left(cast)).map(|(&number, _)| number).collect();
         left.into_iter().for_each(|number| self.start(now, number));
         self.casts.values_mut().for_each(|cast| _ = cast.open.remove(&peer));
+        self.news.extend(self.casts.keys().map(|&number| (number, News::Lost { peer })));
         for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
             if cast.told.insert(peer) {
                 self.events.push_back((number, Event::Lost { peer }));
@@ -315,6 +365,7 @@ impl<M: Store> Driver<M> {
             Word::LetGo => {
                 self.casts.get_mut(&number).expect("it was found").open.remove(&from);
             }
+            Word::Told { bytes } => self.news.push((number, News::Told { from, bytes })),
             Word::Share => self.share(now, number, from),
             Word::Coming => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
@@ -353,7 +404,10 @@ impl<M: Store> Driver<M> {
                     }
                 }
                 match message {
-                    Message::Released => cast.is_over = true,
+                    Message::Released => {
+                        cast.is_over = true;
+                        cast.meter.note_released();
+                    }
                     Message::Join | Message::Rejoin { .. } => {
                         cast.is_over = false;
                         self.news.push((number, News::Reopened));

@@ -15,7 +15,7 @@ const WORD: u32 = 0x5249_5731;
 const CHUNK: u32 = 0x5249_4331;
 
 /// The digest of a block.
-pub(super) type Digest = [u8; 8];
+pub type Digest = [u8; 8];
 
 /// What ranks tell each other about one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +36,8 @@ pub(super) enum Word {
     Shared { place: Place, length_bytes: usize },
     /// From it: I will not have it.
     Alone,
+    /// What the user of one rank tells that of another.
+    Told { bytes: Vec<u8> },
 }
 
 /// What follows a header.

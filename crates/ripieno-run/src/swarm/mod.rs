@@ -9,15 +9,20 @@
 //!
 //! Of ranks that share a host one fetches, the first that any of them needs it: the others take its memory.
 
+mod blocks;
 mod cast;
 mod driver;
 mod frame;
 mod inbox;
+mod meter;
 mod outbox;
 #[cfg(test)]
 mod tests;
 
+pub use blocks::Blocks;
 pub use driver::{Driver, Ending, Maker, News};
+pub use frame::Digest;
+pub use meter::Meter;
 
 use crate::link::{Link, LinkError};
 use serde::{Deserialize, Serialize};

@@ -13,6 +13,16 @@ const STEP_BYTES: usize = 16 << 10;
 /// Words that a peer does not take; with more it is lost.
 const WORDS_BYTES_MAX: usize = 64 << 20;
 
+/// A chunk that is out.
+#[derive(Debug)]
+pub(super) struct Sent {
+    pub(super) cast: u32,
+    pub(super) block: usize,
+    pub(super) length_bytes: usize,
+    /// Whether all of the block is.
+    pub(super) is_last: bool,
+}
+
 /// A block that flows to a peer.
 #[derive(Debug)]
 struct Stream {
@@ -74,12 +84,12 @@ impl Outbox {
         self.current.is_some() || !self.words.is_empty() || self.streams.iter().any(can_go)
     }
 
-    /// Sends until the link has no room or nothing is left: how many bytes went, and the blocks that are out.
+    /// Sends until the link has no room or nothing is left: how many bytes went, and the chunks that are out.
     pub(super) fn send<M: Store>(
         &mut self,
         link: &mut dyn Link,
         casts: &BTreeMap<u32, Cast<M>>,
-        sent: &mut Vec<(u32, usize)>,
+        sent: &mut Vec<Sent>,
     ) -> Result<usize, LinkError> {
         let mut moved_bytes = 0;
         while let Some((frame, done_bytes)) = self.take_frame(casts) {
@@ -123,16 +133,16 @@ impl Outbox {
         Some((Frame::Chunk { header, cast, block, from_bytes, length_bytes }, 0))
     }
 
-    fn end_chunk<M: Store>(&mut self, frame: &Frame, casts: &BTreeMap<u32, Cast<M>>, sent: &mut Vec<(u32, usize)>) {
+    fn end_chunk<M: Store>(&mut self, frame: &Frame, casts: &BTreeMap<u32, Cast<M>>, sent: &mut Vec<Sent>) {
         let Frame::Chunk { cast, block, from_bytes, length_bytes, .. } = *frame else { return };
+        let mut is_last = false;
         if from_bytes + length_bytes == casts[&cast].block(block).len() {
             let count = self.streams.len();
             self.stop(cast, block);
             // Who was told to stop meanwhile is told no end.
-            if self.streams.len() < count {
-                sent.push((cast, block));
-            }
+            is_last = self.streams.len() < count;
         }
+        sent.push(Sent { cast, block, length_bytes, is_last });
     }
 }
 

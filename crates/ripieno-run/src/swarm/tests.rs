@@ -1,6 +1,6 @@
 //! Drivers over pipes that hold next to nothing, by a made-up clock.
 
-use super::{Driver, Ending, News, Place, Store, Wires};
+use super::{Blocks, Digest, Driver, Ending, Meter, News, Place, Store, Wires};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::{Discipline, Failure, Manifest, Timing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -188,11 +188,19 @@ struct World {
     now: Duration,
     outcomes: BTreeMap<usize, Result<Arc<Memory>, Ending>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
+    told: Vec<(usize, usize, Vec<u8>)>,
 }
 
 fn value(bytes: usize) -> Vec<u8> {
     let mut state = 7;
     (0..bytes).map(|_| ripieno_plan::next_random(&mut state) as u8).collect()
+}
+
+/// What a root gives, with the digests of its blocks.
+fn given(bytes: usize) -> (Arc<Memory>, Vec<Digest>) {
+    let value = value(bytes);
+    let digests = Blocks::of(&value, BLOCK_BYTES).digests;
+    (Arc::new(Memory(value)), digests)
 }
 
 impl World {
@@ -204,7 +212,8 @@ impl World {
             (driver, wires)
         };
         let ranks = (0..size).map(rank).collect();
-        World { net: net.clone(), ranks, now: Duration::ZERO, outcomes: BTreeMap::new(), settled: None }
+        let (now, outcomes) = (Duration::ZERO, BTreeMap::new());
+        World { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new() }
     }
 
     /// Everybody begins a value; all want it at once.
@@ -212,7 +221,8 @@ impl World {
         let (now, size) = (self.now, self.ranks.len());
         let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
         let order = (1..size).map(|after| (root + after) % size).collect();
-        let number = self.ranks[root].0.offer(now, Arc::new(Memory(value(bytes))), manifest, order);
+        let (given, digests) = given(bytes);
+        let number = self.ranks[root].0.offer(now, given, manifest, digests, order);
         for (rank, (driver, _)) in self.ranks.iter_mut().enumerate().filter(|(rank, _)| *rank != root) {
             assert_eq!(driver.expect(now, root, None), number, "rank {rank}");
             driver.want(now, number);
@@ -235,6 +245,8 @@ impl World {
                         assert!(self.outcomes.insert(rank, outcome).is_none(), "rank {rank} ends twice");
                     }
                     News::Reopened => self.settled = None,
+                    News::Told { from, bytes } => self.told.push((rank, from, bytes)),
+                    News::Lost { peer } => assert!(self.net.lock().unwrap().is_gone(peer)),
                     News::Settled { acknowledged, lost, corruptions } => {
                         let sources = corruptions.into_iter().map(|it| it.source).collect();
                         self.settled = Some((acknowledged, lost, sources));
@@ -375,7 +387,8 @@ fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
     let mut world = World::new(size);
     let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
     let now = world.now;
-    let number = world.ranks[0].0.offer(now, Arc::new(Memory(value(bytes))), manifest, vec![]);
+    let (given, digests) = given(bytes);
+    let number = world.ranks[0].0.offer(now, given, manifest, digests, vec![]);
     (1..size).for_each(|rank| _ = world.ranks[rank].0.expect(now, 0, None));
     world.run_until(|world| world.settled.is_some());
     world.settled = None;
@@ -393,6 +406,54 @@ fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
     world.run_until(|world| world.ranks.iter().all(|(driver, _)| driver.is_idle()));
 }
 
+/// Rank 0 gives a value to others, which have some blocks of it; how many bytes have come to each of them.
+fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) -> Vec<u64> {
+    let size = parts.len() + 1;
+    let mut world = World::new(size);
+    let (given, digests) = given(bytes);
+    let blocks = Blocks { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone() };
+    let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
+    let number = world.ranks[0].0.offer(world.now, given, manifest, digests.clone(), (1..size).collect());
+    let mut meters = Vec::new();
+    for (rank, part) in (1..size).zip(parts) {
+        let (have, memory) = (blocks.found_in(part), Memory(part.clone()));
+        let driver = &mut world.ranks[rank].0;
+        assert_eq!(driver.fetch_into(world.now, 0, memory, digests.clone(), have), number);
+        meters.push(Arc::new(Meter::default()));
+        driver.watch(number, meters.last().unwrap().clone());
+    }
+    world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
+    (0..3).for_each(|_| _ = world.turn());
+    assert!((1..size).all(|rank| world.right(rank, bytes)), "{discipline:?}");
+    assert!(meters.iter().all(|meter| meter.is_released()), "{discipline:?}");
+    meters.iter().map(|meter| meter.came_bytes()).collect()
+}
+
+#[test]
+fn who_has_blocks_already_fetches_the_others_only_and_gives_what_it_has() {
+    let bytes = 12 * BLOCK_BYTES + 5;
+    let whole = value(bytes);
+    let half = [&whole[..6 * BLOCK_BYTES], &vec![0; bytes - 6 * BLOCK_BYTES]].concat();
+    let mut damaged = whole.clone();
+    damaged[bytes - 1] ^= 1;
+    damaged[3 * BLOCK_BYTES] ^= 1;
+    for discipline in disciplines() {
+        let came = came_to_those_that_have(discipline, bytes, &[half.clone(), whole.clone(), damaged.clone()]);
+        assert_eq!(came, [6 * BLOCK_BYTES as u64 + 5, 0, BLOCK_BYTES as u64 + 5], "{discipline:?}");
+    }
+}
+
+#[test]
+fn what_users_tell_each_other_comes_in_order() {
+    let mut world = World::new(2);
+    let number = world.begin(0, 3 * BLOCK_BYTES, Discipline::Chain);
+    for bytes in [b"first".to_vec(), b"second".to_vec()] {
+        world.ranks[1].0.tell(number, 0, bytes);
+    }
+    world.run_until(|world| world.told.len() == 2);
+    assert_eq!(world.told, [(0, 1, b"first".to_vec()), (0, 1, b"second".to_vec())]);
+}
+
 #[test]
 fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
     let bytes = 5 * BLOCK_BYTES;
@@ -407,7 +468,8 @@ fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
 /// Ranks 1, 2 and 3 share a host, 0 is elsewhere.
 fn begin_on_two_hosts(world: &mut World, bytes: usize) -> u32 {
     let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
-    let number = world.ranks[0].0.offer(world.now, Arc::new(Memory(value(bytes))), manifest, vec![]);
+    let (given, digests) = given(bytes);
+    let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![]);
     (1..4).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, (rank > 1).then_some(1)));
     number
 }

@@ -181,8 +181,11 @@ impl Member {
         neighbours: Vec<usize>,
         out: &mut Vec<Action>,
     ) {
-        if self.manifest.is_none() {
+        if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
             self.have = Have::none(manifest.block_count());
+        }
+        if self.manifest.is_none() && self.have.count() > 0 && self.is_told_sources(&manifest) {
+            tell(out, self.tracker, Message::Found { have: Box::new(self.have.clone()) });
         }
         self.manifest = Some(manifest);
         self.streams.begin(sources);
@@ -342,9 +345,14 @@ impl Member {
 
     /// Where the tracker names the sources of blocks, it names another.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
-        if let Some(Manifest { discipline: Discipline::CooperativeSharing { .. }, .. }) = self.manifest {
+        if self.manifest.is_some_and(|manifest| self.is_told_sources(&manifest)) {
             tell(out, self.tracker, Message::Ask { part: block, instead_of: source });
         }
+    }
+
+    /// Whether the tracker names a source for each block.
+    fn is_told_sources(&self, manifest: &Manifest) -> bool {
+        matches!(manifest.discipline, Discipline::CooperativeSharing { .. })
     }
 
     /// Tells the tracker of the stall. No answer says that the tracker is lost.

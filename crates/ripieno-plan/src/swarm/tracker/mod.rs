@@ -138,6 +138,7 @@ impl Tracker {
             Message::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
             Message::Ask { part, instead_of } => self.ask(from, part, instead_of, out),
             Message::Stalled { sources } => self.stall(now, from, sources, out),
+            Message::Found { have } => self.found_blocks(from, &have, out),
             Message::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
             Message::Corrupt { block, source } => self.corrupt(from, block, source, out),
             Message::Done => {
@@ -215,6 +216,12 @@ impl Tracker {
             found = sharing.again(receiver, block, &record.avoided);
         }
         name(found, out);
+    }
+
+    fn found_blocks(&mut self, from: usize, have: &Have, out: &mut Vec<Action>) {
+        let Some(sharing) = &mut self.sharing else { return };
+        sharing.found(from, have);
+        name(sharing.serve(from), out);
     }
 
     fn fetched(&mut self, from: usize, block: usize, source: usize, bytes_per_s: u64, out: &mut Vec<Action>) {

@@ -83,6 +83,15 @@ impl Sharing {
         self.file(rank);
     }
 
+    /// A member that has come had these blocks before.
+    pub(super) fn found(&mut self, rank: usize, have: &Have) {
+        let Some(sharer) = self.sharers.get_mut(&rank) else { return };
+        let new: Vec<usize> = sharer.have.lacks(have).filter(|&block| block < sharer.have.block_count()).collect();
+        new.iter().for_each(|&block| sharer.have.add(block));
+        new.into_iter().for_each(|block| self.copy(block, 1));
+        self.file(rank);
+    }
+
     /// Whether nobody has this block.
     pub(super) fn lacks(&self, block: usize) -> bool {
         !self.sharers.values().any(|sharer| sharer.have.has(block))

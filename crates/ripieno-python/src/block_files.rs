@@ -1,0 +1,86 @@
+//! Files of which the blocks are known, for Python.
+
+use crate::errors;
+use pyo3::prelude::*;
+use ripieno::block_file::{self, Blocks, Digest};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A file and its blocks, until a broadcast takes it.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct BlockFile {
+    inner: Mutex<Option<block_file::BlockFile>>,
+    blocks: Blocks,
+    #[pyo3(get)]
+    found_bytes: usize,
+}
+
+#[pymethods]
+impl BlockFile {
+    /// A file that is whole, which is read from end to end.
+    #[staticmethod]
+    fn read(py: Python<'_>, path: PathBuf, block_bytes: Option<usize>) -> PyResult<BlockFile> {
+        made(&path, py.detach(|| block_file::BlockFile::read(&path, block_bytes)))
+    }
+
+    /// The same of a file that may have these blocks: None if it has not, or is not there.
+    #[staticmethod]
+    fn find(
+        py: Python<'_>,
+        path: PathBuf,
+        length_bytes: usize,
+        block_bytes: usize,
+        digests: &[u8],
+    ) -> PyResult<Option<BlockFile>> {
+        let blocks = blocks(length_bytes, block_bytes, digests)?;
+        let found = py.detach(|| block_file::BlockFile::find(&path, blocks)).transpose();
+        found.map(|found| made(&path, found)).transpose()
+    }
+
+    /// A file to be filled with these blocks; what it has of them stays.
+    #[staticmethod]
+    fn fill(
+        py: Python<'_>,
+        path: PathBuf,
+        length_bytes: usize,
+        block_bytes: usize,
+        digests: &[u8],
+    ) -> PyResult<BlockFile> {
+        let blocks = blocks(length_bytes, block_bytes, digests)?;
+        made(&path, py.detach(|| block_file::BlockFile::fill(&path, blocks)))
+    }
+
+    /// The length of the file and of its blocks, and the digests of these in a row.
+    fn blocks(&self) -> (usize, usize, Vec<u8>) {
+        (self.blocks.bytes, self.blocks.block_bytes, self.blocks.digests.concat())
+    }
+}
+
+impl BlockFile {
+    pub fn take(&self) -> PyResult<block_file::BlockFile> {
+        let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        taken.ok_or_else(|| errors::input("this file is part of a broadcast already".to_string()))
+    }
+}
+
+fn made(path: &Path, made: io::Result<block_file::BlockFile>) -> PyResult<BlockFile> {
+    let file = made.map_err(|error| errors::from_file(&error, path))?;
+    let (blocks, found_bytes) = (file.blocks().clone(), file.found_bytes());
+    Ok(BlockFile { inner: Mutex::new(Some(file)), blocks, found_bytes })
+}
+
+fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<Blocks> {
+    let (digests, rest) = digests.as_chunks::<{ size_of::<Digest>() }>();
+    if block_bytes == 0 || !rest.is_empty() || digests.len() != bytes.div_ceil(block_bytes) {
+        return Err(errors::input(format!(
+            "{} digests of blocks of {block_bytes} bytes: not of this file",
+            digests.len()
+        )));
+    }
+    Ok(Blocks { bytes, block_bytes, digests: digests.to_vec() })
+}
+
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<BlockFile>()
+}

@@ -1,0 +1,59 @@
+//! What a value is made of: the digests of its blocks, and which of them lie somewhere already.
+
+use super::frame::{Digest, digest};
+use ripieno_plan::swarm::Have;
+
+/// The digests of the blocks of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// The length of the value.
+    pub bytes: usize,
+    /// The length of all blocks but the last.
+    pub block_bytes: usize,
+    /// One of each block.
+    pub digests: Vec<Digest>,
+}
+
+impl Blocks {
+    /// Those of a value.
+    pub fn of(value: &[u8], block_bytes: usize) -> Blocks {
+        assert!(block_bytes > 0, "a block has a byte at least");
+        Blocks { bytes: value.len(), block_bytes, digests: value.chunks(block_bytes).map(digest).collect() }
+    }
+
+    /// Those that stand at their places in `bytes`.
+    pub fn found_in(&self, bytes: &[u8]) -> Have {
+        let mut have = Have::none(self.digests.len());
+        let right = bytes.chunks(self.block_bytes).zip(&self.digests).enumerate();
+        right.filter(|(_, (block, expected))| digest(block) == **expected).for_each(|(block, _)| have.add(block));
+        have
+    }
+
+    /// How long those blocks are together.
+    pub fn bytes_of(&self, have: &Have) -> usize {
+        let last_bytes = self.bytes - self.digests.len().saturating_sub(1) * self.block_bytes;
+        match self.digests.len().checked_sub(1) {
+            Some(last) if have.has(last) => (have.count() - 1) * self.block_bytes + last_bytes,
+            _ => have.count() * self.block_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_that_stand_at_their_places_are_found_and_counted() {
+        let value: Vec<u8> = (0..250).collect();
+        let blocks = Blocks::of(&value, 100);
+        assert_eq!(blocks.bytes_of(&blocks.found_in(&value)), 250);
+        let mut damaged = value.clone();
+        damaged[120] ^= 1;
+        let found = blocks.found_in(&damaged);
+        assert_eq!((found.has(0), found.has(1), found.has(2), blocks.bytes_of(&found)), (true, false, true, 150));
+        assert_eq!(blocks.bytes_of(&blocks.found_in(&value[..249])), 200, "the last one is not whole");
+        let empty = Blocks::of(&[], 100);
+        assert_eq!((empty.found_in(&[]).is_all(), empty.bytes_of(&Have::none(0))), (true, 0));
+    }
+}
