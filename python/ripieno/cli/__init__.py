@@ -32,6 +32,7 @@ COMMANDS = {
     "components": "ripieno.cli.vertices:components_command",
     "demo": "ripieno.cli.demo:demo_command",
     "diameter": "ripieno.cli.vertices:diameter_command",
+    "distribute": "ripieno.cli.distribute:distribute_command",
     "doctor": "ripieno.cli.run:doctor_command",
     "explain": "ripieno.cli.explain:explain_command",
     "features": "ripieno.cli.features:features_command",
@@ -82,9 +83,11 @@ MDS_OPTIONS = {
     "weights": "--weights",
 }
 RECORD_OPTIONS = {"dtype": "--dtype", "format": "--format", "record_bytes": "--record-bytes"}
+DISTRIBUTE_OPTIONS = {"block_bytes": "--block", "strategy": "--strategy"}
 OPTIONS = {
     "als": ALS_OPTIONS,
     **dict.fromkeys(("bfs", "components", "diameter", "pagerank"), GRAPH_OPTIONS),
+    "distribute": DISTRIBUTE_OPTIONS,
     "kmeans": RECORD_OPTIONS,
     "layout": GRAPH_OPTIONS,
     "logistic": LOGISTIC_OPTIONS,

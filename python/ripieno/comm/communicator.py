@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
-from ripieno.comm.broadcast_variables import BroadcastVariables
 from ripieno.comm.exchanges import Exchanges
+from ripieno.comm.file_distribution import FileDistribution
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import Groups
 from ripieno.comm.keyed_data import KeyedData
@@ -59,7 +59,7 @@ def _asynchronous(
     return begin
 
 
-class Communicator(KeyedData, Groups, Exchanges, BroadcastVariables, Gathers, Reductions):
+class Communicator(KeyedData, Groups, Exchanges, FileDistribution, Gathers, Reductions):
     """One rank's part in the conversation of all ranks.
 
     Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.

@@ -13,6 +13,7 @@ import ripieno as rp
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from ripieno.comm.broadcast_variables import Delivery
+from ripieno.comm.file_distribution import HostFile
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
 from ripieno.launch import Broadcast
@@ -67,6 +68,9 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
         assert_type(shared.value, Floats)
         assert_type(shared.delivery(), Delivery | None)
     assert_type(comm.broadcast_variable({"rate": 0.1} if comm.rank == 0 else None).value, dict[str, float])
+    copied = comm.distribute(["model.bin"], "/scratch/", strategy="csb", overwrite=True, keep_partial=True)
+    assert_type(copied, list[HostFile])
+    print([file.path for file in copied if not file.is_whole])
     settings = comm.broadcast({"rate": 0.1} if comm.rank == 0 else None)
     rate: float = settings["rate"]
     print(rate)

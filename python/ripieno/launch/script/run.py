@@ -52,6 +52,8 @@ class Script:
         A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
     replicas
         How many replicas there are of each logical rank, see `ripieno.launch.job.replicas`.
+    independent
+        Whether ranks go on when another one fails.
     """
 
     target: str
@@ -62,6 +64,7 @@ class Script:
     threads: int | None = None
     racks: str | None = None
     replicas: int = 1
+    independent: bool = False
 
     @property
     def environment(self) -> dict[str, str]:
@@ -201,7 +204,7 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
                 if failed_at is None and _goes_on_without(key.data, ranks, script):
                     lost.add(key.data.rank)
                     continue
-                if failed_at is None:
+                if failed_at is None and not script.independent:
                     failed_at = time.monotonic()
                 # A victim gives way to whoever failed on its own account.
                 if first is None or (first.victim and not key.data.victim):

@@ -1,0 +1,214 @@
+"""`ripieno distribute`: files of one host to many."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from ripieno.cli.options import Size, communicator, overwrite_option, quiet_option
+from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.comm.file_distribution import HostFile
+from ripieno.launch.script import run
+from ripieno.units import bytes_text, duration_text
+
+#: Where there is no terminal, progress is told so often.
+LINE_S = 5.0
+#: Rows of the table on a terminal, those that are not whole yet.
+SHOWN_MAX = 24
+
+
+@click.command("distribute", short_help="Copy files of one host to many, each fetching from all that have parts.")
+@click.argument("files", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    metavar="PATH",
+    help="Name of the file on each host; with / at the end, or of several FILES, their folder. {rank} and {host} stand "
+    "for those of the writer.",
+)
+@click.option(
+    "-w",
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Worker processes on this machine. Under a launcher its ranks do the work.",
+)
+@click.option(
+    "--strategy",
+    type=click.Choice(STRATEGIES),
+    default="auto",
+    show_default=True,
+    help="How blocks find their ways: auto is chain, or csb if some are there already.",
+)
+@click.option("--block", type=Size(), help="Bytes of a block, such as 1MiB; by default 16 KiB to 4 MiB.")
+@overwrite_option
+@click.option(
+    "--keep-partial", is_flag=True, help="After a failure leave what has come, for another run to go on from."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@quiet_option
+def distribute_command(
+    files: tuple[str, ...],
+    out: str,
+    workers: int | None,
+    strategy: str,
+    block: int | None,
+    overwrite: bool,
+    keep_partial: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """Give FILES of rank 0's host to the hosts of all ranks, and print who has what.
+
+    A file is there as a whole or not at all: it is written beside its place as .NAME.part, its blocks are compared
+    with digests, and it gets its name once it is on the disk. Ranks that die or stand still are reported and cost the
+    others nothing. Blocks that are there already, of a whole file or of one that a killed run has left, are not
+    fetched again.
+
+    One rank of each host writes; with {rank} in PATH every rank does. The exit code is 0 if all have all files, else 1,
+    or that of a worker that was killed.
+
+    \b
+    Examples:
+      srun --kill-on-bad-exit=0 -N 16 ripieno distribute model.bin --out /scratch/model.bin
+      mpirun -n 16 --map-by node ripieno distribute model.bin --out /scratch/model.bin
+      ripieno distribute model.bin --workers 8 --out 'copies/{rank}/model.bin'
+    """
+    comm = communicator(workers, None, None)
+    if comm is None:
+        if workers is None:
+            raise click.UsageError("expected --workers, or a launcher that starts a rank on each host")
+        return _run_workers(workers, files, out, strategy, block, overwrite, keep_partial, as_json, quiet)
+    with _Progress(Console(stderr=True), quiet or comm.rank != 0) as progress:
+        rows = comm.distribute(
+            files,
+            out,
+            strategy=strategy,
+            block_bytes=block,
+            overwrite=overwrite,
+            keep_partial=keep_partial,
+            on_progress=progress.show,
+        )
+    if comm.rank == 0:
+        click.echo(_as_json(rows) if as_json else _report(rows))
+    else:
+        # Rank 0 may be the one that is lost.
+        for row in (row for row in rows if row.error):
+            click.echo(f"ripieno: rank {row.rank} on {row.host}: {row.path}: {row.error}", err=True)
+    return 0 if all(row.is_whole for row in rows) else 1
+
+
+def _run_workers(
+    workers: int,
+    files: Sequence[str],
+    out: str,
+    strategy: str,
+    block: int | None,
+    overwrite: bool,
+    keep_partial: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """The same command as ranks of this machine."""
+    flags = {"--overwrite": overwrite, "--keep-partial": keep_partial, "--json": as_json, "--quiet": quiet}
+    arguments = [
+        "distribute",
+        "--out",
+        out,
+        "--strategy",
+        strategy,
+        *(flag for flag, is_set in flags.items() if is_set),
+    ]
+    arguments += ["--block", str(block)] if block is not None else []
+    script = run.Script("ripieno", [*arguments, "--", *files], module=True, prefix=False, independent=True)
+    try:
+        return run.run(script, workers)
+    except KeyboardInterrupt:
+        return run.INTERRUPTED
+
+
+class _Progress:
+    """Who has how much: a table on a terminal, now and then a line elsewhere."""
+
+    def __init__(self, console: Console, quiet: bool) -> None:
+        self._console = console
+        self._quiet = quiet
+        self._live = Live(console=console, transient=True) if console.is_terminal and not quiet else None
+        self._next_line_s = time.monotonic() + LINE_S
+
+    def __enter__(self) -> _Progress:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+
+    def show(self, rows: list[HostFile]) -> None:
+        """Show the state of now."""
+        if self._live is not None:
+            self._live.update(_table(rows))
+        elif not self._quiet and time.monotonic() >= self._next_line_s:
+            self._next_line_s = time.monotonic() + LINE_S
+            self._console.print(_summary(rows), highlight=False, soft_wrap=True)
+
+
+def _table(rows: list[HostFile]) -> Table:
+    table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", caption=_summary(rows), caption_justify="left")
+    for name in ("rank", "host", "file", "state", "here", "rate"):
+        table.add_column(name)
+    for row in [row for row in rows if not row.is_whole][:SHOWN_MAX]:
+        here = f"{100 * _here_bytes(row) / max(1, row.size_bytes):.0f} %"
+        table.add_row(str(row.rank), row.host, os.path.basename(row.path), row.state, here, _rate(row))
+    return table
+
+
+def _here_bytes(row: HostFile) -> int:
+    return min(row.size_bytes, row.found_bytes + row.fetched_bytes) if not row.is_whole else row.size_bytes
+
+
+def _rate(row: HostFile) -> str:
+    return f"{bytes_text(row.fetched_bytes / row.seconds)}/s" if row.fetched_bytes and row.seconds else ""
+
+
+def _summary(rows: list[HostFile]) -> str:
+    whole = sum(row.is_whole for row in rows)
+    fetched = sum(row.fetched_bytes for row in rows)
+    longest = max((row.seconds for row in rows), default=0.0)
+    rate = f", {bytes_text(fetched / longest)}/s in all" if fetched and longest else ""
+    return f"{whole} of {len(rows)} are whole, {bytes_text(fetched)} fetched{rate}"
+
+
+def _report(rows: list[HostFile]) -> str:
+    head = ("rank", "host", "state", "found", "fetched", "time", "rate", "path")
+    cells = [
+        (
+            str(row.rank),
+            row.host,
+            row.state,
+            bytes_text(row.found_bytes),
+            bytes_text(row.fetched_bytes),
+            duration_text(row.seconds),
+            _rate(row),
+            f"{row.path}: {row.error}" if row.error else row.path,
+        )
+        for row in rows
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)) for line in (head, *cells)]
+    return "\n".join([*(line.rstrip() for line in lines), _summary(rows)])
+
+
+def _as_json(rows: list[HostFile]) -> str:
+    return json.dumps(
+        {"is_whole": all(row.is_whole for row in rows), "files": [row._asdict() for row in rows]}, indent=2
+    )

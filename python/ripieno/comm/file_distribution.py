@@ -1,0 +1,502 @@
+"""Files of one rank for the hosts of all: fetched block by block, there as a whole or not at all, resumed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import NamedTuple
+
+from ripieno._checks import check_count
+from ripieno._native import BlockFile, Shown
+from ripieno._native import Variable as NativeVariable
+from ripieno.comm.broadcast_variables import STRATEGIES, BroadcastVariables
+from ripieno.comm.gathers import Gathers
+from ripieno.errors import InputError, RipienoError
+from ripieno.files.results import PART_SUFFIX
+
+#: Ranks tell the root so often how far they are.
+TELL_S = 0.5
+#: All look so often whether something has happened.
+LOOK_S = 0.02
+#: A rank that tells nothing for so long counts as lost.
+SILENT_S = 60.0
+#: Who has its files waits for those that fetch from it, as long as bytes go out once within this time.
+LINGER_S = 60.0
+#: Blocks of a file, at most: of each the digest is told to everybody.
+BLOCKS_MAX = 1 << 20
+
+FETCHING, WRITING = "fetching", "writing"
+FETCHED, FOUND, FAILED, LOST = "fetched", "found", "failed", "lost"
+#: Nothing more becomes of it.
+OVER = (FETCHED, FOUND, FAILED, LOST)
+_ALL_OVER = b"all over"
+
+
+class HostFile(NamedTuple):
+    """A file at one of the ranks that get it.
+
+    Attributes
+    ----------
+    rank : int
+        Who writes it.
+    host : str
+        Where.
+    path : str
+        Its name there.
+    state : {"fetching", "writing", "fetched", "found", "failed", "lost"}
+        "found" if it was there already, "lost" if the rank died or fell silent.
+    size_bytes : int
+        How long it is.
+    found_bytes : int
+        What of it was there before, in whole blocks.
+    fetched_bytes : int
+        What has come over links, blocks that were wrong among it. The root reads its own file.
+    seconds : float
+        From the begin until it was whole, or until now.
+    error : str
+        Why it failed, or was lost.
+    """
+
+    rank: int
+    host: str
+    path: str
+    state: str
+    size_bytes: int
+    found_bytes: int
+    fetched_bytes: int
+    seconds: float
+    error: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the file is there."""
+        return self.state in (FETCHED, FOUND)
+
+
+class _Entry(NamedTuple):
+    """A file as the root describes it."""
+
+    name: str
+    size_bytes: int
+    block_bytes: int
+    digests: bytes
+    mode: int
+
+
+class _Orders(NamedTuple):
+    """What the root wants done."""
+
+    entries: list[_Entry]
+    out: str
+    strategy: str
+    overwrite: bool
+    keep_partial: bool
+
+
+class FileDistribution(BroadcastVariables):
+    """The calls of a communicator that give files to hosts."""
+
+    def distribute(
+        self,
+        files: Sequence[str | os.PathLike[str]] = (),
+        out: str | os.PathLike[str] = "",
+        root: int = 0,
+        *,
+        strategy: str = "auto",
+        block_bytes: int | None = None,
+        overwrite: bool = False,
+        keep_partial: bool = False,
+        on_progress: Callable[[list[HostFile]], None] | None = None,
+    ) -> list[HostFile]:
+        """Give files of the root to the hosts of all ranks, which goes on when ranks die meanwhile.
+
+        Every rank calls it; what the root gives as arguments counts. The root's host gets its files, too, unless `out`
+        names them themselves. A file is written under another name beside its own, and gets its name once it is whole
+        and on the disk. Its blocks are compared with the root's digests. What is there already is not fetched: a whole
+        file, or blocks of one that a killed run has left. Those that have it give it to others. The files are not to
+        change meanwhile.
+
+        Parameters
+        ----------
+        files : sequence of paths
+            Files that the root reads.
+        out : path
+            The name of the file on each host; of several files, or with "/" at the end, their folder, which is made.
+            "{rank}" and "{host}" in it stand for those of the writer. With "{rank}" every rank gets the files,
+            otherwise one rank of each host.
+        root : int
+            Who has the files.
+        strategy : {"auto", "chain", "splitstream", "csb", "csb-llcf", "bittorrent"}
+            How blocks find their ways. "auto" is "chain", as all ask at once, or "csb" if somebody has blocks already.
+        block_bytes : int, optional
+            Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB, or more of 4 MiB.
+        overwrite : bool
+            Replace files of that name whose bytes are others. Without it they are left, which counts as failed.
+        keep_partial : bool
+            After a failure leave what has come, for another run to go on from.
+        on_progress : callable, optional
+            At the root: gets what would be returned now, every half second.
+
+        Returns
+        -------
+        list of HostFile
+            At the root for every file and rank that gets it, file by file; elsewhere those of this rank.
+
+        Raises
+        ------
+        InputError
+            On every rank: the root cannot read a file, or arguments are wrong.
+        RankFailed
+            A rank died before the first byte was sent.
+
+        Notes
+        -----
+        A rank that dies costs nobody else a byte twice. If the root dies, the others finish if they have all blocks
+        together, and otherwise say so in ``error``.
+        """
+        root = self._rank("root", root)
+        if self.replicas > 1:
+            raise InputError("distribute: expected the world, or a communicator that was split from it")
+        sources: list[BlockFile] = []
+        orders: _Orders | InputError | None = None
+        if self.rank == root:
+            try:
+                _check(files, out, strategy, block_bytes)
+                sources = [_read(path, block_bytes) for path in files]
+                entries = [_entry(path, source) for path, source in zip(files, sources, strict=True)]
+                orders = _Orders(entries, os.fspath(out), strategy, overwrite, keep_partial)
+            except InputError as error:
+                orders = error
+        orders = Gathers.broadcast(self, orders, root)
+        if isinstance(orders, InputError):
+            raise orders
+        assert orders is not None, "the root has given them"
+        members = self._members(root, "{rank}" not in orders.out)
+        landings = [_Landing(entry, orders, self.rank, self.hosts[self.rank]) for entry in orders.entries]
+        landings = landings if self.rank in members else []
+        try:
+            for landing, given in zip(landings, files if self.rank == root else [None] * len(landings), strict=True):
+                landing.open(None if given is None else os.fspath(given))
+            claims = Gathers.allgather(self, [landing.row for landing in landings])
+            begun = self._begin(root, orders, members, claims, sources, landings)
+            if self.rank == root:
+                return _Giving(begun, claims, landings).run(on_progress)
+            return _fetched([_Fetch(begun[at], landing, root) for at, landing in enumerate(landings)])
+        finally:
+            for landing in landings:
+                landing.leave(keep=orders.keep_partial)
+
+    def _begin(
+        self,
+        root: int,
+        orders: _Orders,
+        members: list[int],
+        claims: list[list[HostFile]],
+        sources: list[BlockFile],
+        landings: list[_Landing],
+    ) -> list[NativeVariable]:
+        """One variable of each file, in the same order on all ranks."""
+        strategy = orders.strategy
+        if strategy == "auto":
+            has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
+            strategy = "csb" if has_found else "chain"
+        broadcasts = self._serving()
+        begun = []
+        for at in range(len(orders.entries)):
+            order = [rank for rank in members if rank != root and claims[rank][at].state != FAILED]
+            if self.rank == root:
+                begun.append(broadcasts.offer_file(sources[at], strategy, order))
+            elif self.rank in order:
+                begun.append(broadcasts.fetch(root, landings[at].opened()))
+            else:
+                begun.append(broadcasts.expect(root, None))
+        return begun
+
+
+def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], strategy: str, block: object) -> None:
+    if not files or isinstance(files, str | os.PathLike):
+        raise InputError(f"files={files!r}: expected a list of paths")
+    if not os.fspath(out):
+        raise InputError("out='': expected the name that the file gets on each host")
+    if strategy not in STRATEGIES:
+        raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+    if block is not None:
+        check_count("block_bytes", block, "expected a whole number of bytes >= 1")
+    names = [os.path.basename(path) for path in files]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{twice} is the name of several files, which go to one folder: expected one of each name")
+
+
+def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
+    """A file of the root, read once for its digests."""
+    if not os.path.isfile(path):
+        raise InputError(f"{os.fspath(path)} is not a file")
+    count = os.path.getsize(path) // (block_bytes or 1 << 22)
+    if count > BLOCKS_MAX:
+        raise InputError(
+            f"{os.fspath(path)}: {count:,} blocks: expected {BLOCKS_MAX:,} at most, so larger ones by block_bytes"
+        )
+    try:
+        return BlockFile.read(os.fspath(path), block_bytes)
+    except OSError as error:
+        raise InputError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
+
+
+def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
+    return _Entry(os.path.basename(path), *source.blocks(), os.stat(path).st_mode & 0o777)
+
+
+class _Landing:
+    """A file that is to be on this host."""
+
+    def __init__(self, entry: _Entry, orders: _Orders, rank: int, host: str) -> None:
+        place = orders.out.replace("{rank}", str(rank)).replace("{host}", host)
+        is_folder = len(orders.entries) > 1 or place.endswith("/")
+        self.path = os.path.abspath(os.path.join(place, entry.name) if is_folder else place)
+        folder, name = os.path.split(self.path)
+        self._part = os.path.join(folder, f".{name}{PART_SUFFIX}")
+        self._entry = entry
+        self._overwrite = orders.overwrite
+        self._file: BlockFile | None = None
+        # What the root copies; others fetch.
+        self._source: str | None = None
+        self._began = time.monotonic()
+        self._writing: Future[None] | None = None
+        # Whether what lies under the other name is this run's.
+        self._is_open = False
+        self.row = HostFile(rank, host, self.path, FETCHING, entry.size_bytes, 0, 0, 0.0, "")
+
+    def open(self, source: str | None) -> None:
+        """Look what is there, and take the room for the rest; at the root `source` is what is to be there."""
+        blocks = self._entry.size_bytes, self._entry.block_bytes, self._entry.digests
+        try:
+            if source is not None and os.path.exists(self.path) and os.path.samefile(source, self.path):
+                return self._find(None)
+            if os.path.isdir(self.path):
+                raise InputError("it is a folder: expected the name of a file, or / at the end")
+            found = BlockFile.find(self.path, *blocks)
+            if found is not None:
+                return self._find(found)
+            if os.path.lexists(self.path) and not self._overwrite:
+                raise InputError("it exists and holds something else: choose another name, or overwrite it")
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            self._is_open = not os.path.lexists(self._part)
+            self._file = BlockFile.fill(self._part, *blocks)
+            self._is_open = True
+            self._source = source
+            self.row = self.row._replace(found_bytes=0 if source is not None else self._file.found_bytes)
+        except (OSError, InputError) as error:
+            self.fail(error)
+
+    def opened(self) -> BlockFile:
+        """What the broadcast is to fill, or to give."""
+        assert self._file is not None, "who has failed takes no part"
+        return self._file
+
+    def write(self, pool: ThreadPoolExecutor, shown: Shown | None) -> None:
+        """Begin to bring what has come, or is to be copied, to the disk, and to give it its name."""
+        self._note(WRITING)
+        self._writing = pool.submit(self._write, shown)
+
+    def advance(self, fetched_bytes: int) -> None:
+        """Look how far it is."""
+        if self.is_over:
+            return
+        self.row = self.row._replace(fetched_bytes=fetched_bytes)
+        error = None
+        if self._writing is not None and self._writing.done():
+            error = self._writing.exception()
+            self._note(FETCHED)
+        if isinstance(error, OSError):
+            self.fail(error)
+        elif error is not None:
+            raise error
+        self._note(self.row.state)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self.row.state in OVER
+
+    def fail(self, error: Exception) -> None:
+        """It will not be there."""
+        self._note(FAILED)
+        self.row = self.row._replace(error=self._explained(error))
+
+    def _note(self, state: str) -> None:
+        self.row = self.row._replace(state=state, seconds=time.monotonic() - self._began)
+
+    def _write(self, shown: Shown | None) -> None:
+        if shown is not None:
+            shown.sync(self._part)
+        elif self._source is not None:
+            shutil.copyfile(self._source, self._part)
+            _sync(self._part)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(self._part, self._entry.mode & ~mask)
+        os.replace(self._part, self.path)
+        self._is_open = False
+        _sync(os.path.dirname(self.path))
+
+    def leave(self, *, keep: bool) -> None:
+        """Leave nothing unfinished behind, unless to go on from."""
+        self._file = None
+        if self._is_open and not keep:
+            with suppress(OSError):
+                os.unlink(self._part)
+        self._is_open = False
+
+    def _find(self, found: BlockFile | None) -> None:
+        self._file = found
+        self._note(FOUND)
+        self.row = self.row._replace(found_bytes=self._entry.size_bytes)
+
+    def _explained(self, error: Exception) -> str:
+        if not isinstance(error, OSError):
+            return str(error)
+        number = error.errno
+        if number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            wanted = f"{self._entry.size_bytes:,} bytes are wanted"
+            if number == errno.EFBIG:
+                return f"{wanted}, and files of this process may not become so long (ulimit -f)"
+            return f"the disk is full: {wanted}, {_free_bytes(self.path):,} are free"
+        if number == errno.EBUSY:
+            return "another process is writing it; where hosts share a folder, name {host} in it"
+        return str(error.strerror or error)
+
+
+def _free_bytes(path: str) -> int:
+    folder = os.path.dirname(path)
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    system = os.statvfs(folder)
+    return system.f_bavail * system.f_frsize
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _Fetch:
+    """A file that comes to this rank, and the words to the root about it."""
+
+    def __init__(self, variable: NativeVariable, landing: _Landing, root: int) -> None:
+        self._variable = variable
+        self.landing = landing
+        self._root = root
+        self._told = ("", 0.0)
+        self._gave = (0, time.monotonic())
+
+    def advance(self, pool: ThreadPoolExecutor) -> None:
+        """Look what has happened, and tell it."""
+        landing, now = self.landing, time.monotonic()
+        came_bytes, gave_bytes, _ = self._variable.progress()
+        landing.advance(came_bytes)
+        if landing.row.state == FETCHING and self._variable.has_ended():
+            try:
+                landing.write(pool, self._variable.wait())
+            except RipienoError as error:
+                landing.fail(error)
+        if gave_bytes > self._gave[0] or not landing.is_over:
+            self._gave = (gave_bytes, now)
+        if landing.row.state != self._told[0] or now >= self._told[1] + TELL_S:
+            self._told = (landing.row.state, now)
+            self._variable.tell(self._root, json.dumps(landing.row).encode())
+
+    def is_over(self) -> bool:
+        """Whether nobody needs this rank any more, as far as can be told."""
+        if not self.landing.is_over:
+            return False
+        if self._variable.told().get(self._root) == _ALL_OVER:
+            return True
+        is_free = self._variable.progress()[2] or self.landing.row.state == FAILED
+        is_root_lost = self._root in self._variable.lost()
+        return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + LINGER_S
+
+
+def _fetched(fetches: list[_Fetch]) -> list[HostFile]:
+    """What has become of the files of a rank that fetches them, once that is known and others have them, too."""
+    # Those that could not be opened take no part, and the root knows that.
+    open_ = [fetch for fetch in fetches if fetch.landing.row.state != FAILED]
+    with ThreadPoolExecutor(1, "ripieno-write") as pool:
+        while open_:
+            for fetch in open_:
+                fetch.advance(pool)
+            open_ = [fetch for fetch in open_ if not fetch.is_over()]
+            time.sleep(LOOK_S)
+    return [fetch.landing.row for fetch in fetches]
+
+
+class _Giving:
+    """The root, which waits until all have ended."""
+
+    def __init__(self, variables: list[NativeVariable], claims: list[list[HostFile]], landings: list[_Landing]) -> None:
+        self._variables = variables
+        self._landings = landings
+        self._rows = {(row.rank, at): row for rows in claims for at, row in enumerate(rows)}
+        self._own = landings[0].row.rank
+        self._began = time.monotonic()
+        self._heard: dict[tuple[int, int], tuple[bytes, float]] = {}
+
+    def run(self, on_progress: Callable[[list[HostFile]], None] | None) -> list[HostFile]:
+        """What has become of every file."""
+        next_s = 0.0
+        with ThreadPoolExecutor(1, "ripieno-write") as pool:
+            for landing in self._landings:
+                if landing.row.state == FETCHING:
+                    landing.write(pool, None)
+            while True:
+                for at in range(len(self._variables)):
+                    self._hear(at)
+                is_over = all(row.state in OVER for row in self._rows.values())
+                if on_progress is not None and (is_over or time.monotonic() >= next_s):
+                    next_s = time.monotonic() + TELL_S
+                    on_progress(self._all())
+                if is_over:
+                    self._let_go()
+                    return self._all()
+                time.sleep(LOOK_S)
+
+    def _let_go(self) -> None:
+        """Tell those that wait for it that all is known."""
+        for (rank, at), row in self._rows.items():
+            if rank != self._own and row.state != LOST:
+                self._variables[at].tell(rank, _ALL_OVER)
+
+    def _all(self) -> list[HostFile]:
+        return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[1], key[0]))]
+
+    def _hear(self, at: int) -> None:
+        """What ranks have told of a file, and who is gone."""
+        variable, now = self._variables[at], time.monotonic()
+        self._landings[at].advance(0)
+        self._rows[self._own, at] = self._landings[at].row
+        told, lost = variable.told(), set(variable.lost())
+        report = variable.report()
+        lost.update(() if report is None else report["lost"])
+        for (rank, of), row in self._rows.items():
+            if of != at or rank == self._own:
+                continue
+            words, heard = self._heard.get((rank, at), (b"", self._began))
+            if told.get(rank, words) != words:
+                words, heard = told[rank], now
+                self._heard[rank, at] = (words, heard)
+                row = self._rows[rank, at] = HostFile(*json.loads(words))
+            if row.state in OVER:
+                continue
+            if rank in lost:
+                self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
+            elif now > heard + SILENT_S:
+                self._rows[rank, at] = row._replace(state=LOST, error=f"it has said nothing for {SILENT_S:g} s")

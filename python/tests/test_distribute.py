@@ -1,0 +1,276 @@
+"""Files for many hosts: their bytes, what is fetched of them, and what is left when ranks, disks or files fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+from full_disk import files_of_at_most
+from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.errors import InputError
+
+BLOCK_BYTES = 1000
+# Blocks so small that a file takes a while, and something can happen on the way.
+SLOW_BLOCK_BYTES = 64
+SLOW_BYTES = 2_000_000
+PATIENCE_S = 60.0
+
+
+def sample(bytes_count: int) -> bytes:
+    return np.random.default_rng(bytes_count).integers(0, 256, bytes_count, np.uint8).tobytes()
+
+
+def files_of_all_lengths(comm, folder):
+    given = [f"{folder}/{length}" for length in (0, 1, BLOCK_BYTES, 7 * BLOCK_BYTES + 3)]
+    for strategy in STRATEGIES:
+        rows = comm.distribute(given, f"{folder}/{strategy}/{{rank}}", 1, strategy=strategy, block_bytes=BLOCK_BYTES)
+        assert all(row.state == "fetched" and not row.error for row in rows), rows
+        assert [row.rank for row in rows] == list(range(comm.world_size)) * 4 if comm.rank == 1 else True
+        fetched = [row.fetched_bytes for row in rows if row.rank != 1]
+        assert fetched == [row.size_bytes for row in rows if row.rank != 1]
+
+
+def test_every_rank_has_the_bytes_and_nothing_else(world, tmp_path):
+    lengths = (0, 1, BLOCK_BYTES, 7 * BLOCK_BYTES + 3)
+    for length in lengths:
+        (tmp_path / str(length)).write_bytes(sample(length))
+    (tmp_path / "1").chmod(0o750)
+    world(3).run(files_of_all_lengths, str(tmp_path))
+    for strategy in STRATEGIES:
+        for rank in range(3):
+            folder = tmp_path / strategy / str(rank)
+            assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+                str(length): sample(length) for length in lengths
+            }
+            assert stat.S_IMODE((folder / "1").stat().st_mode) & 0o700 == 0o700
+
+
+def distributed(comm, given, out, **options):
+    options = {"block_bytes": BLOCK_BYTES, **options}
+    full = options.pop("full", None)
+    with files_of_at_most(5000) if full == comm.rank else nullcontext():
+        return comm.distribute([given], out, **options)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "chain", "bittorrent"])
+def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
+    data = sample(10 * BLOCK_BYTES + 7)
+    given = tmp_path / "given"
+    given.write_bytes(data)
+    for rank in range(4):
+        (tmp_path / str(rank)).mkdir()
+    # Of rank 1 nothing is missing; rank 2 has the first half, and one block of it is damaged; the file of rank 3 is
+    # longer, and has the last block alone.
+    (tmp_path / "1" / "f").write_bytes(data)
+    damaged = bytearray(data[: 5 * BLOCK_BYTES])
+    damaged[2 * BLOCK_BYTES] ^= 1
+    (tmp_path / "2" / ".f.part").write_bytes(damaged)
+    (tmp_path / "3" / ".f.part").write_bytes(bytes(10 * BLOCK_BYTES) + data[10 * BLOCK_BYTES :] + b"more")
+    rows = world(4).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", strategy=strategy)[0]
+    assert [row.state for row in rows] == ["fetched", "found", "fetched", "fetched"]
+    assert [row.found_bytes for row in rows] == [0, len(data), 4 * BLOCK_BYTES, 7]
+    assert [row.fetched_bytes for row in rows] == [0, 0, len(data) - 4 * BLOCK_BYTES, 10 * BLOCK_BYTES]
+    for rank in range(4):
+        assert {path.name: path.read_bytes() for path in (tmp_path / str(rank)).iterdir()} == {"f": data}
+
+
+def test_a_rank_without_room_is_named_and_keeps_nothing_while_others_get_the_file(world, tmp_path):
+    given = tmp_path / "given"
+    given.write_bytes(sample(9000))
+    rows = world(3).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", full=1)[0]
+    assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
+    assert "9,000 bytes are wanted" in rows[1].error and "ulimit" in rows[1].error
+    assert rows[1].path == f"{tmp_path}/1/f" and rows[1].host
+    assert list((tmp_path / "1").iterdir()) == []
+    assert (tmp_path / "2" / "f").read_bytes() == sample(9000)
+
+
+def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp_path):
+    given = tmp_path / "given"
+    given.write_bytes(sample(5000))
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "f").write_bytes(sample(5001)[:5000])
+    out = f"{tmp_path}/{{rank}}/f"
+    rows = world(3).run(distributed, str(given), out)[0]
+    assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
+    assert "it exists and holds something else" in rows[1].error
+    assert (tmp_path / "1" / "f").read_bytes() == sample(5001)[:5000]
+    rows = world(3).run(distributed, str(given), out, overwrite=True)[0]
+    assert [row.state for row in rows] == ["found", "fetched", "found"]
+    assert (tmp_path / "1" / "f").read_bytes() == sample(5000)
+
+
+def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, tmp_path):
+    given = tmp_path / "given"
+    given.write_bytes(sample(5000))
+    rows = world(3).run(distributed, str(given), f"{tmp_path}/{{host}}/")
+    assert [len(each) for each in rows] == [1, 0, 0]
+    assert (tmp_path / rows[0][0].host / "given").read_bytes() == sample(5000)
+    assert world(3).run(distributed, str(given), str(given))[0][0].state == "found"
+    assert given.read_bytes() == sample(5000)
+
+
+def wrong_arguments(comm, folder):
+    for files, options, said in (
+        ([f"{folder}/none"], {}, "none is not a file"),
+        ([], {}, r"files=\[\]"),
+        ([f"{folder}/given", f"{folder}/other/given"], {}, "given is the name of several files"),
+        ([f"{folder}/given"], {"strategy": "tree"}, "strategy='tree': expected one of auto"),
+        ([f"{folder}/given"], {"block_bytes": 0}, "block_bytes=0"),
+    ):
+        with pytest.raises(InputError, match=said):
+            comm.distribute(files, f"{folder}/out", **options)
+    with pytest.raises(InputError, match="out=''"):
+        comm.distribute([f"{folder}/given"], "")
+    comm.barrier()
+
+
+def test_wrong_arguments_are_told_on_every_rank(world, tmp_path):
+    (tmp_path / "given").write_bytes(b"1")
+    world(2).run(wrong_arguments, str(tmp_path))
+
+
+# The command
+
+
+def command(*arguments: object, **options: object) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "ripieno", "distribute", *map(str, arguments)]
+    return subprocess.Popen(words, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[int, dict[str, object] | None, str]:
+    """The exit code, the report if there is one, and what was said besides."""
+    try:
+        out, err = child.communicate(timeout=PATIENCE_S)
+    finally:
+        child.kill()
+        child.wait()
+    return child.returncode, json.loads(out) if out else None, err
+
+
+def test_the_command_copies_for_its_workers_and_reports(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(sample(30_000))
+    code, report, err = ended(
+        command(tmp_path / "a", tmp_path / "b", "--workers", 2, "--out", f"{tmp_path}/{{rank}}/", "--json")
+    )
+    assert (code, report["is_whole"], len(report["files"])) == (0, True, 4), err
+    for rank in range(2):
+        assert sorted(path.name for path in (tmp_path / str(rank)).iterdir()) == ["a", "b"]
+        assert (tmp_path / str(rank) / "b").read_bytes() == sample(30_000)
+    again = command(tmp_path / "a", "--workers", 2, "--out", f"{tmp_path}/{{rank}}/a")
+    out, _ = again.communicate(timeout=PATIENCE_S)
+    assert again.returncode == 0 and "2 of 2 are whole, 0 B fetched" in out
+    code, _, err = ended(command(tmp_path / "a", "--out", tmp_path / "c"))
+    assert code == 2 and "expected --workers, or a launcher" in err
+
+
+def rank_of(child: subprocess.Popen[str], rank: int) -> int:
+    """The process of a rank that the command has started."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+        for pid in children:
+            if f"\0RANK={rank}\0" in f"\0{Path(f'/proc/{pid}/environ').read_text()}":
+                return int(pid)
+        time.sleep(0.01)
+    raise AssertionError(f"no rank {rank}: {child.communicate()}")
+
+
+def first_block(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(SLOW_BLOCK_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def killed_on_the_way(tmp_path: Path, victim: int, *options: str) -> tuple[int, dict[str, object] | None, str]:
+    """How the command ends if a rank is killed once a receiver has some blocks."""
+    (tmp_path / "given").write_bytes(sample(SLOW_BYTES))
+    child = command(
+        tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json", "--block", SLOW_BLOCK_BYTES,
+        *options,
+    )  # fmt: skip
+    pid = rank_of(child, victim)
+    part = tmp_path / "2" / ".f.part"
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(first_block(part)):
+        assert child.poll() is None and time.monotonic() < deadline, child.communicate()
+        time.sleep(0.001)
+    os.kill(pid, signal.SIGKILL)
+    assert not (tmp_path / "2" / "f").exists(), "too late"
+    return ended(child)
+
+
+def resumed(tmp_path: Path) -> list[dict[str, object]]:
+    child = command(tmp_path / "given", "--workers", 4, "--out", f"{tmp_path}/{{rank}}/f", "--json",
+                    "--block", SLOW_BLOCK_BYTES)  # fmt: skip
+    code, report, err = ended(child)
+    assert code == 0, err
+    for rank in range(4):
+        assert {path.name: path.read_bytes() for path in (tmp_path / str(rank)).iterdir()} == {"f": sample(SLOW_BYTES)}
+    return report["files"]
+
+
+def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path):
+    code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain")
+    assert code == 128 + signal.SIGKILL, err
+    assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost", "fetched"]
+    assert (tmp_path / "3" / "f").read_bytes() == sample(SLOW_BYTES)
+    rows = resumed(tmp_path)
+    assert [row["state"] for row in rows] == ["found", "found", "fetched", "found"]
+    assert rows[2]["found_bytes"] > 0 and rows[2]["found_bytes"] + rows[2]["fetched_bytes"] == SLOW_BYTES
+
+
+def test_without_the_root_all_say_so_and_keep_what_they_were_told_to_keep(tmp_path):
+    code, report, err = killed_on_the_way(tmp_path, 0, "--strategy", "chain", "--keep-partial")
+    assert code != 0 and report is None
+    assert err.count("rank 0, the root of the broadcast, is lost") == 3
+    assert [path.name for path in (tmp_path / "2").iterdir()] == [".f.part"]
+    rows = resumed(tmp_path)
+    assert all(row["found_bytes"] + row["fetched_bytes"] == SLOW_BYTES for row in rows[1:])
+    assert rows[2]["found_bytes"] > 0
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+def test_a_full_disk_is_named_with_what_is_wanted_and_free(tmp_path):
+    (tmp_path / "given").write_bytes(sample(400_000))
+    words = [
+        sys.executable,
+        "-m",
+        "ripieno",
+        "distribute",
+        "given",
+        "--workers",
+        "4",
+        "--out",
+        "disk/{rank}/f",
+        "--json",
+    ]
+    script = (
+        f"mkdir disk && mount -t tmpfs -o size=1m none disk && {' '.join(words)}; code=$?; ls -A disk/*; exit $code"
+    )
+    made = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=PATIENCE_S
+    )
+    if "mount" in made.stderr or "unshare" in made.stderr:
+        pytest.skip(f"no file system can be mounted: {made.stderr}")
+    assert made.returncode == 1, made.stderr
+    report, listed = json.JSONDecoder().raw_decode(made.stdout)
+    failed = [row for row in report["files"] if row["state"] == "failed"]
+    # There is room for two, and the room of those that fail is free again before or after others ask.
+    assert 2 <= len(failed) <= 3 and len(report["files"]) == 4
+    for row in failed:
+        assert "the disk is full: 400,000 bytes are wanted, " in row["error"] and row["error"].endswith(" are free")
+    assert ".f.part" not in made.stdout[listed:]
