@@ -1,9 +1,9 @@
 """Multidimensional scaling and layouts: an iteration beside peers that run by turns with it.
 
 Of scaling the peers are scikit-learn, and the same step in NumPy with float32 and products of matrices; the normalized
-stress after the last iteration is compared. Of layouts the peer is igraph, without its grid. Of more ranks the
-computing and the bytes of an iteration are counted apart, because ranks of one machine share its cores. The case
-"annealing" compares annealed fits with the best of random starts; it takes minutes.
+stress after the last iteration is compared. Of layouts the peer is igraph: without its grid for all pairs, and with it
+for many vertices. Of more ranks the computing and the bytes of an iteration are counted apart, because ranks of one
+machine share its cores. The case "annealing" compares annealed fits with the best of random starts; it takes minutes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import statistics
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import gemm
 import numpy as np
@@ -21,6 +22,7 @@ from ripieno.bench.figures import Count, Figure, Measurements, Samples
 
 POINT_COUNT, DIMENSIONS = 4640, 3
 VERTEX_COUNT, EDGES_PER_VERTEX = 17_903, 11
+MANY_VERTICES = 200_000
 ITERATION_COUNT, LAYOUT_ITERATION_COUNT = 10, 4
 RUN_COUNT = 5
 TARGETS, LAYOUT_TARGETS = {"peer": 1 / 10}, {"peer": 1 / 30}
@@ -170,40 +172,107 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
 
 
 def _layout(report: Measurements, effort: Effort) -> None:
-    import ripieno as rp
-
-    count, iterations = (300, 2) if effort.quick else (VERTEX_COUNT, LAYOUT_ITERATION_COUNT)
-    edges = _edges(count)
-    ours: list[float] = []
-    peers: dict[str, list[float]] = {}
-    try:
-        import igraph
-    except ImportError:
-        igraph = None
-        report.remark("igraph is not installed: pip install python-igraph")
-    for run in range(effort.runs(RUN_COUNT)):
-        model = rp.FruchtermanReingold(iterations=iterations, threshold=0, random_state=run)
-        model.fit(rp.Graph(edges, directed=False, vertex_count=count))
-        ours.append(statistics.median(step.seconds for step in model.report_.iterations))
-        if igraph is not None:
-            graph = igraph.Graph(count, edges.tolist())
-            begin = time.perf_counter()
-            graph.layout_fruchterman_reingold(niter=iterations, grid="nogrid")
-            peers.setdefault("igraph", []).append((time.perf_counter() - begin) / iterations)
-    report.figures.append(
-        Figure(
-            case=f"layout, {count:,} vertices, {len(edges):,} edges, all pairs",
-            row="an iteration, all cores",
-            ours=Samples(tuple(ours)),
-            peers={name: Samples(tuple(seconds)) for name, seconds in peers.items()},
-            # Of a pair: a multiply-add each for the distance and the sum in both dimensions, and the division as two.
-            limit_s=12.0 * count**2 * gemm.square_s(np.float32, quick=effort.quick),
-            limit="12 operations a pair at sgemm's rate on all cores",
-            work=count**2 / 1e9,
-            rate_unit="G pairs/s",
-            targets=LAYOUT_TARGETS,
+    """Of all pairs, and of many more vertices by Barnes-Hut; igraph has one thread, so processor time counts, too."""
+    quick = effort.quick
+    count = 300 if quick else VERTEX_COUNT
+    # Of each of n²/2 pairs, in both dimensions a multiply-add for the distance and for each push; the division as two.
+    limit_s = 14.0 * count**2 / 2 * gemm.square_s(np.float32, quick=quick)
+    exact = _Layouts(count, 3 if quick else LAYOUT_ITERATION_COUNT, {"igraph": {"grid": "nogrid"}}, {})
+    exact.measure(report, effort.runs(RUN_COUNT))
+    for row, ours, peers in exact.rows:
+        report.figures.append(
+            Figure(
+                case=f"layout, {count:,} vertices, {len(exact.edges):,} edges, all pairs",
+                row=row,
+                ours=ours,
+                peers=peers,
+                limit_s=limit_s,
+                limit="14 operations a pair at sgemm's rate on all cores",
+                work=count**2 / 1e9,
+                rate_unit="G pairs/s",
+                targets=LAYOUT_TARGETS,
+            )
         )
-    )
+    many = 3000 if quick else MANY_VERTICES
+    peers = {"igraph, grid": {"grid": "grid"}, "all pairs": {"approximation": "exact"}}
+    clusters = _Layouts(many, 3, peers, {"approximation": "barnes-hut"})
+    clusters.measure(report, effort.runs(RUN_COUNT))
+    for row, ours, found in clusters.rows:
+        report.figures.append(
+            Figure(
+                case=f"layout, {many:,} vertices, {len(clusters.edges):,} edges, Barnes-Hut",
+                row=row,
+                ours=ours,
+                peers=found,
+                limit_s=None,
+                limit="none",
+                work=many / 1e6,
+                rate_unit="M vertices/s",
+            )
+        )
+
+
+class _Layouts:
+    """Iterations of one graph's layout by turns: ours, and peers by igraph, or by ours with other parameters."""
+
+    def __init__(
+        self, count: int, iterations: int, peers: dict[str, dict[str, str]], parameters: dict[str, str]
+    ) -> None:
+        self.edges = _edges(count)
+        self._count = count
+        self._iterations = iterations
+        self._peers = peers
+        self._parameters = parameters
+        self._ours: list[tuple[float, float]] = []
+        self._theirs: dict[str, list[tuple[float, float]]] = {}
+
+    def measure(self, report: Measurements, runs: int) -> None:
+        """So many turns."""
+        try:
+            import igraph
+        except ImportError:
+            igraph = None
+            report.remark("igraph is not installed: pip install python-igraph")
+        for run in range(runs):
+            self._ours.append(self._by_us(run, self._parameters))
+            for name, parameters in self._peers.items():
+                if "grid" not in parameters:
+                    self._theirs.setdefault(name, []).append(self._by_us(run, parameters))
+                elif igraph is not None:
+                    graph = igraph.Graph(self._count, self.edges.tolist())
+                    begin = time.perf_counter(), time.process_time()
+                    graph.layout_fruchterman_reingold(niter=self._iterations, **parameters)
+                    wall_s, processor_s = time.perf_counter() - begin[0], time.process_time() - begin[1]
+                    took = (wall_s / self._iterations, processor_s / self._iterations)
+                    self._theirs.setdefault(name, []).append(took)
+
+    @property
+    def rows(self) -> list[tuple[str, Samples, dict[str, Samples]]]:
+        """Seconds by the clock, and of processors."""
+        return [
+            (
+                row,
+                Samples(tuple(took[at] for took in self._ours)),
+                {name: Samples(tuple(took[at] for took in found)) for name, found in self._theirs.items()},
+            )
+            for at, row in enumerate(("an iteration, all cores", "an iteration, processor time"))
+        ]
+
+    def _by_us(self, seed: int, parameters: dict[str, str]) -> tuple[float, float]:
+        """Medians of what iterations after the first one take."""
+        import ripieno as rp
+
+        moments: list[tuple[float, float]] = []
+
+        def note(event: dict[str, Any]) -> None:
+            moments.append((time.perf_counter(), time.process_time()))
+
+        model = rp.FruchtermanReingold(
+            iterations=self._iterations, threshold=0, random_state=seed, on_iteration=note, **parameters
+        )
+        model.fit(rp.Graph(self.edges, directed=False, vertex_count=self._count))
+        laps = np.diff(np.array(moments), axis=0)
+        return float(np.median(laps[:, 0])), float(np.median(laps[:, 1]))
 
 
 def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:

@@ -428,7 +428,15 @@ def weighted_differences(
     out: NDArray[np.float64],
     threads: int,
 ) -> None: ...
-def layout_forces(
+
+# Forces of a layout.
+
+def wholes_per_one(point_count: int) -> float: ...
+def repulsion(all: NDArray[np.float32], share: tuple[int, int], out: NDArray[np.int64], threads: int) -> None: ...
+def barnes_hut(
+    theta: float, own: tuple[int, int], all: NDArray[np.float32], out: NDArray[np.float64], threads: int
+) -> int: ...
+def attraction(
     first: int,
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],

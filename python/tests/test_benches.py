@@ -209,8 +209,10 @@ def test_components_and_ridge_are_timed_beside_scikit_learn_where_both_find_the_
 def test_iterations_of_scaling_and_of_a_layout_are_timed_beside_peers_at_equal_stress(tmp_path):
     report = reports_of("mds", tmp_path, "--case", "scaling", "--case", "layout")
 
-    scaling, layout = report["figures"]
-    assert set(scaling["peers"]) == {"NumPy, float32", "scikit-learn"} and layout["limit_s"] > 0
+    scaling, *layouts = report["figures"]
+    assert set(scaling["peers"]) == {"NumPy, float32", "scikit-learn"} and layouts[0]["limit_s"] > 0
+    rows = ["an iteration, all cores", "an iteration, processor time"] * 2
+    assert [layout["row"] for layout in layouts] == rows and "all pairs" in layouts[2]["peers"]
     assert all(count["value"] <= 1e-4 for count in report["counts"]) and len(report["counts"]) == 2
 
 

@@ -146,8 +146,22 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     np.testing.assert_array_equal(np.load("result/positions.npy"), expected.positions_)
     assert np.load("result/vertices.npy").tolist() == [0, 1, 2, 9]
     assert (told["row_count"], told["edge_count"], told["iteration_count"]) == (4, 8, expected.n_iter_)
-    assert "<script" not in (folder / "result" / "report.html").read_text()
-    assert capfd.readouterr().out == "result/report.html\n"
+    page = (folder / "result" / "report.html").read_text()
+    assert "<script" not in page and "all pairs" in page
+    output = capfd.readouterr()
+    assert output.out == "result/report.html\n" and f"{expected.n_iter_} iterations, all pairs, " in output.err
+
+
+def test_layout_says_that_it_is_an_approximation(folder, capfd):
+    np.savetxt("edges.txt", np.stack([np.arange(99), np.arange(1, 100)], axis=1), "%d")
+    words = ["layout", "edges.txt", "--undirected", "--approximation", "barnes-hut", "--theta", "0.5"]
+    assert main([*words, "--iterations", "3"]) == 0
+
+    told = json.loads((folder / "result/model.json").read_text())
+    assert told["approximation"] == "barnes-hut" and told["parameters"]["theta"] == 0.5
+    assert {step["approximation"] for step in told["iterations"]} == {"barnes-hut"}
+    assert "Barnes-Hut with theta 0.5" in (folder / "result/report.html").read_text()
+    assert "iterations, Barnes-Hut with theta 0.5, " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms.springs import estimator
+from ripieno.algorithms.springs import estimator, program
 from ripieno.algorithms.springs import layout as layout_module
 
 everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
@@ -47,6 +47,31 @@ def test_positions_are_those_of_networkx_from_the_same_start(world, workers, par
     same(found, expected, 2e-4)
 
 
+@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
+def test_edges_pull_by_any_attribute_of_a_networkx_graph(kind):
+    graph = kind()
+    graph.add_nodes_from("abcde")
+    graph.add_edges_from([("a", "b", {"load": 3}), ("b", "c", {"load": 0.5, "weight": 7}), ("c", "a"), ("d", "a")])
+
+    found = rp.layout(graph, weight="load", seed=3, iterations=10)
+    same(found, expected_of(graph, weight="load", seed=3, iterations=10), 2e-4)
+    assert not np.allclose(found["a"], rp.layout(graph, seed=3, iterations=10)["a"])
+
+
+def test_what_networkx_takes_of_vertices_that_are_not_there_is_taken():
+    pos = {0: (0.5, 0.25), "elsewhere": (0.25, 0.5), 7: (0.0, 1.0)}
+    parameters = {"pos": pos, "fixed": ["elsewhere", 7], "seed": 1, "iterations": 5}
+    same(rp.layout(CLUB, **parameters), expected_of(CLUB, **parameters), 2e-4)
+    assert rp.layout(networkx.Graph()) == expected_of(networkx.Graph()) == {}
+
+
+def test_positions_are_stored_where_networkx_stores_them():
+    graph = networkx.path_graph("abc")
+    found = rp.layout(graph, None, None, None, 5, 1e-4, None, 1, None, 2, 0, "place", method="force")
+    stored = networkx.get_node_attributes(graph, "place")
+    assert list(stored) == list("abc") and all((stored[node] == found[node]).all() for node in graph)
+
+
 def test_whole_layouts_are_as_good_as_those_of_networkx():
     found = np.array(list(rp.layout(TORUS, seed=1).values()))
     expected = np.array(list(expected_of(TORUS, seed=1).values()))
@@ -74,20 +99,63 @@ def test_edges_in_arrays_and_files_pull_as_those_of_networkx(world, tmp_path, wo
         same(dict(zip(model.vertices_.tolist(), model.positions_, strict=True)), expected, 1e-4)
 
 
-def test_positions_are_the_same_bits_with_any_number_of_workers_and_threads(world):
-    models = [rp.FruchtermanReingold(random_state=1, engine=world(workers)).fit(CLUB) for workers in (1, 2, 3)]
-    models.append(rp.FruchtermanReingold(random_state=1, threads=2).fit(CLUB))
+#: Enough vertices for several blocks of pairs, and for several groups of vertices.
+LATTICE = networkx.grid_graph((11, 10, 9))
+
+
+@pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_positions_are_the_same_bits_with_any_number_of_workers_and_threads(world, approximation, dim):
+    parameters = {"dim": dim, "approximation": approximation, "random_state": 1, "iterations": 6}
+    models = [rp.FruchtermanReingold(engine=world(workers), **parameters).fit(LATTICE) for workers in (1, 2, 3)]
+    models.append(rp.FruchtermanReingold(threads=2, **parameters).fit(LATTICE))
 
     for model in models[1:]:
         assert model.positions_.tobytes() == models[0].positions_.tobytes() and model.n_iter_ == models[0].n_iter_
 
 
 @everywhere
+def test_an_approximation_is_near_the_exact_layout_and_said_to_be_one(world, workers):
+    events: list[dict] = []
+    parameters = {"iterations": 3, "random_state": 0, "engine": world(workers), "on_iteration": events.append}
+    exact = rp.FruchtermanReingold(**parameters).fit(LATTICE)
+    for theta, most in ((0, 1e-4), (0.5, 2e-2)):
+        model = rp.FruchtermanReingold(approximation="barnes-hut", theta=theta, **parameters).fit(LATTICE)
+        apart = np.linalg.norm(model.positions_ - exact.positions_, axis=1)
+        assert np.sqrt(np.square(apart).mean()) < most * np.ptp(exact.positions_)
+        assert model.approximation_ == "barnes-hut"
+        assert [step.measures["approximation"] for step in model.report_.iterations] == ["barnes-hut"] * 3
+    assert exact.approximation_ == "exact"
+    assert [event["approximation"] for event in events] == ["exact"] * 3 + ["barnes-hut"] * 6
+
+
+@pytest.mark.parametrize(("dim", "chosen"), [(2, "barnes-hut"), (4, "exact")])
+def test_many_vertices_are_approximated_in_two_and_three_dimensions_unless_one_says_otherwise(monkeypatch, dim, chosen):
+    monkeypatch.setattr(program, "EXACT_LIMIT", 33)
+    model = rp.FruchtermanReingold(dim, iterations=1).fit(CLUB)
+    assert model.approximation_ == chosen
+    assert rp.FruchtermanReingold(dim, iterations=1, approximation="exact").fit(CLUB).approximation_ == "exact"
+    monkeypatch.setattr(program, "EXACT_LIMIT", 34)
+    assert rp.FruchtermanReingold(dim, iterations=1).fit(CLUB).approximation_ == "exact"
+
+
+@everywhere
+@pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
+def test_vertices_that_share_a_place_do_not_push_each_other(world, workers, approximation):
+    edges = np.stack([np.zeros(39, np.int64), np.arange(1, 40)], axis=1)
+    model = rp.FruchtermanReingold(
+        init=np.ones((40, 2)), iterations=2, approximation=approximation, engine=world(workers)
+    ).fit(edges)
+    np.testing.assert_array_equal(model.positions_, np.ones((40, 2)))
+
+
+@everywhere
 def test_fewer_vertices_than_ranks_are_enough(world, workers):
     pair = rp.layout(networkx.path_graph(2), seed=0, engine=world(workers))
     same(pair, expected_of(networkx.path_graph(2), seed=0), 1e-4)
-    alone = rp.layout(networkx.path_graph(1), center=(3, 4), engine=world(workers))
-    np.testing.assert_array_equal(alone[0], (3, 4))
+    for scale in (1, None):
+        alone = rp.layout(networkx.path_graph(1), center=(3, 4), scale=scale, engine=world(workers))
+        np.testing.assert_array_equal(alone[0], (3, 4))
     lonely = rp.FruchtermanReingold(random_state=0, engine=world(workers)).fit(
         rp.Graph(np.array([[0, 1]]), vertex_count=4)
     )
@@ -135,6 +203,12 @@ def test_ranks_that_are_there_already_fit(world, workers):
         ({"init": {99: (0, 1)}}, "init: the graph has no vertex 99"),
         ({"init": {0: (0, 1, 2)}}, "init: positions of shape"),
         ({"init": {0: (0, np.nan)}}, "init: positions of shape"),
+        ({"init": np.full((34, 2), np.nan)}, "init: a coordinate is NaN or infinite, expected finite numbers"),
+        ({"init": np.full((34, 2), 2e9)}, r"init: a coordinate of 2e\+09: expected at most 1e\+09"),
+        ({"approximation": "grid"}, "approximation='grid': expected one of auto, exact, barnes-hut"),
+        ({"approximation": "barnes-hut", "dim": 4}, "'barnes-hut' with dim=4: expected 2 or 3 dimensions"),
+        ({"theta": -0.5}, "theta=-0.5: expected a number >= 0"),
+        ({"theta": np.nan}, "theta=nan: expected a number >= 0"),
         ({"fixed": [99]}, "fixed=99: the graph has no such vertex"),
         ({"workers": 0}, "workers=0"),
     ],
@@ -147,7 +221,7 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"weight": "capacity"}, "weight='capacity': expected 'weight' or None"),
+        ({"method": "energy"}, "method='energy': expected 'auto' or 'force'"),
         ({"center": (1, 2, 3)}, r"center has the shape \(3,\): expected \(2,\)"),
         ({"fixed": [1]}, "fixed: expected vertices that have a position in pos"),
     ],
@@ -155,6 +229,13 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
 def test_bad_parameters_of_a_dictionary_are_named(parameters, message):
     with pytest.raises(rp.InputError, match=message):
         rp.layout(CLUB, **parameters)
+
+
+@pytest.mark.parametrize("parameters", [{"weight": "capacity"}, {"store_pos_as": "place"}])
+def test_what_only_graphs_of_networkx_have_is_not_asked_of_others(parameters):
+    name, value = next(iter(parameters.items()))
+    with pytest.raises(rp.InputError, match=f"{name}='{value}': expected "):
+        rp.layout(np.array([[0, 1]]), **parameters)
 
 
 def test_edges_that_weigh_differently_in_each_direction_are_refused(world):

@@ -4,8 +4,8 @@
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
 //! All matrices are row-major and contiguous. Models: [`logistic_loss`] and [`logistic_curvature`] of sparse rows,
 //! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors; [`add_products`] of columns. Pairs of points:
-//! [`guttman`] for scaling, [`repulsion`] and [`attraction`] for layouts. Graphs: [`graph`] reads edges, sorts them and
-//! multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
+//! [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts. Graphs: [`graph`] reads
+//! edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.
@@ -33,6 +33,7 @@ mod als;
 mod assign;
 mod check;
 mod distances;
+mod forces;
 pub mod graph;
 pub mod keyed;
 mod logistic;
@@ -50,11 +51,10 @@ pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
+pub use forces::{Share, Springs, attraction, barnes_hut, repulsion, wholes_per_one};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
-pub use pairs::{
-    Dissimilarity, MOST_DIMENSIONS, Springs, Wanted, attraction, guttman, repulsion, weighted_differences,
-};
+pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use simd::Simd;

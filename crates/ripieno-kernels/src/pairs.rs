@@ -1,5 +1,5 @@
-//! Sums over all pairs of points: the Guttman transform of multidimensional scaling with its stress, products with the
-//! matrix of its weights, and the repulsion of a layout.
+//! Sums over all pairs of points: the Guttman transform of multidimensional scaling with its stress, and products with
+//! the matrix of its weights.
 //!
 //! For each own point and for all points the differences of positions, times a factor that depends on their distance,
 //! are added up in vectors. All of it happens in one pass, so nothing is kept of a pair, and a dissimilarity is read
@@ -8,8 +8,7 @@
 //!
 //! Cost: a square root and a division in f32 for each pair, beside `4·k` operations in `k` dimensions.
 //! Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
-//! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III;
-//! Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991.
+//! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III.
 
 use crate::panels::{Line, floats, floats_mut};
 use crate::simd::{Job, Vector};
@@ -23,8 +22,6 @@ const CHUNK: usize = 1024;
 const PART_ROWS: usize = 16;
 /// What a pair costs, about: as many operations of those that fill a vector.
 const PAIR_OPERATIONS: usize = 24;
-/// Points that are nearer than this lie on top of each other in a layout.
-const LEAST_DISTANCE: f32 = 0.01;
 
 /// A dissimilarity: `i16` or `f32`.
 pub trait Dissimilarity: Copy + Sync {
@@ -84,58 +81,6 @@ pub fn weighted_differences(weights: &[f32], own: Matrix<f32>, all: Matrix<f32>,
     over_pairs::<_, f32>(Unit, &[], Some(weights), own, all, out, threads);
 }
 
-/// For each own point `x` the sums of `strength/‖x − y‖²·(x − y)` over all points, none of them nearer than 0.01.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub fn repulsion(strength: f32, own: Matrix<f32>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
-    over_pairs::<_, f32>(Repulsion { strength }, &[], None, own, all, out, threads);
-}
-
-/// Edges from some points to all points.
-#[derive(Clone, Copy, Debug)]
-pub struct Springs<'a> {
-    /// The number of the first point that edges lead from.
-    pub first: usize,
-    /// Where the edges of each point begin, and where the last ones end.
-    pub starts: &'a [i64],
-    /// Where each edge leads.
-    pub columns: &'a [i32],
-    /// The weight of each edge.
-    pub weights: &'a [f32],
-}
-
-/// Takes off `out`, for each point `x` that edges lead from, the sum of `w·‖x − y‖/length·(x − y)` over its edges.
-///
-/// # Panics
-/// If the shapes do not fit, or an edge leads nowhere.
-pub fn attraction(springs: Springs, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
-    let k = all.columns();
-    assert_eq!(out.len(), (springs.starts.len() - 1) * k, "a sum for every point and dimension");
-    assert_eq!(springs.columns.len(), springs.weights.len(), "a weight for every edge");
-    let parts: Vec<_> = out.chunks_mut(PART_ROWS * k).enumerate().collect();
-    let operations = PAIR_OPERATIONS * springs.columns.len() / parts.len().max(1);
-    threads.for_each(
-        parts,
-        operations,
-        || (),
-        |(), (part, out)| {
-            for (row, sums) in out.chunks_exact_mut(k).enumerate() {
-                let row = part * PART_ROWS + row;
-                let here = all.row(springs.first + row);
-                for edge in springs.starts[row] as usize..springs.starts[row + 1] as usize {
-                    let there = all.row(springs.columns[edge] as usize);
-                    let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
-                    let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();
-                    let distance = square.sqrt().max(f64::from(LEAST_DISTANCE));
-                    let factor = f64::from(springs.weights[edge]) * distance / length;
-                    sums.iter_mut().enumerate().for_each(|(at, sum)| *sum -= factor * between(at));
-                }
-            }
-        },
-    );
-}
-
 /// What a pair adds.
 trait Law: Copy + Sync {
     /// Whether it reads dissimilarities, and measures how far the distances are from them.
@@ -187,22 +132,6 @@ impl Law for Unit {
     }
 }
 
-/// By the inverse distance.
-#[derive(Clone, Copy)]
-struct Repulsion {
-    strength: f32,
-}
-
-impl Law for Repulsion {
-    const MEASURES: bool = false;
-
-    #[inline(always)]
-    fn pair<V: Vector>(self, square: V, _: V) -> (V, V) {
-        let least = V::splat(LEAST_DISTANCE * LEAST_DISTANCE);
-        (V::splat(self.strength).divide(square.maximum(least)), V::splat(0.0))
-    }
-}
-
 fn over_pairs<L: Law, D: Dissimilarity>(
     law: L,
     dissimilarities: &[D],
@@ -231,14 +160,15 @@ fn over_pairs<L: Law, D: Dissimilarity>(
 }
 
 /// Positions, dimension by dimension, each in whole lines.
-struct Table {
-    lines: Vec<Line>,
-    count: usize,
-    stride: usize,
+pub(crate) struct Table {
+    pub lines: Vec<Line>,
+    pub count: usize,
+    /// Values from one dimension to the next.
+    pub stride: usize,
 }
 
 impl Table {
-    fn of(all: Matrix<f32>) -> Table {
+    pub fn of(all: Matrix<f32>) -> Table {
         let (count, k) = (all.rows(), all.columns());
         let stride = count.next_multiple_of(Line::LEN);
         let mut lines = vec![Line::default(); stride / Line::LEN * k];

@@ -3,7 +3,7 @@
 mod common;
 
 use common::Numbers;
-use ripieno_kernels::{Matrix, Simd, Springs, Threads, Wanted, attraction, guttman, repulsion, weighted_differences};
+use ripieno_kernels::{Matrix, Simd, Threads, Wanted, guttman, weighted_differences};
 
 /// Positions of −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
@@ -112,40 +112,5 @@ fn weighted_differences_are_products_with_the_laplacian_of_the_weights() {
         let threads = Threads::with_simd(2, simd);
         weighted_differences(&weights, Matrix::new(own, rows, k), Matrix::new(&all, count, k), &mut out, &threads);
         close(&out, &by_hand(own, &all, k, 0, |_, pair| (f64::from(weights[pair]), vec![])), "products");
-    }
-}
-
-#[test]
-fn forces_of_a_layout_are_those_of_their_formulas() {
-    for simd in Simd::available() {
-        for (count, k) in [(1, 2), (90, 2), (1100, 3)] {
-            let mut all = positions(count, k, 8);
-            if count > 1 {
-                // Two that are nearer than any two are taken to be.
-                all[1] = all[k + 1];
-                all[0] = all[k] + 1e-4;
-                (2..k).for_each(|at| all[at] = all[k + at]);
-            }
-            let matrix = Matrix::new(&all, count, k);
-            let threads = Threads::with_simd(2, simd);
-            let mut out = vec![9.0; count * k];
-            repulsion(0.3, matrix, matrix, &mut out, &threads);
-            let mut expected = by_hand(&all, &all, k, 0, |distance, _| (0.3 / distance.max(0.01).powi(2), vec![]));
-            close(&out, &expected, "repulsion");
-
-            let first = count / 3;
-            let starts: Vec<i64> = (0..=(count - first) as i64).map(|row| 2 * row).collect();
-            let columns: Vec<i32> = (0..2 * (count - first)).map(|edge| (edge * 7 % count) as i32).collect();
-            let weights: Vec<f32> = (0..columns.len()).map(|edge| (edge % 3) as f32).collect();
-            let springs = Springs { first, starts: &starts, columns: &columns, weights: &weights };
-            let pulled = by_hand(&all[first * k..], &all, k, 0, |distance, pair| {
-                let (row, column) = (pair / count, pair % count);
-                let edges = (2 * row..2 * row + 2).filter(|&edge| columns[edge] as usize == column);
-                (edges.map(|edge| f64::from(weights[edge])).sum::<f64>() * distance.max(0.01) / 0.7, vec![])
-            });
-            attraction(springs, 0.7, matrix, &mut out[first * k..], &threads);
-            expected[first * k..].iter_mut().zip(&pulled).for_each(|(sum, pull)| *sum -= pull);
-            close(&out, &expected, "both forces");
-        }
     }
 }

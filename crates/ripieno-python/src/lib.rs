@@ -6,6 +6,7 @@ mod broadcasts;
 mod communicator;
 mod design;
 mod errors;
+mod forces;
 mod graph;
 mod handle;
 mod interruption;
@@ -47,5 +48,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     text::register(module)?;
     models::register(module)?;
     pairs::register(module)?;
+    forces::register(module)?;
     kernels::register(module)
 }

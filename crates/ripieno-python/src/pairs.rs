@@ -2,17 +2,16 @@
 
 use crate::errors;
 use crate::kernels::with_threads;
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
+use numpy::{PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use ripieno_kernels::{Dissimilarity, Matrix, Springs, Wanted};
+use ripieno_kernels::{Dissimilarity, Matrix, Wanted};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MOST_DIMENSIONS", ripieno_kernels::MOST_DIMENSIONS)?;
     module.add_function(wrap_pyfunction!(guttman, module)?)?;
-    module.add_function(wrap_pyfunction!(weighted_differences, module)?)?;
-    module.add_function(wrap_pyfunction!(layout_forces, module)?)
+    module.add_function(wrap_pyfunction!(weighted_differences, module)?)
 }
 
 /// Dissimilarities of either type.
@@ -22,7 +21,8 @@ enum Dissimilarities<'py> {
     F32(PyReadonlyArray2<'py, f32>),
 }
 
-fn positions<'a>(array: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Matrix<'a, f32>> {
+/// Positions of one dimension or more, and not of too many.
+pub(crate) fn positions<'a>(array: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Matrix<'a, f32>> {
     let (rows, columns) = (array.shape()[0], array.shape()[1]);
     if columns == 0 || columns > ripieno_kernels::MOST_DIMENSIONS {
         return Err(errors::input(format!("{columns} dimensions: expected 1 … {}", ripieno_kernels::MOST_DIMENSIONS)));
@@ -78,29 +78,5 @@ fn weighted_differences(
     let weights = weights.as_slice()?;
     let (own, all, out) = (positions(&own)?, positions(&all)?, out.as_slice_mut()?);
     with_threads(py, threads, |threads| ripieno_kernels::weighted_differences(weights, own, all, out, threads));
-    Ok(())
-}
-
-#[pyfunction]
-#[allow(clippy::too_many_arguments)]
-fn layout_forces(
-    py: Python<'_>,
-    first: usize,
-    starts: PyReadonlyArray1<'_, i64>,
-    columns: PyReadonlyArray1<'_, i32>,
-    weights: PyReadonlyArray1<'_, f32>,
-    length: f64,
-    all: PyReadonlyArray2<'_, f32>,
-    mut out: PyReadwriteArray2<'_, f64>,
-    threads: NonZeroUsize,
-) -> PyResult<()> {
-    let springs =
-        Springs { first, starts: starts.as_slice()?, columns: columns.as_slice()?, weights: weights.as_slice()? };
-    let (all, out) = (positions(&all)?, out.as_slice_mut()?);
-    let own = all.row_range(first, springs.starts.len() - 1);
-    with_threads(py, threads, |threads| {
-        ripieno_kernels::repulsion((length * length) as f32, own, all, out, threads);
-        ripieno_kernels::attraction(springs, length, all, out, threads);
-    });
     Ok(())
 }

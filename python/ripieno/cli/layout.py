@@ -9,6 +9,8 @@ import numpy as np
 from rich.console import Console
 
 from ripieno.algorithms import FruchtermanReingold
+from ripieno.algorithms.springs.estimator import APPROXIMATIONS
+from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
 from ripieno.cli.fits import Told, check_folder, fit_options, say_end, seed_option, write_model
 from ripieno.cli.graph_options import undirected_option
 from ripieno.cli.progress import MeasureProgress
@@ -39,6 +41,22 @@ ARRAYS = ("positions", "vertices")
     show_default=True,
     help="Iterations at most.",
 )
+@click.option(
+    "--approximation",
+    type=click.Choice(APPROXIMATIONS),
+    default="auto",
+    show_default=True,
+    help=f"How vertices push each other: all pairs, or clusters that are far away as one. auto takes the latter for "
+    f"more than {EXACT_LIMIT:,} vertices in 2 or 3 dimensions; the last line says which it was.",
+)
+@click.option(
+    "--theta",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    default=0.7,
+    show_default=True,
+    help="Of barnes-hut: clusters narrower than this part of their distance push as one. Smaller is more exact.",
+)
 @seed_option
 @fit_options
 def layout_command(
@@ -49,6 +67,8 @@ def layout_command(
     undirected: bool,
     dim: int,
     iterations: int,
+    approximation: str,
+    theta: float,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -72,6 +92,8 @@ def layout_command(
     model = FruchtermanReingold(
         dim,
         iterations=iterations,
+        approximation=approximation,
+        theta=theta,
         random_state=seed,
         workers=workers,
         threads=threads,
@@ -81,7 +103,11 @@ def layout_command(
         model.fit(graph)
     told = _told(model, graph)
     write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told)
-    say_end(console, out, model.report_, told, f"{model.n_iter_} iterations")
+    say_end(console, out, model.report_, told, f"{model.n_iter_} iterations, {_pushes(model)}")
+
+
+def _pushes(model: FruchtermanReingold) -> str:
+    return "all pairs" if model.approximation_ == EXACT else f"Barnes-Hut with theta {model.theta:g}"
 
 
 def _told(model: FruchtermanReingold, graph: Graph) -> Told:
@@ -90,8 +116,12 @@ def _told(model: FruchtermanReingold, graph: Graph) -> Told:
         algorithm="layout",
         title="Layout",
         what="iteration",
-        facts={"iteration_count": model.n_iter_, "edge_count": model.report_.column_count},
-        tiles={"iterations": f"{model.n_iter_:,}"},
+        facts={
+            "iteration_count": model.n_iter_,
+            "edge_count": model.report_.column_count,
+            "approximation": model.approximation_,
+        },
+        tiles={"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)},
         charted=[
             _drawn(model, graph),
             Charted(

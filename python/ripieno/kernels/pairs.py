@@ -1,4 +1,4 @@
-"""Sums over all pairs of points, for multidimensional scaling and for layouts: compiled, threaded, of one pass each.
+"""Sums over all pairs of points, for multidimensional scaling: compiled, threaded, of one pass each.
 
 Positions are float32, (n, k), of 1 … `MOST_DIMENSIONS` dimensions. What is written is float64. The bits of a row depend
 neither on the number of threads nor on which rows are computed beside it.
@@ -6,7 +6,6 @@ neither on the number of threads nor on which rows are computed beside it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,47 +61,3 @@ def weighted_differences(
         Threads to compute with.
     """
     _native.weighted_differences(weights, own, all, out, threads)
-
-
-@dataclass(frozen=True)
-class Springs:
-    """Edges from some points, those from the number `first` on, to all points.
-
-    Parameters
-    ----------
-    first
-        The number of the first point that edges lead from.
-    starts : (m + 1,) int64
-        Where the edges of each point begin, and where the last ones end.
-    columns : (e,) int32
-        Where each edge leads.
-    weights : (e,) float32
-    """
-
-    first: int
-    starts: NDArray[np.int64]
-    columns: NDArray[np.int32]
-    weights: NDArray[np.float32]
-
-
-def layout_forces(
-    springs: Springs, length: float, all: Positions, out: NDArray[np.float64], *, threads: int = 1
-) -> None:
-    """Write the forces on the points that edges lead from: all points push, and those at the other ends of edges pull.
-
-    No two points are taken to be nearer than 0.01.
-
-    Parameters
-    ----------
-    springs
-        The edges.
-    length
-        The distance at which an edge of weight 1 pulls as hard as its points push.
-    all : (n, k) float32
-    out : (m, k) float64, written
-        Of a point x: the sum of length²/‖x − y‖²·(x − y) over all points y, less that of w·‖x − y‖/length·(x − y) over
-        its edges.
-    threads
-        Threads to compute with.
-    """
-    _native.layout_forces(springs.first, springs.starts, springs.columns, springs.weights, length, all, out, threads)

@@ -209,7 +209,8 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(rp.MDS(metric="levenshtein").fit(["ACGT", "AGT"]).embedding_, Floats)
     assert_type(places.interpolate(X, n_neighbors=5, max_iter=100, eps=1e-4), Floats)
     assert_type(rp.FruchtermanReingold(2, k=0.1, init={0: (0, 1)}, fixed=[0]).fit(graph).positions_, Floats)
-    assert_type(rp.layout(graph, iterations=20, scale=None, seed=1, workers=2), dict[Any, Floats])
+    assert_type(rp.layout(graph, iterations=20, scale=None, seed=1, method="force", workers=2), dict[Any, Floats])
+    print(rp.FruchtermanReingold(approximation="barnes-hut", theta=0.5).fit(graph).approximation_)
     print(places.embedding_, places.stress_ + places.normalized_stress_, places.n_iter_, places.converged_)
     print(axes.transform(X), line.predict(X), rp.Ridge(alpha=0.5).fit(X, X[:, 0]).coef_)
 

@@ -14,11 +14,12 @@ from sklearn.utils import check_array, check_random_state
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.springs import program
-from ripieno.algorithms.springs.program import LayoutOptions, LayoutPart
+from ripieno.algorithms.springs.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
 from ripieno.algorithms.vertices.order import vertex_id
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph, open_graph
+from ripieno.kernels.forces import TREE_DIMENSIONS
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 Reals = NDArray[np.float64]
+
+APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
 
 
 class FruchtermanReingold(ObservedEstimator):
@@ -48,6 +51,13 @@ class FruchtermanReingold(ObservedEstimator):
         Random ones are those that networkx draws for the same whole number.
     fixed : sequence of vertices, default=()
         Vertices that stay where they are.
+    approximation : {"auto", "exact", "barnes-hut"}, default="auto"
+        How pushes are computed. "exact": over all pairs. "barnes-hut", in two or three dimensions: vertices that are
+        near each other push those that are far away as one. "auto" is the latter for more than 50,000 vertices of two
+        or three dimensions. `approximation_`, the report and each event say which it was.
+    theta : float, default=0.7
+        Of Barnes-Hut: vertices count as one whose box is narrower than this part of its distance. Smaller is more
+        exact, and slower.
     random_state : int, RandomState instance or None, default=None
         Source of the random positions.
     workers : int, default=1
@@ -58,8 +68,8 @@ class FruchtermanReingold(ObservedEstimator):
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "change" (which `threshold` is held against), "step" (how far vertices went), and rank 0's "compute_s" and
-        "communication_s".
+        "change" (which `threshold` is held against), "step" (how far vertices went), "approximation", and rank 0's
+        "compute_s" and "communication_s".
 
     Attributes
     ----------
@@ -67,21 +77,25 @@ class FruchtermanReingold(ObservedEstimator):
         Where the vertices are, not scaled.
     vertices_ : ndarray of shape (n,)
         Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
+    approximation_ : {"exact", "barnes-hut"}
+        How pushes were computed.
     n_iter_ : int
         Iterations made.
     report_ : RunReport
-        Change and seconds per iteration and rank.
+        Change, approximation and seconds per iteration and rank.
 
     Notes
     -----
-    Forces are those of networkx's `spring_layout(method="force")`, over all pairs, computed in float32 and added up in
-    float64. An iteration takes time in proportion to n², and memory in proportion to n and the edges. The result is the
-    same bits with any number of workers and threads, on processors that have the same vector instructions.
+    Forces are those of networkx's `spring_layout(method="force")`. Those of pairs are computed in float32. An exact
+    iteration takes time in proportion to n², each pair computed once; one by Barnes-Hut in proportion to n·log(n).
+    Memory is in proportion to n and the edges. The result is the same bits with any number of workers and threads, on
+    processors of the same kind.
 
     References
     ----------
     Fruchterman and Reingold, "Graph drawing by force-directed placement", Software: Practice and Experience 21(11),
     1991.
+    Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986.
     Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V.
 
     Examples
@@ -95,6 +109,7 @@ class FruchtermanReingold(ObservedEstimator):
 
     positions_: Reals
     vertices_: NDArray[Any]
+    approximation_: str
     n_iter_: int
     report_: RunReport
 
@@ -107,6 +122,8 @@ class FruchtermanReingold(ObservedEstimator):
         threshold: float = 1e-4,
         init: str | ArrayLike | Mapping[Any, ArrayLike] = "random",
         fixed: Sequence[Any] = (),
+        approximation: str = "auto",
+        theta: float = 0.7,
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
@@ -120,6 +137,8 @@ class FruchtermanReingold(ObservedEstimator):
         self.threshold = threshold
         self.init = init
         self.fixed = fixed
+        self.approximation = approximation
+        self.theta = theta
         self.random_state = random_state
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> FruchtermanReingold:
@@ -153,6 +172,8 @@ class FruchtermanReingold(ObservedEstimator):
             k=None if self.k is None else float(self.k),
             iterations=self.iterations,
             threshold=float(self.threshold),
+            approximation=self.approximation,
+            theta=float(self.theta),
             init=None if isinstance(self.init, Mapping) else self._init(),
             known=self._known(graph) if isinstance(self.init, Mapping) else None,
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
@@ -168,7 +189,9 @@ class FruchtermanReingold(ObservedEstimator):
                 raise InputError(f"init={self.init!r}: expected 'random' or positions")
             return None
         check_unmasked(self.init, "init")
-        init: Reals = check_array(self.init, dtype=np.float64, input_name="init")
+        init: Reals = check_array(self.init, dtype=np.float64, ensure_all_finite=False, input_name="init")
+        if not np.isfinite(init).all():
+            raise InputError("init: a coordinate is NaN or infinite, expected finite numbers")
         return init
 
     def _known(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
@@ -204,11 +227,20 @@ class FruchtermanReingold(ObservedEstimator):
             raise InputError(f"k={self.k!r}: expected a number > 0")
         if not number("threshold", self.threshold, "expected a number >= 0") >= 0:
             raise InputError(f"threshold={self.threshold!r}: expected a number >= 0")
+        if not 0 <= number("theta", self.theta, "expected a number >= 0") < np.inf:
+            raise InputError(f"theta={self.theta!r}: expected a number >= 0")
+        if self.approximation not in APPROXIMATIONS:
+            raise InputError(f"approximation={self.approximation!r}: expected one of {', '.join(APPROXIMATIONS)}")
+        if self.approximation == BARNES_HUT and self.dim not in TREE_DIMENSIONS:
+            raise InputError(
+                f"approximation='barnes-hut' with dim={self.dim}: expected 2 or 3 dimensions, or approximation='exact'"
+            )
 
     def _keep(self, parts: list[LayoutPart], graph: Graph, total_s: float) -> None:
         first = parts[0]
         self.positions_ = first.positions
         self.vertices_ = first.ids if graph.labels is None else graph.labels[first.ids]
+        self.approximation_ = first.approximation
         self.n_iter_ = first.iteration_count
         self.report_ = RunReport.of(
             [part.record for part in parts],

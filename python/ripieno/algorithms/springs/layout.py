@@ -10,13 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from ripieno.algorithms.springs.estimator import FruchtermanReingold
 from ripieno.errors import InputError
-from ripieno.graph import Graph, open_graph
+from ripieno.graph import Graph
 
 if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
 WEIGHT = "weight"
+METHODS = ("auto", "force")
 
 
 def layout(
@@ -31,7 +32,11 @@ def layout(
     center: ArrayLike | None = None,
     dim: int = 2,
     seed: int | np.random.RandomState | None = None,
+    store_pos_as: str | None = None,
     *,
+    method: str = "auto",
+    approximation: str = "auto",
+    theta: float = 0.7,
     workers: int = 1,
     threads: int | None = None,
     engine: str | Engine | Job = "local",
@@ -45,15 +50,16 @@ def layout(
         The distance at which an edge of weight 1 pulls as hard as its ends push each other; None: 1/√n, or, with
         `fixed`, that times the largest coordinate of `pos`.
     pos : dict, default=None
-        Positions to begin with, by vertex; those that are left out are drawn.
+        Positions to begin with, by vertex; those that are left out are drawn. A networkx graph may lack some of them.
     fixed : sequence of vertices, default=None
-        Vertices that stay where `pos` has them. With some the result is not scaled.
+        Vertices that stay where `pos` has them. With some the result is not scaled. A networkx graph may lack some.
     iterations : int, default=50
         Iterations, at most.
     threshold : float, default=1e-4
         It ends when the root of the sum of all squared moves, divided by the number of vertices, is smaller.
-    weight : "weight" or None, default="weight"
-        Whether edges that have weights pull by them; None: all alike.
+    weight : str or None, default="weight"
+        The attribute of a networkx graph's edges by which they pull, 1 where an edge has none; None: all alike. Edges
+        of another kind have no names for their weights: "weight" or None.
     scale : float or None, default=1
         The largest coordinate of the result, from its middle; None: as the forces leave it.
     center : array of shape (dim,), default=None
@@ -62,7 +68,11 @@ def layout(
         Dimensions of the positions.
     seed : int, RandomState instance or None, default=None
         Source of the random positions, those that networkx draws for the same whole number.
-    workers, threads, engine
+    store_pos_as : str or None, default=None
+        The attribute of a networkx graph's nodes that gets the positions, too.
+    method : {"auto", "force"}, default="auto"
+        Both are these forces. networkx's "energy", which it takes by default from 500 vertices on, is not there.
+    approximation, theta, workers, threads, engine
         As for `FruchtermanReingold`.
 
     Returns
@@ -85,29 +95,59 @@ def layout(
     >>> sorted(positions)
     ['a', 'b', 'c']
     """
-    if weight not in (WEIGHT, None):
-        raise InputError(f"weight={weight!r}: expected 'weight' or None")
-    graph = open_graph(graph) if weight is not None or isinstance(graph, Graph) else Graph(graph, weighted=False)
+    if method not in METHODS:
+        raise InputError(f"method={method!r}: expected 'auto' or 'force'; networkx's 'energy' is not there")
+    nodes = list(graph.nodes) if hasattr(graph, "nodes") else None
+    if store_pos_as is not None and nodes is None:
+        raise InputError(f"store_pos_as={store_pos_as!r}: expected a networkx graph, not {type(graph).__name__}")
     middle = np.zeros(dim) if center is None else np.asarray(center, np.float64)
     if middle.shape != (dim,):
         raise InputError(f"center has the shape {middle.shape}: expected {(dim,)}")
     if fixed is not None and any(vertex not in (pos or {}) for vertex in fixed):
         raise InputError("fixed: expected vertices that have a position in pos")
+    if nodes == []:
+        return {}
+    if nodes is not None:
+        known = set(nodes)
+        pos = {vertex: at for vertex, at in (pos or {}).items() if vertex in known}
+        fixed = None if fixed is None else [vertex for vertex in fixed if vertex in known]
     model = FruchtermanReingold(
         dim,
         k=k,
         iterations=iterations,
         threshold=threshold,
-        init="random" if pos is None else pos,
-        fixed=() if fixed is None else fixed,
+        init=pos or "random",
+        fixed=fixed or (),
+        approximation=approximation,
+        theta=theta,
         random_state=seed,
         workers=workers,
         threads=threads,
         engine=engine,
     )
-    model.fit(graph)
+    model.fit(_weighted_by(weight, graph))
     positions = model.positions_
-    if fixed is None and scale is not None:
+    if len(positions) == 1:
+        positions = middle[None]
+    elif fixed is None and scale is not None:
         positions = positions - positions.mean(axis=0)
         positions = positions * (scale / (np.abs(positions).max() or 1.0)) + middle
-    return dict(zip(model.vertices_.tolist(), positions, strict=True))
+    found = dict(zip(model.vertices_.tolist(), positions, strict=True))
+    if store_pos_as is not None:
+        for vertex, position in found.items():
+            graph.nodes[vertex][store_pos_as] = position
+    return found
+
+
+def _weighted_by(weight: str | None, graph: Any) -> Graph:
+    """The graph with the weights that are meant."""
+    if weight not in (WEIGHT, None) and not hasattr(graph, "nodes"):
+        raise InputError(f"weight={weight!r}: expected 'weight' or None for edges that are no networkx graph")
+    if isinstance(graph, Graph):
+        return graph
+    if weight in (WEIGHT, None):
+        return Graph(graph, weighted=False if weight is None else None)
+    named = type(graph)()
+    named.add_nodes_from(graph.nodes)
+    named.add_edges_from((a, b, {WEIGHT: value}) for a, b, value in graph.edges(data=weight, default=1))
+    return Graph(named)

@@ -1,9 +1,12 @@
-"""What every worker runs for a layout: forces on its own vertices, then all positions gathered, in each iteration.
+"""What every worker runs for a layout: forces, moves of its own vertices, then all positions gathered, again and again.
 
 All vertices push each other, edges pull. A vertex moves along the sum of its forces, by a length that falls from
-iteration to iteration. Forces are exact, over all pairs; no rank has a matrix of pairs.
+iteration to iteration. Pushes are exact, over all pairs, of which each rank computes a share for all vertices; sums go
+home by a reduce-scatter. Or vertices that are far away push as one (Barnes and Hut), and each rank computes what its
+own are pushed. No rank has a matrix of pairs.
 Sources: Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991; Zhang, Ruan and
-Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V (the allgather of positions).
+Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V (the allgather of positions); Barnes and Hut, "A
+hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 
-import ripieno.kernels.pairs as pairs
+import ripieno.kernels.forces as forces
+from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -33,6 +37,12 @@ Reals = NDArray[np.float64]
 FIRST_STEP = 0.1
 #: Weaker forces move a vertex by less than the length of an iteration.
 LEAST_FORCE = 0.01
+#: Coordinates of first positions are at most so far from 0: pushes are rounded, those of far vertices to nothing.
+FARTHEST = 1e9
+
+EXACT, BARNES_HUT = "exact", "barnes-hut"
+#: From so many vertices on not all pairs are computed, unless one says so.
+EXACT_LIMIT = 50_000
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,7 @@ class LayoutOptions:
 
     Parameters
     ----------
-    dim, k, iterations, threshold
+    dim, k, iterations, threshold, approximation, theta
         As for `FruchtermanReingold`.
     init : (n, dim), or None
         Where to begin; None draws positions.
@@ -57,6 +67,8 @@ class LayoutOptions:
     k: float | None
     iterations: int
     threshold: float
+    approximation: str
+    theta: float
     init: Reals | None
     known: tuple[NDArray[np.int64], Reals] | None
     fixed: NDArray[np.int64]
@@ -67,6 +79,12 @@ class LayoutOptions:
         """As in networkx: how wide the positions are among which others are drawn."""
         return 1.0 if self.known is None else float(self.known[1].max(initial=0.0)) or 1.0
 
+    def approximation_of(self, count: int) -> str:
+        """How pushes of so many vertices are computed."""
+        if self.approximation != "auto":
+            return self.approximation
+        return BARNES_HUT if count > EXACT_LIMIT and self.dim in forces.TREE_DIMENSIONS else EXACT
+
 
 @dataclass(frozen=True)
 class LayoutPart:
@@ -74,6 +92,7 @@ class LayoutPart:
 
     ids: NDArray[np.int64]
     positions: Reals
+    approximation: str
     iteration_count: int
     edge_count: int
     record: Record
@@ -94,7 +113,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     counts = [stop - start for start, stop in shares]
     first, last = shares[comm.rank]
     own = matrix[first:last]
-    springs = pairs.Springs(
+    springs = forces.Springs(
         first, own.indptr.astype(np.int64), own.indices.astype(np.int32), own.data.astype(np.float32)
     )
     is_fixed = np.isin(ids, options.fixed)
@@ -105,15 +124,25 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     # As in networkx the first two dimensions say how wide the positions are.
     step = FIRST_STEP * float(np.ptp(at[:, :2], axis=0).max())
     cooling = step / (options.iterations + 1)
+    approximation = options.approximation_of(count)
+    pushes = (
+        _ExactPushes(comm, counts, options.dim)
+        if approximation == EXACT
+        else _TreePushes(options.theta, (first, last), comm.threads)
+    )
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
-    forces = np.empty((last - first, options.dim))
+    own_forces = np.empty((last - first, options.dim))
     iteration = 0
     while iteration < options.iterations:
         with journal.clock.computing():
-            pairs.layout_forces(springs, length, at.astype(np.float32), forces, threads=comm.threads)
-            size = np.maximum(np.sqrt(np.square(forces).sum(axis=1)), LEAST_FORCE)
-            moves = forces * (step / size)[:, None]
+            placed = at.astype(np.float32)
+        pushes.write(placed, own_forces, journal.clock)
+        with journal.clock.computing():
+            own_forces *= length * length
+            forces.attraction(springs, length, placed, own_forces, threads=comm.threads)
+            size = np.maximum(np.sqrt(np.square(own_forces).sum(axis=1)), LEAST_FORCE)
+            moves = own_forces * (step / size)[:, None]
             moves[is_fixed[first:last]] = 0.0
             moved = np.empty_like(at)
             moved[first:last] = at[first:last] + moves
@@ -123,11 +152,45 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
             change = math.sqrt(math.fsum(np.square(moved - at).ravel())) / count
         at = moved
         iteration += 1
-        journal.tell(change=change, step=step)
+        journal.tell(change=change, step=step, approximation=approximation)
         step -= cooling
         if change < options.threshold:
             break
-    return LayoutPart(ids, at, iteration, int(matrix.nnz), journal.record(load_s))
+    return LayoutPart(ids, at, approximation, iteration, int(matrix.nnz), journal.record(load_s))
+
+
+class _ExactPushes:
+    """Each rank computes a share of all pairs, each pair once. Sums are whole numbers, so their order is no matter."""
+
+    def __init__(self, comm: Communicator, counts: list[int], dim: int) -> None:
+        self._comm = comm
+        self._counts = counts
+        self._wholes = np.empty((sum(counts), dim), np.int64)
+        self._own = np.empty((counts[comm.rank], dim), np.int64)
+
+    def write(self, placed: NDArray[np.float32], out: Reals, clock: Clock) -> None:
+        """What own vertices are pushed, times 1/length²."""
+        comm = self._comm
+        with clock.computing():
+            forces.repulsion(placed, (comm.rank, comm.world_size), self._wholes, threads=comm.threads)
+        with clock.communicating():
+            comm.reduce_scatter(self._wholes, out=self._own, counts=self._counts)
+        with clock.computing():
+            np.multiply(self._own, 1 / forces.wholes_per_one(len(placed)), out=out)
+
+
+@dataclass(frozen=True)
+class _TreePushes:
+    """Each rank makes the tree of all vertices, and computes what its own are pushed."""
+
+    theta: float
+    own: tuple[int, int]
+    threads: int
+
+    def write(self, placed: NDArray[np.float32], out: Reals, clock: Clock) -> None:
+        """As of `_ExactPushes`."""
+        with clock.computing():
+            forces.barnes_hut(self.theta, self.own, placed, out, threads=self.threads)
 
 
 def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any]:
@@ -144,7 +207,7 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
     if not len(ids):
         raise InputError(f"{', '.join(graph.names) or 'the graph'}: neither an edge nor a vertex")
     if len(ids) > np.iinfo(np.int32).max:
-        raise InputError(f"the graph has {len(ids)} vertices, more than a layout over all pairs can have")
+        raise InputError(f"the graph has {len(ids)} vertices, more than a layout can have")
     weights = np.ones(len(edges)) if edges.weights is None else edges.weights
     places = (np.searchsorted(ids, edges.sources), np.searchsorted(ids, edges.targets))
     matrix = coo_matrix((weights, places), shape=(len(ids), len(ids))).tocsr()
@@ -154,6 +217,15 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
 
 
 def _start(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
+    at = _given(options, ids)
+    if np.abs(at).max() > FARTHEST:
+        raise InputError(
+            f"init: a coordinate of {np.abs(at).max():.3g}: expected at most {FARTHEST:g}; scale them down"
+        )
+    return at
+
+
+def _given(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
     count = len(ids)
     if options.init is None:
         drawn: Reals = np.random.RandomState(options.seed).rand(count, options.dim) * options.spread

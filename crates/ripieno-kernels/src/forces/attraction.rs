@@ -1,0 +1,53 @@
+//! Pulls along edges.
+
+use super::LEAST_DISTANCE;
+use crate::{Matrix, Threads};
+
+/// Rows of a part.
+const PART_ROWS: usize = 64;
+/// What an edge costs, about: as many operations of those that fill a vector.
+const EDGE_OPERATIONS: usize = 24;
+
+/// Edges from some points to all points.
+#[derive(Clone, Copy, Debug)]
+pub struct Springs<'a> {
+    /// The number of the first point that edges lead from.
+    pub first: usize,
+    /// Where the edges of each point begin, and where the last ones end.
+    pub starts: &'a [i64],
+    /// Where each edge leads.
+    pub columns: &'a [i32],
+    /// The weight of each edge.
+    pub weights: &'a [f32],
+}
+
+/// Takes off `out`, for each point `x` that edges lead from, the sum of `w·‖x − y‖/length·(x − y)` over its edges.
+///
+/// # Panics
+/// If the shapes do not fit, or an edge leads nowhere.
+pub fn attraction(springs: Springs, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
+    let k = all.columns();
+    assert_eq!(out.len(), (springs.starts.len() - 1) * k, "a sum for every point and dimension");
+    assert_eq!(springs.columns.len(), springs.weights.len(), "a weight for every edge");
+    let parts: Vec<_> = out.chunks_mut(PART_ROWS * k).enumerate().collect();
+    let operations = EDGE_OPERATIONS * springs.columns.len() / parts.len().max(1);
+    threads.for_each(
+        parts,
+        operations,
+        || (),
+        |(), (part, out)| {
+            for (row, sums) in out.chunks_exact_mut(k).enumerate() {
+                let row = part * PART_ROWS + row;
+                let here = all.row(springs.first + row);
+                for edge in springs.starts[row] as usize..springs.starts[row + 1] as usize {
+                    let there = all.row(springs.columns[edge] as usize);
+                    let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
+                    let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();
+                    let distance = square.sqrt().max(f64::from(LEAST_DISTANCE));
+                    let factor = f64::from(springs.weights[edge]) * distance / length;
+                    sums.iter_mut().enumerate().for_each(|(at, sum)| *sum -= factor * between(at));
+                }
+            }
+        },
+    );
+}

@@ -1,0 +1,181 @@
+//! Pushes of all points, where those that are far away push as one from their centre (Barnes and Hut).
+//!
+//! Points that are near each other in a tree walk it as a group: a node that is seen from the box of the group under a
+//! small angle counts as a point of many, other nodes are opened, down to the points. What the walk has found is pushed
+//! against, in strips, by those points of the group that are wanted. The walk knows the whole group, whoever wants
+//! which of its points, so the bits of a sum depend on all positions, the angle and the SIMD level alone.
+//!
+//! Cost: `n·log(n)` for the tree and the walks; `3·k + 5` operations for each pair of a point and what its group found.
+//! Sources: Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986; Barnes, "A
+//! modified tree code", J. Comput. Phys. 87, 1990.
+
+use super::strip::{STRIP, Strip, push};
+use super::tree::{Node, Tree};
+use crate::panels::{Line, floats, floats_mut};
+use crate::simd::{Job, Vector};
+use crate::{Matrix, Threads};
+use std::ops::Range;
+
+/// What a walk and its pushes cost, about, for each point of a group.
+const POINT_OPERATIONS: usize = 1 << 14;
+
+/// For each of the points `own` the sum of `(x − y)/‖x − y‖²` over all points `y`, none of them nearer than 0.01.
+///
+/// A node whose box is narrower than `theta` times its distance counts as one point. Returns how many pairs of a point
+/// and a node or another point were computed.
+///
+/// # Panics
+/// If the shapes do not fit, or points have neither two nor three dimensions.
+pub fn barnes_hut(theta: f32, own: Range<usize>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) -> u64 {
+    match all.columns() {
+        2 => pushes::<2>(theta, own, all, out, threads),
+        3 => pushes::<3>(theta, own, all, out, threads),
+        k => panic!("{k} dimensions: the tree has two or three"),
+    }
+}
+
+fn pushes<const K: usize>(theta: f32, own: Range<usize>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) -> u64 {
+    assert!(own.end <= all.rows(), "own points are some of all");
+    assert_eq!(out.len(), own.len() * K, "a sum for every own point and dimension");
+    if own.is_empty() {
+        return 0;
+    }
+    let tree = Tree::<K>::of(all, threads);
+    let mut groups: Vec<_> = tree.groups().into_iter().map(|node| Group::of(node, &tree, &own)).collect();
+    groups.retain(|group| !group.own.is_empty());
+    threads.for_each(groups.iter_mut().collect(), POINT_OPERATIONS, Found::default, |found, group| {
+        threads.simd().run(Walk { theta, tree: &tree, all, group, found });
+    });
+    for (&point, sums) in groups.iter().flat_map(|group| group.own.iter().zip(&group.sums)) {
+        out[(point as usize - own.start) * K..][..K].copy_from_slice(sums);
+    }
+    groups.iter().map(|group| group.pair_count).sum()
+}
+
+/// Points that walk the tree together.
+struct Group<const K: usize> {
+    node: Node<K>,
+    /// Those of its points that are wanted.
+    own: Vec<u32>,
+    /// What they are pushed.
+    sums: Vec<[f64; K]>,
+    pair_count: u64,
+}
+
+impl<const K: usize> Group<K> {
+    fn of(node: Node<K>, tree: &Tree<K>, wanted: &Range<usize>) -> Group<K> {
+        let points = &tree.order[node.first as usize..node.last as usize];
+        let own: Vec<u32> = points.iter().copied().filter(|&point| wanted.contains(&(point as usize))).collect();
+        Group { node, sums: vec![[0.0; K]; own.len()], own, pair_count: 0 }
+    }
+}
+
+/// What a walk has found and not pushed against yet, dimension by dimension.
+struct Found {
+    positions: Vec<Line>,
+    weights: Vec<Line>,
+    count: usize,
+}
+
+impl Default for Found {
+    fn default() -> Found {
+        let lines = |values: usize| vec![Line::default(); values / Line::LEN];
+        Found { positions: lines(3 * STRIP), weights: lines(STRIP), count: 0 }
+    }
+}
+
+/// The walk of one group.
+struct Walk<'a, const K: usize> {
+    theta: f32,
+    tree: &'a Tree<K>,
+    all: Matrix<'a, f32>,
+    group: &'a mut Group<K>,
+    found: &'a mut Found,
+}
+
+impl<const K: usize> Job for Walk<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(mut self) {
+        let square = self.theta * self.theta;
+        let mut at = 0;
+        while let Some(node) = self.tree.nodes.get(at) {
+            let is_around = node.has(self.group.node.first);
+            let (size, distance) = (node.size(), self.group.node.square_to(&node.centre));
+            if !is_around && size * size < square * distance {
+                self.take_node::<V>(node);
+            } else if node.is_leaf() {
+                self.take_points::<V>(node);
+            } else {
+                at += 1;
+                continue;
+            }
+            at += node.nodes as usize;
+        }
+        self.push_all::<V>();
+    }
+}
+
+impl<const K: usize> Walk<'_, K> {
+    #[inline(always)]
+    fn take_node<V: Vector>(&mut self, node: &Node<K>) {
+        self.make_room::<V>(1);
+        let at = self.found.count;
+        let positions = floats_mut(&mut self.found.positions);
+        (0..K).for_each(|axis| positions[axis * STRIP + at] = node.centre[axis]);
+        floats_mut(&mut self.found.weights)[at] = node.len() as f32;
+        self.found.count += 1;
+    }
+
+    #[inline(always)]
+    fn take_points<V: Vector>(&mut self, leaf: &Node<K>) {
+        self.make_room::<V>(leaf.len());
+        let taken = self.found.count..self.found.count + leaf.len();
+        let positions = floats_mut(&mut self.found.positions);
+        for axis in 0..K {
+            let from = &floats(&self.tree.lines)[axis * self.tree.stride..];
+            let from = &from[leaf.first as usize..leaf.last as usize];
+            positions[axis * STRIP..][taken.clone()].copy_from_slice(from);
+        }
+        floats_mut(&mut self.found.weights)[taken.clone()].fill(1.0);
+        self.found.count = taken.end;
+    }
+
+    #[inline(always)]
+    fn make_room<V: Vector>(&mut self, count: usize) {
+        if self.found.count + count > STRIP {
+            self.push_all::<V>();
+        }
+    }
+
+    /// Pushes the own points of the group against all that was found.
+    #[inline(always)]
+    fn push_all<V: Vector>(&mut self) {
+        let count = self.found.count;
+        let padded = count.next_multiple_of(Line::LEN);
+        // What fills up the last line has no weight.
+        floats_mut(&mut self.found.weights)[count..padded].fill(0.0);
+        let strip = Strip { positions: floats(&self.found.positions), stride: STRIP, padded };
+        let weights = floats(&self.found.weights);
+        let Group { own, sums, .. } = &mut *self.group;
+        let mut fours = own.chunks_exact(4).zip(sums.chunks_exact_mut(4));
+        for (points, sums) in &mut fours {
+            let few = std::array::from_fn(|at| self.all.row(points[at] as usize));
+            add(sums, &push::<V, K, 4, false, true>(few, &strip, weights, &mut []));
+        }
+        let rest = own.len() / 4 * 4;
+        for (&point, sums) in own[rest..].iter().zip(sums[rest..].chunks_mut(1)) {
+            add(sums, &push::<V, K, 1, false, true>([self.all.row(point as usize)], &strip, weights, &mut []));
+        }
+        self.group.pair_count += (own.len() * count) as u64;
+        self.found.count = 0;
+    }
+}
+
+#[inline(always)]
+fn add<const K: usize>(sums: &mut [[f64; K]], found: &[[f32; K]]) {
+    for (sums, found) in sums.iter_mut().zip(found) {
+        sums.iter_mut().zip(found).for_each(|(sum, &value)| *sum += f64::from(value));
+    }
+}

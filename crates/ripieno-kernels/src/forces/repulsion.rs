@@ -1,0 +1,203 @@
+//! Pushes of all pairs, exactly, each pair computed once for both of its points.
+//!
+//! Points stand in blocks of rows. A block meets itself, and, in strips, all points behind it. What a strip adds to a
+//! sum is added up in f32, and then rounded to a whole number, a multiple of `1/wholes_per_one`. Whole numbers may be
+//! added in any order, so threads and ranks take whichever blocks they like, and the bits of a sum depend on the
+//! positions and the SIMD level alone.
+//!
+//! Cost: half of all pairs, `4·k + 4` operations each in `k` dimensions; for each thread, `n·k` whole numbers.
+
+use super::strip::{STRIP, Strip, push};
+use crate::pairs::{MOST_DIMENSIONS, Table};
+use crate::panels::{Line, floats, floats_mut};
+use crate::simd::{Job, Vector};
+use crate::{Matrix, Threads};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Points of a block.
+const BLOCK: usize = 256;
+/// What a pair costs, about: as many operations of those that fill a vector.
+const PAIR_OPERATIONS: usize = 16;
+/// A push is no greater than this: points are 0.01 apart, or count as if they were.
+const GREATEST_PUSH: f64 = 100.0;
+/// A strip's part of a sum is less than `2^17`, and has to be less than `2^51` to be rounded by [`whole`].
+const MOST_BITS: u32 = 33;
+
+/// Some of the blocks: those of one of many ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Which share.
+    pub index: usize,
+    /// How many there are.
+    pub count: usize,
+}
+
+impl Share {
+    /// The blocks of this share. Blocks have fewer points behind them from first to last, so shares are dealt out to
+    /// and fro.
+    fn blocks(self, block_count: usize) -> Vec<usize> {
+        let is_mine = |block: usize| {
+            let at = block % (2 * self.count);
+            at == self.index || at == 2 * self.count - 1 - self.index
+        };
+        (0..block_count).filter(|&block| is_mine(block)).collect()
+    }
+}
+
+/// How many wholes of a sum of [`repulsion`] are a push of one, for so many points: a power of two, so that no sum is
+/// too large.
+pub fn wholes_per_one(point_count: usize) -> f64 {
+    let greatest = (GREATEST_PUSH * point_count.max(1) as f64).log2().ceil() as u32;
+    f64::from(MOST_BITS.min(62 - greatest.min(62))).exp2()
+}
+
+/// For each point `x` the sum of `(x − y)/‖x − y‖²` over points `y`, none of them nearer than 0.01, in wholes.
+///
+/// `out` has the pushes of a share of the pairs. The sums of all shares are those over all points.
+///
+/// # Panics
+/// If the shapes do not fit, or the share is none of those that there are.
+pub fn repulsion(all: Matrix<f32>, share: Share, out: &mut [i64], threads: &Threads) {
+    let (count, k) = (all.rows(), all.columns());
+    assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
+    assert!(share.index < share.count, "share {} of {}", share.index, share.count);
+    assert_eq!(out.len(), count * k, "a sum for every point and dimension");
+    let table = Table::of(all);
+    let blocks = share.blocks(count.div_ceil(BLOCK));
+    let mut buffers = vec![vec![0i64; table.stride * k]; threads.count()];
+    let operations = PAIR_OPERATIONS * blocks.len() * BLOCK * count / 2 / threads.count();
+    let taken = AtomicUsize::new(0);
+    // Whoever is free takes the next block, and the longest come first.
+    threads.for_each(buffers.iter_mut().collect(), operations, Scratch::default, |scratch, buffer| {
+        while let Some(&block) = blocks.get(taken.fetch_add(1, Ordering::Relaxed)) {
+            threads.simd().run(Block { all, table: &table, block, wholes: wholes_per_one(count), buffer, scratch });
+        }
+    });
+    for (point, sums) in out.chunks_exact_mut(k).enumerate() {
+        for (axis, sum) in sums.iter_mut().enumerate() {
+            *sum = buffers.iter().map(|buffer| buffer[axis * table.stride + point]).sum();
+        }
+    }
+}
+
+/// What one thread pushes back, and which points of a last line are points.
+struct Scratch {
+    pushes: Vec<Line>,
+    weights: Vec<Line>,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch { pushes: Vec::new(), weights: vec![Line::default(); STRIP / Line::LEN] }
+    }
+}
+
+/// The points of a block against each other and all behind them.
+struct Block<'a> {
+    all: Matrix<'a, f32>,
+    table: &'a Table,
+    block: usize,
+    wholes: f64,
+    /// Sums of all points, dimension by dimension.
+    buffer: &'a mut [i64],
+    scratch: &'a mut Scratch,
+}
+
+impl Job for Block<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        match self.all.columns() {
+            2 => self.add_up::<V, 2, 4>(),
+            3 => self.add_up::<V, 3, 4>(),
+            _ => self.add_up::<V, MOST_DIMENSIONS, 1>(),
+        }
+    }
+}
+
+impl Block<'_> {
+    #[inline(always)]
+    fn add_up<V: Vector, const K: usize, const FEW: usize>(mut self) {
+        let (k, count) = (self.all.columns(), self.table.count);
+        let first = self.block * BLOCK;
+        let last = count.min(first + BLOCK);
+        self.scratch.pushes.resize(STRIP / Line::LEN * k, Line::default());
+        self.strip::<V, K, FEW, false>(first..last, first, last - first);
+        for start in (last..count).step_by(STRIP) {
+            self.strip::<V, K, FEW, true>(first..last, start, STRIP.min(count - start));
+        }
+    }
+
+    /// Adds what the points `rows` and `taken` points from `start` on push each other, or only what the former are
+    /// pushed.
+    #[inline(always)]
+    fn strip<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool>(
+        &mut self,
+        rows: std::ops::Range<usize>,
+        start: usize,
+        taken: usize,
+    ) {
+        let padded = taken.next_multiple_of(Line::LEN);
+        if padded == taken {
+            self.rows::<V, K, FEW, MUTUAL, false>(rows, start, taken);
+        } else {
+            // What fills up the last line has no weight.
+            let weights = floats_mut(&mut self.scratch.weights);
+            weights[..taken].fill(1.0);
+            weights[taken..padded].fill(0.0);
+            self.rows::<V, K, FEW, MUTUAL, true>(rows, start, taken);
+        }
+    }
+
+    #[inline(always)]
+    fn rows<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool, const WEIGHTED: bool>(
+        &mut self,
+        rows: std::ops::Range<usize>,
+        start: usize,
+        taken: usize,
+    ) {
+        let (k, stride) = (self.all.columns(), self.table.stride);
+        let positions = &floats(&self.table.lines)[start..];
+        let strip = Strip { positions, stride, padded: taken.next_multiple_of(Line::LEN) };
+        let weights = floats(&self.scratch.weights);
+        let pushes = floats_mut(&mut self.scratch.pushes);
+        let mut row = rows.start;
+        while row + FEW <= rows.end {
+            let few = std::array::from_fn(|at| self.all.row(row + at));
+            let found = push::<V, K, FEW, MUTUAL, WEIGHTED>(few, &strip, weights, pushes);
+            for (at, totals) in found.iter().enumerate() {
+                add_row(self.buffer, stride, row + at, &totals[..k], self.wholes);
+            }
+            row += FEW;
+        }
+        for row in row..rows.end {
+            let [totals] = push::<V, K, 1, MUTUAL, WEIGHTED>([self.all.row(row)], &strip, weights, pushes);
+            add_row(self.buffer, stride, row, &totals[..k], self.wholes);
+        }
+        if MUTUAL {
+            for (axis, pushes) in pushes.chunks_exact_mut(STRIP).enumerate() {
+                let sums = &mut self.buffer[axis * stride + start..][..taken];
+                for (sum, push) in sums.iter_mut().zip(&pushes[..taken]) {
+                    *sum += whole(*push, self.wholes);
+                }
+                pushes.fill(0.0);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn add_row(buffer: &mut [i64], stride: usize, row: usize, totals: &[f32], wholes: f64) {
+    for (axis, &total) in totals.iter().enumerate() {
+        buffer[axis * stride + row] += whole(total, wholes);
+    }
+}
+
+/// The whole number that is nearest to `value · wholes`, which is less than `2^51`.
+#[inline(always)]
+fn whole(value: f32, wholes: f64) -> i64 {
+    // The ones of a number of this size are its last bits. Vectors have no instruction for it on every level.
+    const ONES: f64 = (3u64 << 51) as f64;
+    (f64::from(value) * wholes + ONES).to_bits().wrapping_sub(ONES.to_bits()) as i64
+}

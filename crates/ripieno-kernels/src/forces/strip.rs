@@ -1,0 +1,96 @@
+//! A few points against a strip of many: pushes on the few, and if wanted those on the many.
+//!
+//! Positions of the strip stand in vectors; each is loaded once for all of the few, whose sums stay in registers. What
+//! the few push back is added up over them, and then to the sums of the strip, which stay in the nearest cache.
+//!
+//! Cost of a pair in `k` dimensions: `2·k` operations for the distance, a reciprocal, `k` for the push on one and `k`
+//! for that on the other.
+
+use super::LEAST_DISTANCE;
+use crate::pairs::MOST_DIMENSIONS;
+use crate::panels::Line;
+use crate::simd::Vector;
+
+/// Points of a strip, at most.
+pub(super) const STRIP: usize = 1024;
+
+/// Many points, dimension by dimension, in whole lines, `stride` values from one dimension to the next.
+pub(super) struct Strip<'a> {
+    pub positions: &'a [f32],
+    pub stride: usize,
+    /// How many points, with those that fill up the last line.
+    pub padded: usize,
+}
+
+/// What the few are pushed by the strip, `(x − y)/d²` each.
+///
+/// With `WEIGHTED`, each point of the strip counts as often as its weight says. With `MUTUAL`, what they push back is
+/// added to `pushes`, `STRIP` values for each dimension. There are `K` of them, and where `K` is as many as there can
+/// be, as many as the few have.
+#[inline(always)]
+pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool, const WEIGHTED: bool>(
+    few: [&[f32]; FEW],
+    strip: &Strip,
+    weights: &[f32],
+    pushes: &mut [f32],
+) -> [[f32; K]; FEW] {
+    // With a number that the compiler knows all sums stay in registers.
+    let k = if K == MOST_DIMENSIONS { few[0].len() } else { K };
+    let padded = strip.padded;
+    assert!(k <= K && few.iter().all(|position| position.len() == k) && padded.is_multiple_of(Line::LEN));
+    assert!(strip.stride.is_multiple_of(Line::LEN) && (k - 1) * strip.stride + padded <= strip.positions.len());
+    assert!(!WEIGHTED || padded <= weights.len());
+    assert!(!MUTUAL || padded <= STRIP && k * STRIP <= pushes.len());
+    let zero = V::splat(0.0);
+    let least = V::splat(LEAST_DISTANCE * LEAST_DISTANCE);
+    let mut here = [[zero; K]; FEW];
+    for (here, position) in here.iter_mut().zip(few) {
+        here.iter_mut().zip(position).for_each(|(here, &value)| *here = V::splat(value));
+    }
+    let mut sums = [[zero; K]; FEW];
+    let (mut between, mut back) = ([zero; K], [zero; K]);
+    for at in (0..padded).step_by(V::LANES) {
+        // SAFETY: whole lines are within the strip by the checks above; each dimension begins at a line, and a line is
+        // at least as long as a vector of any level. (So with every load and store below.)
+        let there = |axis: usize| unsafe { V::load(strip.positions.as_ptr().add(axis * strip.stride + at)) };
+        // SAFETY: as above.
+        let weight = if WEIGHTED { unsafe { V::load(weights.as_ptr().add(at)) } } else { zero };
+        let mut push_back = |axis: usize, factor: V, between: V| {
+            // SAFETY: as above.
+            unsafe {
+                let to = pushes.as_mut_ptr().add(axis * STRIP + at);
+                factor.multiply_subtract_from(between, V::load(to)).store(to);
+            }
+        };
+        for row in 0..FEW {
+            let mut square = zero;
+            for axis in 0..k {
+                between[axis] = here[row][axis].subtract(there(axis));
+                square = between[axis].multiply_add(between[axis], square);
+            }
+            let mut factor = square.maximum(least).reciprocal();
+            if WEIGHTED {
+                factor = factor.multiply(weight);
+            }
+            for axis in 0..k {
+                sums[row][axis] = factor.multiply_add(between[axis], sums[row][axis]);
+                if MUTUAL && FEW == 1 {
+                    push_back(axis, factor, between[axis]);
+                } else if MUTUAL {
+                    let before = if row == 0 { zero } else { back[axis] };
+                    back[axis] = factor.multiply_add(between[axis], before);
+                }
+            }
+        }
+        if MUTUAL && FEW > 1 {
+            (0..k).for_each(|axis| push_back(axis, V::splat(1.0), back[axis]));
+        }
+    }
+    let mut totals = [[0.0; K]; FEW];
+    for axis in 0..k {
+        let of = |row: usize| if row < FEW { sums[row][axis] } else { zero };
+        let found = V::totals([of(0), of(1), of(2), of(3)]);
+        totals.iter_mut().zip(found).for_each(|(to, total)| to[axis] = total);
+    }
+    totals
+}

@@ -1,0 +1,195 @@
+//! A balanced tree of points, whose nodes know their box and their centre.
+//!
+//! Points are halved by the median along the longest side of their box, again and again (recursive coordinate
+//! bisection). So the depth is that of a balanced tree, however the points lie: also if many share a place, or one is
+//! far from all others. Boxes are no larger than their points need.
+//!
+//! Cost: `n·log(n)`. Sources: Stadel, "Cosmological N-body simulations and their analysis", thesis, Washington 2001 (a
+//! binary tree for the method of Barnes and Hut); Barnes, "A modified tree code", J. Comput. Phys. 87, 1990 (one walk
+//! for a group of points).
+
+use crate::panels::{Line, floats_mut};
+use crate::{Matrix, Threads};
+
+/// Points of a leaf, at most. Leaves begin at multiples of it.
+const LEAF: usize = 32;
+/// Points of a group, at most.
+const GROUP: usize = 128;
+/// How many parts the tree is halved into before threads share them, for each thread.
+const PARTS_PER_THREAD: usize = 4;
+/// What a point costs on each level of the tree, about.
+const POINT_OPERATIONS: usize = 16;
+
+/// A node of the tree: some points that follow each other.
+#[derive(Clone, Copy)]
+pub(super) struct Node<const K: usize> {
+    pub low: [f32; K],
+    pub high: [f32; K],
+    /// The mean of its points.
+    pub centre: [f32; K],
+    pub first: u32,
+    pub last: u32,
+    /// How many nodes there are from this one to the one that follows all below it.
+    pub nodes: u32,
+}
+
+impl<const K: usize> Node<K> {
+    const EMPTY: Node<K> = Node { low: [0.0; K], high: [0.0; K], centre: [0.0; K], first: 0, last: 0, nodes: 0 };
+
+    pub fn len(&self) -> usize {
+        (self.last - self.first) as usize
+    }
+
+    pub fn is_leaf(&self) -> bool {
+        self.nodes == 1
+    }
+
+    pub fn has(&self, point: u32) -> bool {
+        (self.first..self.last).contains(&point)
+    }
+
+    /// The longest side of its box.
+    pub fn size(&self) -> f32 {
+        self.high[self.longest()] - self.low[self.longest()]
+    }
+
+    fn longest(&self) -> usize {
+        let side = |axis: usize| self.high[axis] - self.low[axis];
+        (1..K).fold(0, |best, axis| if side(axis) > side(best) { axis } else { best })
+    }
+
+    /// The square of the distance of a place from its box.
+    pub fn square_to(&self, place: &[f32; K]) -> f32 {
+        let gap = |axis: usize| (self.low[axis] - place[axis]).max(place[axis] - self.high[axis]).max(0.0);
+        (0..K).map(|axis| gap(axis) * gap(axis)).sum()
+    }
+}
+
+/// A point, and which one it is.
+#[derive(Clone, Copy)]
+struct Item<const K: usize> {
+    at: [f32; K],
+    index: u32,
+}
+
+/// A tree over all points.
+pub(super) struct Tree<const K: usize> {
+    /// Each node is followed by all below it.
+    pub nodes: Vec<Node<K>>,
+    /// Which point stands at each place of the tree.
+    pub order: Vec<u32>,
+    /// Positions in the order of the tree, dimension by dimension, in whole lines.
+    pub lines: Vec<Line>,
+    pub stride: usize,
+}
+
+impl<const K: usize> Tree<K> {
+    /// The tree of at least one point.
+    pub fn of(all: Matrix<f32>, threads: &Threads) -> Tree<K> {
+        let count = all.rows();
+        let point = |index: usize| Item { at: std::array::from_fn(|axis| all.row(index)[axis]), index: index as u32 };
+        let mut items: Vec<_> = (0..count).map(point).collect();
+        let mut nodes = vec![Node::EMPTY; nodes_of(count)];
+        let mut parts = Vec::new();
+        let part = Part { items: &mut items, nodes: &mut nodes, first: 0 };
+        let part_points = count / (PARTS_PER_THREAD * threads.count()).next_power_of_two();
+        part.halve(part_points, &mut parts);
+        let operations = POINT_OPERATIONS * part_points * part_points.max(1).ilog2() as usize;
+        threads.for_each(parts, operations, || (), |(), part| part.halve(0, &mut Vec::new()));
+        find_centres(&mut nodes);
+
+        let stride = count.next_multiple_of(LEAF);
+        let mut lines = vec![Line::default(); stride / Line::LEN * K];
+        for (axis, to) in floats_mut(&mut lines).chunks_exact_mut(stride).enumerate() {
+            to.iter_mut().zip(&items).for_each(|(to, item)| *to = item.at[axis]);
+        }
+        Tree { nodes, order: items.iter().map(|item| item.index).collect(), lines, stride }
+    }
+
+    /// The nodes, in order, that are groups: together they have each point once.
+    pub fn groups(&self) -> Vec<Node<K>> {
+        let mut groups = Vec::new();
+        let mut at = 0;
+        while at < self.nodes.len() {
+            let node = self.nodes[at];
+            if node.len() <= GROUP {
+                groups.push(node);
+                at += node.nodes as usize;
+            } else {
+                at += 1;
+            }
+        }
+        groups
+    }
+}
+
+/// Some points, and their nodes.
+struct Part<'a, const K: usize> {
+    items: &'a mut [Item<K>],
+    nodes: &'a mut [Node<K>],
+    first: usize,
+}
+
+impl<'a, const K: usize> Part<'a, K> {
+    /// Halves the points until a part has at most `few` of them, or is a leaf; `parts` gets the former.
+    fn halve(self, few: usize, parts: &mut Vec<Part<'a, K>>) {
+        let Part { items, nodes, first } = self;
+        if items.len() <= few {
+            return parts.push(Part { items, nodes, first });
+        }
+        let node_count = nodes.len() as u32;
+        let (node, below) = nodes.split_first_mut().expect("there are points, so there is a node");
+        *node = boxed(items);
+        (node.first, node.last, node.nodes) = (first as u32, (first + items.len()) as u32, node_count);
+        if node.is_leaf() {
+            node.centre = mean(items);
+            return;
+        }
+        let middle = (items.len() / 2).next_multiple_of(LEAF);
+        let axis = node.longest();
+        items.select_nth_unstable_by(middle, |a, b| a.at[axis].total_cmp(&b.at[axis]).then(a.index.cmp(&b.index)));
+        let (left, right) = items.split_at_mut(middle);
+        let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(middle));
+        Part { items: left, nodes: left_nodes, first }.halve(few, parts);
+        Part { items: right, nodes: right_nodes, first: first + middle }.halve(few, parts);
+    }
+}
+
+/// Nodes of a tree of so many points.
+fn nodes_of(points: usize) -> usize {
+    2 * points.div_ceil(LEAF) - 1
+}
+
+/// A node that has only the box of the points.
+fn boxed<const K: usize>(items: &[Item<K>]) -> Node<K> {
+    let mut node = Node { low: items[0].at, high: items[0].at, ..Node::EMPTY };
+    for item in items {
+        for axis in 0..K {
+            node.low[axis] = node.low[axis].min(item.at[axis]);
+            node.high[axis] = node.high[axis].max(item.at[axis]);
+        }
+    }
+    node
+}
+
+fn mean<const K: usize>(items: &[Item<K>]) -> [f32; K] {
+    std::array::from_fn(|axis| {
+        let sum: f64 = items.iter().map(|item| f64::from(item.at[axis])).sum();
+        (sum / items.len() as f64) as f32
+    })
+}
+
+/// Centres of the nodes that are no leaves, of those below them.
+fn find_centres<const K: usize>(nodes: &mut [Node<K>]) {
+    for at in (0..nodes.len()).rev() {
+        if nodes[at].is_leaf() {
+            continue;
+        }
+        let left = nodes[at + 1];
+        let right = nodes[at + 1 + left.nodes as usize];
+        nodes[at].centre = std::array::from_fn(|axis| {
+            let sum = |node: &Node<K>| f64::from(node.centre[axis]) * node.len() as f64;
+            ((sum(&left) + sum(&right)) / (left.len() + right.len()) as f64) as f32
+        });
+    }
+}
