@@ -94,7 +94,8 @@ pub enum Solver {
 /// What a half step leaves, added up over its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objective {
-    /// The weighted squared errors of the ratings and, of an implicit aim, of all other pairs of rows that have ratings.
+    /// The weighted squared errors of the ratings and, of an implicit aim, of all other pairs of rows that have
+    /// ratings.
     pub loss: f64,
     /// The penalty of the rows' factors.
     pub penalty: f64,
