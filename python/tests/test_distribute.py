@@ -110,6 +110,16 @@ def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp
     assert (tmp_path / "1" / "f").read_bytes() == sample(5000)
 
 
+def test_what_is_no_file_is_left(world, tmp_path):
+    (tmp_path / "given").write_bytes(sample(5000))
+    (tmp_path / "1" / "f").mkdir(parents=True)
+    (tmp_path / "2").mkdir()
+    os.mkfifo(tmp_path / "2" / "f")
+    rows = world(3).run(distributed, str(tmp_path / "given"), f"{tmp_path}/{{rank}}/f", overwrite=True)[0]
+    assert [row.state for row in rows] == ["fetched", "failed", "failed"]
+    assert all("it exists and is no file" in row.error for row in rows[1:])
+
+
 def test_one_rank_of_a_host_writes_and_the_file_itself_may_be_the_result(world, tmp_path):
     given = tmp_path / "given"
     given.write_bytes(sample(5000))

@@ -279,8 +279,8 @@ class _Landing:
         try:
             if source is not None and os.path.exists(self.path) and os.path.samefile(source, self.path):
                 return self._find(None)
-            if os.path.isdir(self.path):
-                raise InputError("it is a folder: expected the name of a file, or / at the end")
+            if os.path.lexists(self.path) and not os.path.isfile(self.path):
+                raise InputError("it exists and is no file: choose another name, or a folder's with / at the end")
             found = BlockFile.find(self.path, *blocks)
             if found is not None:
                 return self._find(found)
