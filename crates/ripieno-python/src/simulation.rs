@@ -169,7 +169,7 @@ fn simulation_dict<'py>(
         by_kind.set_item(kind_name(kind), bytes)?;
     }
     dict.set_item("bytes", by_kind)?;
-    let busiest = played.busiest().map(|load| (load.place.to_string(), load.bytes, load.busy_s));
+    let busiest = played.busiest().map(|load| (load.wire.to_string(), load.bytes, load.busy_s));
     dict.set_item("busiest", busiest)?;
     if transfers {
         let row = |it: &Transfer| {
@@ -203,7 +203,7 @@ fn swarmed_dict<'py>(py: Python<'py>, cluster: &simulation::Cluster, found: &Swa
     dict.set_item("sent_bytes", &found.sent_bytes)?;
     dict.set_item("message_count", found.message_count)?;
     let busiest = found.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s));
-    dict.set_item("busiest", busiest.map(|load| (load.place.to_string(), load.bytes, load.busy_s)))?;
+    dict.set_item("busiest", busiest.map(|load| (load.wire.to_string(), load.bytes, load.busy_s)))?;
     let row = |it: &Fetched| {
         let kind = kind_name(cluster.kind(it.sender, it.receiver));
         (it.sender, it.receiver, it.block, it.bytes, it.start_s, it.end_s, kind)

@@ -77,9 +77,9 @@ impl Uses {
     }
 }
 
-/// What a wire is.
+/// Which wire it is, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WireName {
     /// The port out of a rank.
     Out(usize),
     /// The port into a rank.
@@ -96,16 +96,16 @@ pub enum Place {
     Core,
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for WireName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Out(rank) => write!(f, "port out of rank {rank}"),
-            Place::In(rank) => write!(f, "port into rank {rank}"),
-            Place::CableOut(node) => write!(f, "cable out of node {node}"),
-            Place::CableIn(node) => write!(f, "cable into node {node}"),
-            Place::UplinkOut(rack) => write!(f, "uplink out of rack {rack}"),
-            Place::UplinkIn(rack) => write!(f, "uplink into rack {rack}"),
-            Place::Core => write!(f, "core switch"),
+            WireName::Out(rank) => write!(f, "port out of rank {rank}"),
+            WireName::In(rank) => write!(f, "port into rank {rank}"),
+            WireName::CableOut(node) => write!(f, "cable out of node {node}"),
+            WireName::CableIn(node) => write!(f, "cable into node {node}"),
+            WireName::UplinkOut(rack) => write!(f, "uplink out of rack {rack}"),
+            WireName::UplinkIn(rack) => write!(f, "uplink into rack {rack}"),
+            WireName::Core => write!(f, "core switch"),
         }
     }
 }
@@ -148,17 +148,17 @@ impl Cluster {
     }
 
     /// What a wire is.
-    pub(crate) fn place(&self, wire: usize) -> Place {
+    pub(crate) fn name(&self, wire: usize) -> WireName {
         let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
         let (ports, cables) = (2 * p, 2 * (p + nodes));
         let way = wire.is_multiple_of(2);
         match wire {
-            _ if wire < ports => (if way { Place::Out } else { Place::In })(wire / 2),
-            _ if wire < cables => (if way { Place::CableOut } else { Place::CableIn })((wire - ports) / 2),
+            _ if wire < ports => (if way { WireName::Out } else { WireName::In })(wire / 2),
+            _ if wire < cables => (if way { WireName::CableOut } else { WireName::CableIn })((wire - ports) / 2),
             _ if wire < cables + 2 * racks => {
-                (if way { Place::UplinkOut } else { Place::UplinkIn })((wire - cables) / 2)
+                (if way { WireName::UplinkOut } else { WireName::UplinkIn })((wire - cables) / 2)
             }
-            _ => Place::Core,
+            _ => WireName::Core,
         }
     }
 

@@ -14,7 +14,7 @@ pub mod swarm;
 mod waits;
 
 pub use asked::{Asked, Unanswered};
-pub use cluster::{Cluster, Kind, Link, Place};
+pub use cluster::{Cluster, Kind, Link, WireName};
 pub use explain::{Candidate, Explanation, Outcome};
 pub use faults::Faults;
 pub use play::{Load, OPERATIONS_MAX, Played, Unplayable, play};

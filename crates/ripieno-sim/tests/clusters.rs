@@ -2,7 +2,7 @@
 
 use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Collective, Order, Topology};
-use ripieno_sim::{Asked, Cluster, Faults, Kind, Link, Place, Played};
+use ripieno_sim::{Asked, Cluster, Faults, Kind, Link, Played, WireName};
 use std::sync::Arc;
 
 const GIB: usize = 1 << 30;
@@ -58,7 +58,7 @@ fn a_chain_in_random_order_waits_for_the_fullest_uplink() {
     let fullest = f64::from(*crossings.iter().flatten().max().unwrap());
     let slowdown = found.time_s().unwrap() / line_s(GIB / 8);
     assert!(slowdown >= fullest && slowdown < fullest * 1.05, "{slowdown} for {fullest} flows");
-    assert!(matches!(found.busiest().unwrap().place, Place::UplinkOut(_) | Place::UplinkIn(_)));
+    assert!(matches!(found.busiest().unwrap().wire, WireName::UplinkOut(_) | WireName::UplinkIn(_)));
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
     // Each of 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink as fast as a cable.
     assert!(found.time_s().unwrap() >= line_s(16 << 20));
     assert!(found.time_s().unwrap() < 1.5 * line_s(16 << 20));
-    let uplinks = found.loads.iter().filter(|load| matches!(load.place, Place::UplinkOut(_)));
+    let uplinks = found.loads.iter().filter(|load| matches!(load.wire, WireName::UplinkOut(_)));
     assert_eq!(uplinks.map(|load| load.bytes).collect::<Vec<_>>(), [16 << 20; 2]);
 }
 
@@ -83,7 +83,7 @@ fn what_all_racks_send_passes_the_core_switch() {
     // 16 nodes send 12 of their 16 chunks to other racks.
     let core_s = line_s((16 * 12) << 20);
     assert!(found.time_s().unwrap() >= core_s && found.time_s().unwrap() < 1.2 * core_s && free_s < core_s / 4.0);
-    assert_eq!(found.busiest().unwrap().place, Place::Core);
+    assert_eq!(found.busiest().unwrap().wire, WireName::Core);
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod flow;
 mod score;
 mod stage;
 
-use crate::cluster::{Cluster, Kind, Place};
+use crate::cluster::{Cluster, Kind, WireName};
 use ripieno_plan::Plan;
 use ripieno_plan::simulate::Transfer;
 use score::Score;
@@ -39,7 +39,7 @@ pub struct Played {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
     /// Which wire.
-    pub place: Place,
+    pub wire: WireName,
     /// What it carried.
     pub bytes: usize,
     /// How long that would have taken it alone.

@@ -338,7 +338,7 @@ impl<'a> Stage<'a> {
         }
         let finish_s = self.finish_s.iter().zip(is_done).map(|(&finish_s, is_done)| is_done.then_some(finish_s));
         let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| Load {
-            place: self.cluster.place(wire),
+            wire: self.cluster.name(wire),
             bytes: bytes.round() as usize,
             busy_s,
         };

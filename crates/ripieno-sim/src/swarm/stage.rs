@@ -396,7 +396,7 @@ impl<'a> Stage<'a> {
         let open: Vec<u32> = (0..self.lives.len()).flat_map(|rank| self.flows.ins[rank].clone()).collect();
         open.into_iter().for_each(|number| self.break_off(number));
         let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| Load {
-            place: self.cluster.place(wire),
+            wire: self.cluster.name(wire),
             bytes: bytes.round() as usize,
             busy_s,
         };
