@@ -26,7 +26,7 @@ from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sample, Sparse, sample_stride
 from ripieno.algorithms.logistic.saved import Keeper
-from ripieno.algorithms.logistic.solvers import Metric, Place, begin, descend
+from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
 from ripieno.errors import CheckpointError, InputError
@@ -220,10 +220,10 @@ class _Shared:
         """So many iterations were an earlier fit's."""
         self._journal.iterations_before = iteration_count
 
-    def tell(self, place: Place) -> None:
+    def tell(self, iterate: Iterate) -> None:
         """An iteration is over; the others are told with the next question."""
-        self._asked[1:4] = 1.0, place.value, place.slope
-        self._journal.tell(objective=place.value / self._penalty, gradient=place.slope)
+        self._asked[1:4] = 1.0, iterate.value, iterate.slope
+        self._journal.tell(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
     def end(self) -> None:
         """No more questions."""
@@ -312,18 +312,18 @@ def _lead(function: _Shared, start: Reals | None, options: LogisticOptions, keep
         keeper.check(kept, first)
         function.go_on_after(kept.iteration_count)
 
-    def on_iteration(place: Place) -> None:
-        keeper.save(place)
-        function.tell(place)
+    def on_iteration(iterate: Iterate) -> None:
+        keeper.save(iterate)
+        function.tell(iterate)
 
     descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
-    place = descent.place
-    if place.iteration_count == (kept.iteration_count if kept else 0):
+    iterate = descent.iterate
+    if iterate.iteration_count == (kept.iteration_count if kept else 0):
         # There is something to report, though nothing was left to do.
-        function.go_on_after(max(place.iteration_count - 1, 0))
-        function.tell(place)
+        function.go_on_after(max(iterate.iteration_count - 1, 0))
+        function.tell(iterate)
     resumed_from = None if kept is None else kept.iteration_count
-    return Outcome(place.at, place.value, place.iteration_count, descent.converged, resumed_from)
+    return Outcome(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 
 
 def _start(function: _Shared, start: Reals | None) -> Reals:

@@ -1,4 +1,4 @@
-"""Where a fit keeps its checkpoint: the place that the descent has reached, on which all the rest depends.
+"""Where a fit keeps its checkpoint: the iterate that the descent has reached, on which all the rest depends.
 
 Rank 0, which descends, writes it into a folder that it sees.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ripieno.algorithms.fit_checkpoint import FitCheckpoint
-from ripieno.algorithms.logistic.solvers import Place
+from ripieno.algorithms.logistic.solvers import Iterate
 
 NAME = "logistic"
 #: Another number of workers adds up in another order: by so much of the value the same rows may differ.
@@ -20,7 +20,7 @@ SAME_ROWS = 1e-9
 
 
 class Keeper:
-    """Keeps the place of a descent in a folder; does nothing without one.
+    """Keeps the iterate of a descent in a folder; does nothing without one.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Keeper:
     def __init__(self, folder: str | None, facts: Mapping[str, Any]) -> None:
         self._checkpoint = FitCheckpoint(folder, NAME, facts)
 
-    def load(self) -> Place | None:
+    def load(self) -> Iterate | None:
         """Where an earlier fit had come, if one had.
 
         Raises
@@ -47,19 +47,19 @@ class Keeper:
             What is there is torn, or of another fit.
         """
         found = self._checkpoint.load()
-        return None if found is None else Place(**found.result)
+        return None if found is None else Iterate(**found.result)
 
-    def check(self, kept: Place, here: Place) -> None:
-        """Raise CheckpointError if the rows have another value at the place that was kept."""
+    def check(self, kept: Iterate, here: Iterate) -> None:
+        """Raise CheckpointError if the rows have another value at the iterate that was kept."""
         if not np.isclose(here.value, kept.value, rtol=SAME_ROWS, atol=0.0):
             raise self._checkpoint.other_fit(
                 f"its rows had a mean loss of {kept.value!r}, and these have {here.value!r}"
             )
 
-    def save(self, place: Place) -> None:
-        """Keep a place instead of the last one."""
-        parts = {each.name: getattr(place, each.name) for each in fields(place)}
-        self._checkpoint.save(place.iteration_count, parts)
+    def save(self, iterate: Iterate) -> None:
+        """Keep an iterate instead of the last one."""
+        parts = {each.name: getattr(iterate, each.name) for each in fields(iterate)}
+        self._checkpoint.save(iterate.iteration_count, parts)
 
     def close(self) -> None:
         """Let other processes have the folder."""

@@ -1,7 +1,7 @@
 """Ways down a smooth convex function of some weights: plain gradients, L-BFGS, Newton steps by conjugate gradients.
 
-Each is a step from one place to the next, is given a function, and told nothing of rows or ranks. A place has all that
-the steps after it depend on, so a descent that goes on from a place that was kept ends with the same bits.
+Each is a step from one iterate to the next, is given a function, and told nothing of rows or ranks. An iterate has all
+that the steps after it depend on, so a descent that goes on from one that was kept ends with the same bits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Function(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class Iterate:
     """Where a descent is, and what it knows.
 
     Parameters
@@ -83,82 +83,87 @@ class Place:
 class Descent:
     """Where a way down ended; `converged` if it is as near the minimum as was wanted, or as numbers can be."""
 
-    place: Place
+    iterate: Iterate
     converged: bool
 
 
 #: One iteration; None if nothing lower is found.
-Step = Callable[[Function, Place], "Place | None"]
+Step = Callable[[Function, Iterate], "Iterate | None"]
 
 
-def begin(function: Function, at: Reals) -> Place:
-    """The place from which a descent starts."""
+def begin(function: Function, at: Reals) -> Iterate:
+    """The iterate from which a descent starts."""
     value, gradient = function.value(at)
     none = np.empty((0, len(at)))
-    return Place(at, value, gradient, 0, 0.0, none, none)
+    return Iterate(at, value, gradient, 0, 0.0, none, none)
 
 
 def descend(
-    solver: str, function: Function, place: Place, tol: float, max_iter: int, on_iteration: Callable[[Place], None]
+    solver: str,
+    function: Function,
+    iterate: Iterate,
+    tol: float,
+    max_iter: int,
+    on_iteration: Callable[[Iterate], None],
 ) -> Descent:
-    """Go on from a place, where the value was last asked for, until no entry of the gradient is larger than `tol`."""
+    """Go on from where the value was last asked for, until no entry of the gradient is larger than `tol`."""
     step = SOLVERS[solver]
-    while place.iteration_count < max_iter and place.slope > tol:
-        found = step(function, place)
+    while iterate.iteration_count < max_iter and iterate.slope > tol:
+        found = step(function, iterate)
         if found is None:
-            return Descent(place, False)
-        before, place = place, replace(found, iteration_count=place.iteration_count + 1)
-        on_iteration(place)
-        if before.value - place.value <= LEAST_DECREASE * abs(place.value):
-            return Descent(place, True)
-    return Descent(place, place.slope <= tol)
+            return Descent(iterate, False)
+        before, iterate = iterate, replace(found, iteration_count=iterate.iteration_count + 1)
+        on_iteration(iterate)
+        if before.value - iterate.value <= LEAST_DECREASE * abs(iterate.value):
+            return Descent(iterate, True)
+    return Descent(iterate, iterate.slope <= tol)
 
 
-def lbfgs(function: Function, place: Place) -> Place | None:
+def lbfgs(function: Function, iterate: Iterate) -> Iterate | None:
     """A step by the inverse of second derivatives that the last steps make likely.
 
     Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989;
     Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5.
     """
-    is_first = not place.iteration_count
-    metric = function.metric() if is_first else place.metric
-    direction = _two_loops(place, None if metric is None else function.metric_of(metric))
+    is_first = not iterate.iteration_count
+    metric = function.metric() if is_first else iterate.metric
+    direction = _two_loops(iterate, None if metric is None else function.metric_of(metric))
     length = 1.0
     if is_first and metric is None:
         # As far as the second derivatives along the gradient let expect the least value.
         length = float(direction @ direction) / float(direction @ function.product(direction))
-    found = _searched(function, place, direction, length, SLOPE_LEFT)
+    found = _searched(function, iterate, direction, length, SLOPE_LEFT)
     if found is None:
         return None
-    move, change = found.at - place.at, found.gradient - place.gradient
+    move, change = found.at - iterate.at, found.gradient - iterate.gradient
     kept = slice(-MEMORY, None) if float(move @ change) > 0 else slice(0, 0)
-    moves, changes = np.vstack([place.moves, move])[kept], np.vstack([place.changes, change])[kept]
+    moves, changes = np.vstack([iterate.moves, move])[kept], np.vstack([iterate.changes, change])[kept]
     return replace(found, moves=moves, changes=changes, metric=metric)
 
 
-def newton_cg(function: Function, place: Place) -> Place | None:
+def newton_cg(function: Function, iterate: Iterate) -> Iterate | None:
     """A Newton step that conjugate gradients solve for, the better the smaller the gradient is.
 
     Source: Dembo and Steihaug, "Truncated-Newton algorithms for large-scale unconstrained optimization", Math. Program.
     26, 1983; Nocedal and Wright, "Numerical optimization", algorithm 7.1.
     """
-    norm = float(np.linalg.norm(place.gradient))
-    first = place.scale or norm
+    norm = float(np.linalg.norm(iterate.gradient))
+    first = iterate.scale or norm
     # The root of what is left of the first gradient makes the end superlinear.
-    step = _newton_step(function, place.gradient, min(NEWTON_LEFT, np.sqrt(norm / first)))
-    found = _searched(function, place, step, 1.0)
+    step = _newton_step(function, iterate.gradient, min(NEWTON_LEFT, np.sqrt(norm / first)))
+    found = _searched(function, iterate, step, 1.0)
     return None if found is None else replace(found, scale=first)
 
 
-def gd(function: Function, place: Place) -> Place | None:
+def gd(function: Function, iterate: Iterate) -> Iterate | None:
     """Against the gradient, as far as the value keeps decreasing enough; the first trial is twice the last step."""
-    return _searched(function, place, -place.gradient, 2 * (place.scale or 1.0))
+    return _searched(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
 
 
-def _two_loops(place: Place, metric: Metric | None) -> Reals:
+def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
     """Minus the gradient times the inverse of second derivatives."""
-    direction = -place.gradient
-    pairs = [(move, change, float(move @ change)) for move, change in zip(place.moves, place.changes, strict=True)]
+    direction = -iterate.gradient
+    pairs = [(move, change, float(move @ change)) for move, change in zip(iterate.moves, iterate.changes, strict=True)]
     shares = []
     for move, change, product in reversed(pairs):
         shares.append(float(move @ direction) / product)
@@ -198,24 +203,24 @@ def _newton_step(function: Function, gradient: Reals, left: float) -> Reals:
 
 
 def _searched(
-    function: Function, place: Place, direction: Reals, length: float, slope_left: float = np.inf
-) -> Place | None:
+    function: Function, iterate: Iterate, direction: Reals, length: float, slope_left: float = np.inf
+) -> Iterate | None:
     """A point along a direction where the value has decreased enough, and, if wanted, the slope as well.
 
     Source: Lewis and Overton, "Nonsmooth optimization via quasi-Newton methods", Math. Program. 141, 2013, algorithm
     2.6: the length is halved, or doubled, or in the middle of what is too short and what is too long.
     """
-    slope = float(place.gradient @ direction)
+    slope = float(iterate.gradient @ direction)
     # Near the end differences of values are rounding.
-    blur = LEAST_DECREASE * abs(place.value)
+    blur = LEAST_DECREASE * abs(iterate.value)
     least, most, found = 0.0, np.inf, None
     for _ in range(MOST_TRIALS):
-        at = place.at + length * direction
+        at = iterate.at + length * direction
         value, gradient = function.value(at)
-        if value > place.value + ENOUGH * length * slope + blur:
+        if value > iterate.value + ENOUGH * length * slope + blur:
             most = length
         else:
-            found = replace(place, at=at, value=value, gradient=gradient, scale=length)
+            found = replace(iterate, at=at, value=value, gradient=gradient, scale=length)
             if float(gradient @ direction) >= slope_left * slope:
                 return found
             least = length
