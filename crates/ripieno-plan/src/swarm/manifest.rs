@@ -47,7 +47,7 @@ pub enum Priority {
 
 impl Discipline {
     /// Cooperative sharing as by default.
-    pub const CSB: Discipline = Discipline::CooperativeSharing { priority: Priority::HighestObservedSpeed, degree: 2 };
+    pub const CSB: Discipline = Discipline::CooperativeSharing { priority: Priority::HighestObservedSpeed, degree: 3 };
     /// BitTorrent as by default: eight uploads at once.
     pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbours: 16 };
     /// The names by which users ask for them.
@@ -59,7 +59,7 @@ impl Discipline {
             "chain" => Some(Discipline::Chain),
             "splitstream" => Some(Discipline::SplitStream),
             "csb" => Some(Discipline::CSB),
-            "csb-llcf" => Some(Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: 2 }),
+            "csb-llcf" => Some(Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: 3 }),
             "bittorrent" => Some(Discipline::BITTORRENT),
             _ => None,
         }

@@ -11,8 +11,8 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Fetches of a member at once.
-pub(super) const FETCHES: usize = 2;
+/// Fetches of a member at once: what comes while words about one of them wait behind bytes.
+pub(super) const FETCHES: usize = 3;
 /// Sources, or waiting members, that are looked at before it is left to the next event.
 const LOOKS_MAX: usize = 32;
 
