@@ -36,18 +36,32 @@ pub fn attraction(springs: Springs, length: f64, all: Matrix<f32>, out: &mut [f6
         operations,
         || (),
         |(), (part, out)| {
-            for (row, sums) in out.chunks_exact_mut(k).enumerate() {
-                let row = part * PART_ROWS + row;
-                let here = all.row(springs.first + row);
-                for edge in springs.starts[row] as usize..springs.starts[row + 1] as usize {
-                    let there = all.row(springs.columns[edge] as usize);
-                    let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
-                    let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();
-                    let distance = square.sqrt().max(f64::from(LEAST_DISTANCE));
-                    let factor = f64::from(springs.weights[edge]) * distance / length;
-                    sums.iter_mut().enumerate().for_each(|(at, sum)| *sum -= factor * between(at));
-                }
+            let first = part * PART_ROWS;
+            match k {
+                // With a number that the compiler knows there are no loops over dimensions.
+                2 => pull(2, springs, first, length, all, out),
+                3 => pull(3, springs, first, length, all, out),
+                k => pull(k, springs, first, length, all, out),
             }
         },
     );
+}
+
+/// Takes the pulls on some rows, those from `first` on, off `out`.
+#[inline(always)]
+fn pull(k: usize, springs: Springs, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
+    let position = |point: usize| &all.values()[point * k..][..k];
+    for (row, sums) in out.chunks_exact_mut(k).enumerate() {
+        let row = first + row;
+        let here = position(springs.first + row);
+        let edges = springs.starts[row] as usize..springs.starts[row + 1] as usize;
+        for (&column, &weight) in springs.columns[edges.clone()].iter().zip(&springs.weights[edges]) {
+            let there = position(column as usize);
+            let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
+            let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();
+            let distance = square.sqrt().max(f64::from(LEAST_DISTANCE));
+            let factor = f64::from(weight) * distance / length;
+            (0..k).for_each(|at| sums[at] -= factor * between(at));
+        }
+    }
 }

@@ -5,11 +5,16 @@
 //! against, in strips, by those points of the group that are wanted. The walk knows the whole group, whoever wants
 //! which of its points, so the bits of a sum depend on all positions, the angle and the SIMD level alone.
 //!
+//! A node pushes from its centre, so what is left of the error begins with the second moments of its points. The mean
+//! of these over all dimensions, which no direction cancels, is taken into account: `r/d²` becomes
+//! `r/(d² + (k − 2)·s²)` for points of the variance `s²` in each dimension. (In two dimensions `r/d²` is harmonic, and
+//! there is nothing to add.)
+//!
 //! Cost: `n·log(n)` for the tree and the walks; `3·k + 5` operations for each pair of a point and what its group found.
 //! Sources: Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986; Barnes, "A
 //! modified tree code", J. Comput. Phys. 87, 1990.
 
-use super::strip::{STRIP, Strip, push};
+use super::strip::{STRIP, Strip, Weights, push};
 use super::tree::{Node, Tree};
 use crate::panels::{Line, floats, floats_mut};
 use crate::simd::{Job, Vector};
@@ -73,14 +78,15 @@ impl<const K: usize> Group<K> {
 /// What a walk has found and not pushed against yet, dimension by dimension.
 struct Found {
     positions: Vec<Line>,
-    weights: Vec<Line>,
+    counts: Vec<Line>,
+    spreads: Vec<Line>,
     count: usize,
 }
 
 impl Default for Found {
     fn default() -> Found {
         let lines = |values: usize| vec![Line::default(); values / Line::LEN];
-        Found { positions: lines(3 * STRIP), weights: lines(STRIP), count: 0 }
+        Found { positions: lines(3 * STRIP), counts: lines(STRIP), spreads: lines(STRIP), count: 0 }
     }
 }
 
@@ -124,7 +130,8 @@ impl<const K: usize> Walk<'_, K> {
         let at = self.found.count;
         let positions = floats_mut(&mut self.found.positions);
         (0..K).for_each(|axis| positions[axis * STRIP + at] = node.centre[axis]);
-        floats_mut(&mut self.found.weights)[at] = node.len() as f32;
+        floats_mut(&mut self.found.counts)[at] = node.len() as f32;
+        floats_mut(&mut self.found.spreads)[at] = node.spread;
         self.found.count += 1;
     }
 
@@ -138,7 +145,8 @@ impl<const K: usize> Walk<'_, K> {
             let from = &from[leaf.first as usize..leaf.last as usize];
             positions[axis * STRIP..][taken.clone()].copy_from_slice(from);
         }
-        floats_mut(&mut self.found.weights)[taken.clone()].fill(1.0);
+        floats_mut(&mut self.found.counts)[taken.clone()].fill(1.0);
+        floats_mut(&mut self.found.spreads)[taken.clone()].fill(0.0);
         self.found.count = taken.end;
     }
 
@@ -154,10 +162,10 @@ impl<const K: usize> Walk<'_, K> {
     fn push_all<V: Vector>(&mut self) {
         let count = self.found.count;
         let padded = count.next_multiple_of(Line::LEN);
-        // What fills up the last line has no weight.
-        floats_mut(&mut self.found.weights)[count..padded].fill(0.0);
+        // What fills up the last line does not count.
+        floats_mut(&mut self.found.counts)[count..padded].fill(0.0);
         let strip = Strip { positions: floats(&self.found.positions), stride: STRIP, padded };
-        let weights = floats(&self.found.weights);
+        let weights = Weights { counts: floats(&self.found.counts), spreads: floats(&self.found.spreads) };
         let Group { own, sums, .. } = &mut *self.group;
         let mut fours = own.chunks_exact(4).zip(sums.chunks_exact_mut(4));
         for (points, sums) in &mut fours {

@@ -7,7 +7,7 @@
 //!
 //! Cost: half of all pairs, `4·k + 4` operations each in `k` dimensions; for each thread, `n·k` whole numbers.
 
-use super::strip::{STRIP, Strip, push};
+use super::strip::{STRIP, Strip, Weights, push};
 use crate::pairs::{MOST_DIMENSIONS, Table};
 use crate::panels::{Line, floats, floats_mut};
 use crate::simd::{Job, Vector};
@@ -83,12 +83,14 @@ pub fn repulsion(all: Matrix<f32>, share: Share, out: &mut [i64], threads: &Thre
 /// What one thread pushes back, and which points of a last line are points.
 struct Scratch {
     pushes: Vec<Line>,
-    weights: Vec<Line>,
+    counts: Vec<Line>,
+    spreads: Vec<Line>,
 }
 
 impl Default for Scratch {
     fn default() -> Scratch {
-        Scratch { pushes: Vec::new(), weights: vec![Line::default(); STRIP / Line::LEN] }
+        let lines = || vec![Line::default(); STRIP / Line::LEN];
+        Scratch { pushes: Vec::new(), counts: lines(), spreads: lines() }
     }
 }
 
@@ -142,10 +144,10 @@ impl Block<'_> {
         if padded == taken {
             self.rows::<V, K, FEW, MUTUAL, false>(rows, start, taken);
         } else {
-            // What fills up the last line has no weight.
-            let weights = floats_mut(&mut self.scratch.weights);
-            weights[..taken].fill(1.0);
-            weights[taken..padded].fill(0.0);
+            // What fills up the last line does not count.
+            let counts = floats_mut(&mut self.scratch.counts);
+            counts[..taken].fill(1.0);
+            counts[taken..padded].fill(0.0);
             self.rows::<V, K, FEW, MUTUAL, true>(rows, start, taken);
         }
     }
@@ -160,7 +162,7 @@ impl Block<'_> {
         let (k, stride) = (self.all.columns(), self.table.stride);
         let positions = &floats(&self.table.lines)[start..];
         let strip = Strip { positions, stride, padded: taken.next_multiple_of(Line::LEN) };
-        let weights = floats(&self.scratch.weights);
+        let weights = Weights { counts: floats(&self.scratch.counts), spreads: floats(&self.scratch.spreads) };
         let pushes = floats_mut(&mut self.scratch.pushes);
         let mut row = rows.start;
         while row + FEW <= rows.end {

@@ -22,16 +22,24 @@ pub(super) struct Strip<'a> {
     pub padded: usize,
 }
 
+/// Of each point of a strip: how many points it stands for, and how far these are from it.
+#[derive(Clone, Copy)]
+pub(super) struct Weights<'a> {
+    pub counts: &'a [f32],
+    pub spreads: &'a [f32],
+}
+
 /// What the few are pushed by the strip, `(x − y)/d²` each.
 ///
-/// With `WEIGHTED`, each point of the strip counts as often as its weight says. With `MUTUAL`, what they push back is
+/// With `WEIGHTED`, each point of the strip counts as often as its weight says, and is spread: what its spread says is
+/// added to its squared distance, in more than two dimensions. With `MUTUAL`, what they push back is
 /// added to `pushes`, `STRIP` values for each dimension. There are `K` of them, and where `K` is as many as there can
 /// be, as many as the few have.
 #[inline(always)]
 pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool, const WEIGHTED: bool>(
     few: [&[f32]; FEW],
     strip: &Strip,
-    weights: &[f32],
+    weights: Weights,
     pushes: &mut [f32],
 ) -> [[f32; K]; FEW] {
     // With a number that the compiler knows all sums stay in registers.
@@ -39,7 +47,7 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
     let padded = strip.padded;
     assert!(k <= K && few.iter().all(|position| position.len() == k) && padded.is_multiple_of(Line::LEN));
     assert!(strip.stride.is_multiple_of(Line::LEN) && (k - 1) * strip.stride + padded <= strip.positions.len());
-    assert!(!WEIGHTED || padded <= weights.len());
+    assert!(!WEIGHTED || padded <= weights.counts.len() && padded <= weights.spreads.len());
     assert!(!MUTUAL || padded <= STRIP && k * STRIP <= pushes.len());
     let zero = V::splat(0.0);
     let least = V::splat(LEAST_DISTANCE * LEAST_DISTANCE);
@@ -54,7 +62,9 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
         // at least as long as a vector of any level. (So with every load and store below.)
         let there = |axis: usize| unsafe { V::load(strip.positions.as_ptr().add(axis * strip.stride + at)) };
         // SAFETY: as above.
-        let weight = if WEIGHTED { unsafe { V::load(weights.as_ptr().add(at)) } } else { zero };
+        let weight = if WEIGHTED { unsafe { V::load(weights.counts.as_ptr().add(at)) } } else { zero };
+        // SAFETY: as above.
+        let spread = if WEIGHTED && K > 2 { unsafe { V::load(weights.spreads.as_ptr().add(at)) } } else { zero };
         let mut push_back = |axis: usize, factor: V, between: V| {
             // SAFETY: as above.
             unsafe {
@@ -63,7 +73,7 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
             }
         };
         for row in 0..FEW {
-            let mut square = zero;
+            let mut square = spread;
             for axis in 0..k {
                 between[axis] = here[row][axis].subtract(there(axis));
                 square = between[axis].multiply_add(between[axis], square);

@@ -27,6 +27,8 @@ pub(super) struct Node<const K: usize> {
     pub high: [f32; K],
     /// The mean of its points.
     pub centre: [f32; K],
+    /// `K − 2` times the variance of its points, the mean of all dimensions.
+    pub spread: f32,
     pub first: u32,
     pub last: u32,
     /// How many nodes there are from this one to the one that follows all below it.
@@ -34,7 +36,8 @@ pub(super) struct Node<const K: usize> {
 }
 
 impl<const K: usize> Node<K> {
-    const EMPTY: Node<K> = Node { low: [0.0; K], high: [0.0; K], centre: [0.0; K], first: 0, last: 0, nodes: 0 };
+    const EMPTY: Node<K> =
+        Node { low: [0.0; K], high: [0.0; K], centre: [0.0; K], spread: 0.0, first: 0, last: 0, nodes: 0 };
 
     pub fn len(&self) -> usize {
         (self.last - self.first) as usize
@@ -96,7 +99,7 @@ impl<const K: usize> Tree<K> {
         part.halve(part_points, &mut parts);
         let operations = POINT_OPERATIONS * part_points * part_points.max(1).ilog2() as usize;
         threads.for_each(parts, operations, || (), |(), part| part.halve(0, &mut Vec::new()));
-        find_centres(&mut nodes);
+        find_moments(&mut nodes);
 
         let stride = count.next_multiple_of(LEAF);
         let mut lines = vec![Line::default(); stride / Line::LEN * K];
@@ -142,7 +145,7 @@ impl<'a, const K: usize> Part<'a, K> {
         *node = boxed(items);
         (node.first, node.last, node.nodes) = (first as u32, (first + items.len()) as u32, node_count);
         if node.is_leaf() {
-            node.centre = mean(items);
+            (node.centre, node.spread) = moments(items);
             return;
         }
         let middle = (items.len() / 2).next_multiple_of(LEAF);
@@ -172,24 +175,39 @@ fn boxed<const K: usize>(items: &[Item<K>]) -> Node<K> {
     node
 }
 
-fn mean<const K: usize>(items: &[Item<K>]) -> [f32; K] {
-    std::array::from_fn(|axis| {
+/// The centre of points, and their spread.
+fn moments<const K: usize>(items: &[Item<K>]) -> ([f32; K], f32) {
+    let count = items.len() as f64;
+    let centre = std::array::from_fn(|axis| {
         let sum: f64 = items.iter().map(|item| f64::from(item.at[axis])).sum();
-        (sum / items.len() as f64) as f32
-    })
+        (sum / count) as f32
+    });
+    let squares: f64 = items.iter().map(|item| square_between(&item.at, &centre)).sum();
+    (centre, spread::<K>(squares / count))
 }
 
-/// Centres of the nodes that are no leaves, of those below them.
-fn find_centres<const K: usize>(nodes: &mut [Node<K>]) {
+fn square_between<const K: usize>(a: &[f32; K], b: &[f32; K]) -> f64 {
+    a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
+}
+
+/// Of the mean of squared distances from the centre.
+fn spread<const K: usize>(mean_square: f64) -> f32 {
+    (mean_square * (K as f64 - 2.0) / K as f64) as f32
+}
+
+/// Centres and spreads of the nodes that are no leaves, of those below them.
+fn find_moments<const K: usize>(nodes: &mut [Node<K>]) {
     for at in (0..nodes.len()).rev() {
         if nodes[at].is_leaf() {
             continue;
         }
         let left = nodes[at + 1];
         let right = nodes[at + 1 + left.nodes as usize];
-        nodes[at].centre = std::array::from_fn(|axis| {
-            let sum = |node: &Node<K>| f64::from(node.centre[axis]) * node.len() as f64;
-            ((sum(&left) + sum(&right)) / (left.len() + right.len()) as f64) as f32
-        });
+        let share = left.len() as f64 / (left.len() + right.len()) as f64;
+        let mean = |left: f64, right: f64| share * left + (1.0 - share) * right;
+        let node = &mut nodes[at];
+        node.centre = std::array::from_fn(|axis| mean(left.centre[axis].into(), right.centre[axis].into()) as f32);
+        let between = mean(square_between(&left.centre, &node.centre), square_between(&right.centre, &node.centre));
+        node.spread = mean(left.spread.into(), right.spread.into()) as f32 + spread::<K>(between);
     }
 }
