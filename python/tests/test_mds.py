@@ -7,11 +7,18 @@ import doctest
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.mds import estimator as mds
 from ripieno.algorithms.mds import saved
+from ripieno.algorithms.mds.dissimilarities import OwnRows
+from ripieno.algorithms.mds.leaps import Leaps
+from ripieno.algorithms.mds.majorization import Majorization
+from ripieno.input.shares import even_range
 from scipy.spatial.distance import cdist
+from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.manifold import smacof
+from sklearn.preprocessing import scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
@@ -53,7 +60,7 @@ UNLIKE_SCIKIT_LEARN = {
 @parametrize_with_checks(
     [
         rp.MDS(2, metric="euclidean", max_iter=20, random_state=0),
-        rp.MDS(2, metric="euclidean", method="da-smacof", cooling=0.5, max_iter=5, random_state=0),
+        rp.MDS(2, metric="euclidean", method="da-smacof", cooling=0.5, n_init=1, max_iter=5, random_state=0),
         rp.MDS(2, max_iter=20, random_state=0),
     ],
     expected_failed_checks=lambda model: UNLIKE_SCIKIT_LEARN if model.metric == "precomputed" else {},
@@ -93,7 +100,10 @@ def test_steps_are_those_of_the_formula(world, workers):
         assert model.n_iter_ == 4 and not model.converged_
 
 
-@pytest.mark.parametrize("parameters", [{}, {"weights": W}, {"method": "da-smacof", "cooling": 0.6}, {"n_init": 3}])
+ANNEALED = {"method": "da-smacof", "cooling": 0.6, "n_init": 2}
+
+
+@pytest.mark.parametrize("parameters", [{}, {"weights": W}, ANNEALED, ANNEALED | {"weights": W}, {"n_init": 3}])
 def test_the_result_is_the_same_bits_with_any_number_of_workers_and_threads(world, parameters):
     models = [
         rp.MDS(random_state=3, max_iter=15, engine=world(workers), **parameters).fit(WHOLE) for workers in (1, 2, 3)
@@ -163,11 +173,80 @@ def test_annealing_finds_less_stress_than_most_starts(world, workers):
     angles = np.linspace(0, 2 * np.pi, 40, endpoint=False)
     ring = cdist(*2 * [np.stack([np.cos(angles), np.sin(angles), 0.1 * np.arange(40)], axis=1)])
     starts = [rp.MDS(2, random_state=seed, engine=world(workers)).fit(ring).stress_ for seed in range(5)]
-    annealed = rp.MDS(2, method="da-smacof", random_state=0, engine=world(workers)).fit(ring)
+    annealed = rp.MDS(2, method="da-smacof", n_init=1, random_state=0, engine=world(workers)).fit(ring)
 
     assert annealed.stress_ <= min(starts) * 1.001
     temperatures = [step.measures["temperature"] for step in annealed.report_.iterations]
     assert temperatures == sorted(temperatures, reverse=True) and temperatures[-1] == 0.0
+
+
+def test_annealing_finds_less_stress_than_the_best_of_ten_starts_from_each_of_five_seeds():
+    wines = scale(load_wine().data)
+    starts = [rp.MDS(metric="euclidean", max_iter=1000, random_state=seed).fit(wines).stress_ for seed in range(10)]
+    fits = [rp.MDS(metric="euclidean", method="da-smacof", random_state=seed).fit(wines) for seed in range(5)]
+
+    assert max(fit.stress_ for fit in fits) < min(starts)
+    for fit in fits:
+        firsts = {}
+        for step in fit.report_.iterations:
+            firsts.setdefault(step.measures["start"], step.measures["temperature"])
+        hot, cold = firsts[1], firsts[2]
+        assert [firsts[start] for start in (1, 2, 3, 4)] == [hot, cold, hot, cold] and 0.3 < cold / hot < 0.5
+
+
+def rows_of(weights=None):
+    return OwnRows(D.astype(np.float32), weights, (len(D),), 0, 1.0, float(D.max()))
+
+
+@pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["alike", "weighted"])
+def test_a_point_that_tries_a_place_is_measured_as_if_it_were_there(weights):
+    at, there = np.random.default_rng(1).normal(size=(2, 70, 2))
+    errors, steps = Leaps(rows_of(weights), at, 1)._measured(there)
+
+    for point in range(70):
+        moved = at.copy()
+        moved[point] = there[point]
+        counted = (np.ones(70) if weights is None else weights[point]) * (np.arange(70) != point)
+        distances = np.linalg.norm(moved[point] - at, axis=1)
+        assert errors[point] == pytest.approx((counted * (distances - D[point]) ** 2).sum(), rel=1e-4)
+        towards = at + (D[point] / distances)[:, None] * (moved[point] - at)
+        np.testing.assert_allclose(steps[point], counted @ towards / counted.sum(), atol=1e-4)
+
+
+def test_points_on_the_wrong_side_leap_back():
+    flat = POINTS[:, :2]
+    distances = cdist(flat, flat)
+    wrong = flat.copy()
+    wrong[[3, 40]] = -3 * wrong[[3, 40]]
+    rows = OwnRows(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
+    landings = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
+    found = Leaps(rows, wrong, 1).better(landings)
+
+    others = np.setdiff1d(np.arange(70), [3, 40])
+    assert np.linalg.norm(found[[3, 40]] - flat[[3, 40]], axis=1).max() < 0.5
+    assert np.linalg.norm(found[others] - flat[others], axis=1).max() < 1.0
+    np.testing.assert_allclose(Leaps(rows, flat, 1).better(landings), flat, atol=1e-6)
+
+
+@everywhere
+@pytest.mark.parametrize("weights", [None, W.astype(np.float32)], ids=["alike", "weighted"])
+def test_steps_twice_as_far_lower_the_stress(world, workers, weights):
+    def program(comm):
+        first, last = even_range(70, comm.rank, comm.world_size)
+        counts = tuple(comm.allgather(last - first))
+        own = None if weights is None else weights[first:last]
+        rows = OwnRows(D[first:last].astype(np.float32), own, counts, first, 1.0, float(D.max()))
+        majorization = Majorization(comm, rows, 2, Clock())
+        at = np.random.default_rng(1).normal(size=(70, 2))
+        errors = []
+        for _ in range(8):
+            step = majorization.step(at, 1.0)
+            errors.append(step.errors)
+            at = majorization.transform(step, at, doubled=True)
+        return errors
+
+    for errors in world(workers).run(program):
+        assert errors == sorted(errors, reverse=True) and errors[-1] < 0.9 * errors[0]
 
 
 @everywhere
@@ -215,7 +294,7 @@ def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
 
 
 @everywhere
-@pytest.mark.parametrize("parameters", [{}, {"method": "da-smacof", "cooling": 0.7}, {"n_init": 2}, {"weights": W}])
+@pytest.mark.parametrize("parameters", [{}, ANNEALED, {"n_init": 2}, {"weights": W}])
 def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
     monkeypatch.setattr(saved, "PERIOD_S", 0.0)
     model = rp.MDS(2, random_state=0, max_iter=12, **parameters)
@@ -308,6 +387,7 @@ def test_bad_weights_are_named_by_their_place(world, workers, weights, message):
         ({"init": np.zeros((60, 3))}, "init has 60 rows for 70 points"),
         ({"init": np.zeros((70, 3)), "n_init": 2}, "n_init=2: expected 1"),
         ({"n_init": 0}, "n_init=0"),
+        ({"n_init": "all"}, "n_init='all': expected a whole number, or 'auto'"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"eps": -1}, "eps=-1: expected a number >= 0"),
         ({"cooling": 1}, "cooling=1: expected a number between 0 and 1"),

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from ripieno.algorithms import MDS
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
+from ripieno.algorithms.mds.estimator import ANNEALED_STARTS
 from ripieno.algorithms.mds.program import METHODS
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.cli.fits import (
@@ -53,9 +54,7 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
     "--starts",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    default=1,
-    show_default=True,
-    help="Random starts, of which the best is kept.",
+    help=f"Random starts, of which the best is kept. By default 1, with annealing {ANNEALED_STARTS}.",
 )
 @max_iter_option(300)
 @click.option(
@@ -86,7 +85,7 @@ def mds_command(
     method: str,
     metric: str,
     weights: str | None,
-    starts: int,
+    starts: int | None,
     max_iter: int,
     eps: float,
     interpolate: str | None,
@@ -117,7 +116,7 @@ def mds_command(
         method=method,
         metric=metric,
         weights=weights,
-        n_init=starts,
+        n_init="auto" if starts is None else starts,
         max_iter=max_iter,
         eps=eps,
         random_state=seed,

@@ -54,8 +54,8 @@ class OwnRows:
         The number of the first row.
     scale
         A power of two.
-    least, largest
-        The least dissimilarity above zero, and the largest, of all pairs that have weight, divided by `scale`.
+    largest
+        The largest dissimilarity of all pairs that have weight, divided by `scale`.
     """
 
     dissimilarities: NDArray[Any]
@@ -63,7 +63,6 @@ class OwnRows:
     counts: tuple[int, ...]
     first: int
     scale: float
-    least: float
     largest: float
 
     def __len__(self) -> int:
@@ -236,8 +235,7 @@ def _scaled(
     counts: tuple[int, ...],
     first: int,
 ) -> OwnRows:
-    least, largest = _extent(values, weights)
-    least, largest = comm.allreduce(least, op="min"), comm.allreduce(largest, op="max")
+    largest = comm.allreduce(_largest(values, weights), op="max")
     scale = 1.0
     if values.dtype != np.int16:
         greatest = comm.allreduce(float(values.max(initial=0)), op="max")
@@ -246,15 +244,14 @@ def _scaled(
             scale = float(np.ldexp(1.0, exponent))
             values = values / scale
         values = np.ascontiguousarray(values, np.float32)
-    return OwnRows(values, weights, counts, first, scale, least / scale, largest / scale)
+    return OwnRows(values, weights, counts, first, scale, largest / scale)
 
 
-def _extent(values: NDArray[Any], weights: NDArray[np.float32] | None) -> tuple[float, float]:
-    """The least entry above zero, and the largest, of those that have weight."""
-    least, largest = np.inf, 0.0
+def _largest(values: NDArray[Any], weights: NDArray[np.float32] | None) -> float:
+    """The largest entry of those that have weight."""
+    largest = 0.0
     for begin in range(0, len(values), BLOCK_ROWS):
         block = values[begin : begin + BLOCK_ROWS]
-        counted = block[block > 0 if weights is None else (block > 0) & (weights[begin : begin + BLOCK_ROWS] > 0)]
-        if len(counted):
-            least, largest = min(least, float(counted.min())), max(largest, float(counted.max()))
-    return least, largest
+        counted = block if weights is None else np.where(weights[begin : begin + BLOCK_ROWS] > 0, block, 0)
+        largest = max(largest, float(counted.max(initial=0)))
+    return largest

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
+#: Random starts with annealing, if nobody says how many.
+ANNEALED_STARTS = 4
 #: Types that dissimilarities are taken in; others become the first.
 DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
 
@@ -45,8 +47,8 @@ class MDS(ObservedEstimator):
     n_components : int, default=3
         Dimensions of the positions, at most 64.
     method : {"smacof", "da-smacof"}, default="smacof"
-        How to descend: by majorization alone, or with deterministic annealing, which finds lower minima and hardly
-        depends on where it begins.
+        How to descend: by majorization alone, or with deterministic annealing, after which single points leap to where
+        they have less stress. It takes longer, mostly finds lower minima, and hardly depends on where it begins.
     weights : array of shape (n_samples, n_samples) or path, default=None
         How much each pair counts: symmetric numbers >= 0, 0 for a dissimilarity that is missing. None: all alike.
     metric : str, default="precomputed"
@@ -57,8 +59,9 @@ class MDS(ObservedEstimator):
         ``ripieno[sequences]``.
     init : "random" or array of shape (n_samples, n_components), default="random"
         Positions to begin with; random ones are those that scikit-learn draws for the same whole number.
-    n_init : int, default=1
-        How many random starts; the result of the least stress is kept.
+    n_init : int or "auto", default="auto"
+        How many random starts; the result of the least stress is kept. With annealing every other one begins
+        colder. "auto": 4 with annealing from random positions, otherwise 1.
     max_iter : int, default=300
         Iterations of each start, and of each temperature, at most.
     eps : float, default=1e-6
@@ -143,7 +146,7 @@ class MDS(ObservedEstimator):
         weights: ArrayLike | str | os.PathLike[str] | None = None,
         metric: str = PRECOMPUTED,
         init: str | ArrayLike = "random",
-        n_init: int = 1,
+        n_init: int | str = "auto",
         max_iter: int = 300,
         eps: float = 1e-6,
         cooling: float = 0.95,
@@ -254,7 +257,6 @@ class MDS(ObservedEstimator):
     def _options(self, comm: Communicator | None) -> MDSOptions:
         self._check_workers()
         whole("n_components", self.n_components, 1, MOST_DIMENSIONS)
-        check_count("n_init", self.n_init)
         check_count("max_iter", self.max_iter)
         if self.method not in METHODS:
             raise InputError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
@@ -264,12 +266,13 @@ class MDS(ObservedEstimator):
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
             raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
+        init = self._init()
         return MDSOptions(
             n_components=int(self.n_components),
             method=self.method,
             metric=self.metric,
-            init=self._init(),
-            n_init=self.n_init,
+            init=init,
+            n_init=self._start_count(init),
             max_iter=self.max_iter,
             eps=_at_least_zero("eps", self.eps),
             cooling=cooling,
@@ -286,9 +289,17 @@ class MDS(ObservedEstimator):
         init: Reals = check_array(self.init, dtype=np.float64, input_name="init")
         if init.shape[1] != self.n_components:
             raise InputError(f"init has {init.shape[1]} columns: expected n_components={self.n_components}")
-        if self.n_init != 1:
-            raise InputError(f"n_init={self.n_init}: expected 1, because init gives positions to begin with")
         return init
+
+    def _start_count(self, init: Reals | None) -> int:
+        if isinstance(self.n_init, str):
+            if self.n_init != "auto":
+                raise InputError(f"n_init={self.n_init!r}: expected a whole number, or 'auto'")
+            return ANNEALED_STARTS if init is None and self.method == METHODS[1] else 1
+        check_count("n_init", self.n_init)
+        if init is not None and self.n_init != 1:
+            raise InputError(f"n_init={self.n_init}: expected 1, because init gives positions to begin with")
+        return self.n_init
 
     def _own_seed(self, comm: Communicator | None) -> int:
         if not isinstance(self.random_state, Integral):

@@ -5,7 +5,9 @@ All ranks gather the rows of both by one collective. Stress is summed up from th
 and stress are the same bits however many ranks share the rows. With weights the step takes a product with the inverse
 of their Laplacian matrix V, which conjugate gradients find from products with V alone.
 Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
-scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, algorithms 1 and 2.
+scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, algorithms 1 and 2; De
+Leeuw and Heiser, "Multidimensional scaling with restrictions on the configuration", Multivariate Analysis V, 1980
+(steps of twice the length).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.mds.dissimilarities import OwnRows
+from ripieno.algorithms.mds.leaps import Leaps, landings
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -91,12 +94,22 @@ class Majorization:
             errors, squares = (math.fsum(column) for column in self._sums[:, -2:].T)
             return Step(self._sums[:, :-2].copy(), errors, squares)
 
-    def transform(self, step: Step, at: Reals) -> Reals:
-        """The positions that the pass leads to."""
+    def transform(self, step: Step, at: Reals, *, doubled: bool = False) -> Reals:
+        """The positions that the pass leads to, or those twice as far: there the stress is not higher than here."""
         if self._rows.weights is None:
             with self._clock.computing():
-                return step.pulled / self._rows.total
-        return self._solved(step.pulled, at)
+                to = step.pulled / self._rows.total
+        else:
+            to = self._solved(step.pulled, at)
+        return 2 * to - at if doubled else to
+
+    def leapt(self, at: Reals, random: np.random.Generator) -> Reals:
+        """The positions after leaps of points that have less stress elsewhere; all ranks draw the same numbers."""
+        with self._clock.computing():
+            own = Leaps(self._rows, at, self._comm.threads).better(landings(self._rows, at, random))
+        with self._clock.communicating():
+            gathered: Reals = self._comm.allgather(own, counts=self._rows.counts)
+            return gathered
 
     def _solved(self, right: Reals, start: Reals) -> Reals:
         """The solution of V·x = right by conjugate gradients, all dimensions as one vector."""

@@ -3,7 +3,7 @@
 Deterministic annealing minimises the mean of the stress over positions that scatter by a temperature T: it takes
 √(2k)·T off every dissimilarity, down to zero. T falls until nothing is taken off. At each temperature positions are
 moved a little at random: while few dissimilarities count, points gather on lines and planes, which majorization alone
-does not leave.
+does not leave. After the last one single points leap to where they have less stress, in some rounds.
 Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
 e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
 classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
@@ -34,10 +34,14 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 METHODS = ("smacof", "da-smacof")
-#: The last temperature takes this share of the least dissimilarity off.
-LEAST_SHIFT = 0.5
-#: Of the largest dissimilarity: how far points are moved at each temperature.
-MOVED = 1e-5
+#: Of the largest dissimilarity: what the last temperature above zero takes off, and how far points are moved at each.
+LEAST_SHIFT, MOVED = 0.02, 3e-3
+#: At a temperature above zero steps go twice as far, but for the first and every tenth.
+DOUBLED = 10
+#: Every other start begins at this share of the first temperature.
+COLDER = 0.4
+#: Rounds of leaps end when one has lowered the squared errors by less than this share, or after so many.
+LEAST_GAIN, MOST_ROUNDS = 1e-4, 10
 #: By so much of their size new points lie beside the middle of their neighbours at first: there no pair may coincide.
 ASIDE = 1e-3
 
@@ -151,7 +155,9 @@ class _Descent:
         self._options = options
         self._journal = journal
         self._majorization = Majorization(comm, rows, options.n_components, journal.clock)
-        self._shifts = list(_shifts(rows, options))
+        #: If all dissimilarities are zero there is nothing to take off.
+        self._is_annealed = options.method == METHODS[1] and rows.largest > 0
+        self._shifts = list(_shifts(rows.largest, options.cooling)) if self._is_annealed else [0.0]
         self._size = 0.0
         self.resumed_from: int | None = None
 
@@ -166,7 +172,7 @@ class _Descent:
             for _ in range(kept.start):
                 drawn = next(starts)
             self._journal.iterations_before = self.resumed_from = kept.told
-        step = self._majorization.step(place.at, self._shifts[place.level])
+        step = self._majorization.step(place.at, self._shift(place.level))
         if kept is not None:
             keeper.check(kept, step.errors)
         if self._options.method == METHODS[1]:
@@ -181,26 +187,24 @@ class _Descent:
                 # Of a fit that has ended, too, an iteration is left to who goes on from it, and its report.
                 keeper.save(self._last, last=True)
                 return place
-            place = Place(at=next(starts), start=place.start + 1, told=place.told, best=place.best)
-            step = self._majorization.step(place.at, self._shifts[0])
+            start = place.start + 1
+            place = Place(at=next(starts), start=start, level=self._first(start), told=place.told, best=place.best)
+            step = self._majorization.step(place.at, self._shift(place.level))
 
     def _descend(self, place: Place, step: Step, keeper: Keeper) -> Place:
-        """From a start, or the middle of a descent, to the end of its last temperature."""
+        """From a start, or the middle of a descent, to the end of its last temperature, or round of leaps."""
         while True:
             place = replace(place, errors=step.errors, squares=step.squares)
-            ended = place.in_level >= self._options.max_iter or self._has_settled(place)
-            if ended and place.level + 1 == len(self._shifts):
-                return replace(place, converged=self._has_settled(place))
-            if ended:
-                level = place.level + 1
-                place = replace(place, at=self._moved(place, level), level=level, in_level=0, before=None)
-                # What the next temperature leaves of the dissimilarities leads elsewhere from the same positions.
-                step = self._majorization.step(place.at, self._shifts[place.level])
-                place = replace(place, errors=step.errors, squares=step.squares)
+            if place.in_level >= self._options.max_iter or self._has_settled(place):
+                following = self._following(place)
+                if following is None:
+                    return replace(place, converged=self._has_settled(place))
+                place, step = following
             self._last = place
             keeper.save(place)
-            at = self._majorization.transform(step, place.at)
-            step = self._majorization.step(at, self._shifts[place.level])
+            is_doubled = self._shift(place.level) > 0 and place.in_level % DOUBLED != 0
+            at = self._majorization.transform(step, place.at, doubled=is_doubled)
+            step = self._majorization.step(at, self._shift(place.level))
             place = replace(
                 place,
                 at=at,
@@ -213,9 +217,35 @@ class _Descent:
             )
             self._tell(place)
 
-    def _moved(self, place: Place, level: int) -> Reals:
+    def _following(self, place: Place) -> tuple[Place, Step] | None:
+        """What the next temperature begins with, or the next round of leaps; None after the last."""
+        level = place.level + 1
         random = np.random.default_rng([self._options.seed, place.start, level])
-        return place.at + MOVED * self._rows.largest * random.normal(size=place.at.shape)
+        place = replace(place, level=level, in_level=0, before=None)
+        if level < len(self._shifts):
+            at = place.at + MOVED * self._rows.largest * random.normal(size=place.at.shape)
+            # What the next temperature leaves of the dissimilarities leads elsewhere from the same positions.
+            step = self._majorization.step(at, self._shift(level))
+        else:
+            is_over = level >= len(self._shifts) + MOST_ROUNDS or place.errors >= (1 - LEAST_GAIN) * place.left
+            if is_over or not self._is_annealed:
+                return None
+            at = self._majorization.leapt(place.at, random)
+            step = self._majorization.step(at)
+            # Points that leap at once may be in each other's way.
+            if step.errors >= place.errors:
+                return None
+            place = replace(place, left=place.errors)
+        return replace(place, at=at, errors=step.errors, squares=step.squares), step
+
+    def _first(self, start: int) -> int:
+        """The temperature that a start begins at. From the first one most starts come to the same few minima."""
+        share = COLDER if start % 2 else 1.0
+        return next(level for level, shift in enumerate(self._shifts) if shift <= share * self._shifts[0])
+
+    def _shift(self, level: int) -> float:
+        """What is taken off each dissimilarity; in rounds of leaps nothing."""
+        return self._shifts[level] if level < len(self._shifts) else 0.0
 
     def _has_settled(self, place: Place) -> bool:
         if place.before is None:
@@ -232,7 +262,7 @@ class _Descent:
         if self._options.n_init > 1:
             measures["start"] = place.start + 1
         if self._options.method == METHODS[1]:
-            width = self._shifts[place.level] * self._rows.scale
+            width = self._shift(place.level) * self._rows.scale
             measures["temperature"] = width / float(np.sqrt(2 * self._options.n_components))
         self._journal.tell(**measures)
 
@@ -249,12 +279,12 @@ class _Descent:
             yield random.uniform(size=(total, options.n_components))
 
 
-def _shifts(rows: OwnRows, options: MDSOptions) -> Iterator[float]:
-    """What each temperature takes off, and nothing at the end."""
-    shift = rows.largest * options.cooling
-    while options.method == METHODS[1] and np.isfinite(rows.least) and shift > LEAST_SHIFT * rows.least:
-        yield shift
-        shift *= options.cooling
+def _shifts(largest: float, cooling: float) -> Iterator[float]:
+    """What each temperature takes off the dissimilarities, and nothing at the end."""
+    share = cooling
+    while share > LEAST_SHIFT:
+        yield share * largest
+        share *= cooling
     yield 0.0
 
 

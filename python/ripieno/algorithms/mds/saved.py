@@ -33,13 +33,15 @@ class Place:
     at : (n, k)
         Positions.
     start, level
-        The start and the temperature, from 0.
+        The start, and the temperature, from 0; after the last of these come the rounds of leaps.
     iteration, in_level, told
         Iterations of this start, of this temperature, and of all starts.
     errors, squares
         What was measured at the positions.
     before
         The errors an iteration before, at the same temperature.
+    left
+        The errors before the last round of leaps, infinite before the first.
     converged
         Whether the start has ended before so many iterations as are allowed.
     best
@@ -55,6 +57,7 @@ class Place:
     errors: float = 0.0
     squares: float = 0.0
     before: float | None = None
+    left: float = np.inf
     converged: bool = False
     best: Place | None = None
 
