@@ -149,7 +149,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         with journal.clock.communicating():
             comm.allgather(out=moved, counts=counts)
         with journal.clock.computing():
-            change = math.sqrt(math.fsum(np.square(moved - at).ravel())) / count
+            change = math.sqrt(_total(np.square(moved - at).ravel())) / count
         at = moved
         iteration += 1
         journal.tell(change=change, step=step, approximation=approximation)
@@ -191,6 +191,14 @@ class _TreePushes:
         """As of `_ExactPushes`."""
         with clock.computing():
             forces.barnes_hut(self.theta, self.own, placed, out, threads=self.threads)
+
+
+def _total(values: Reals) -> float:
+    """The sum, the same bits on processors of every kind, so that all ranks end together."""
+    while len(values) > 1:
+        half = len(values) // 2
+        values = np.append(values[:half] + values[half : 2 * half], values[2 * half :])
+    return float(values[0])
 
 
 def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any]:
