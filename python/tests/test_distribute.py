@@ -205,7 +205,9 @@ def first_block(path: Path) -> bytes:
         return b""
 
 
-def killed_on_the_way(tmp_path: Path, victim: int, *options: str) -> tuple[int, dict[str, object] | None, str]:
+def killed_on_the_way(
+    tmp_path: Path, victim: int, *options: str, by: int = signal.SIGKILL
+) -> tuple[int, dict[str, object] | None, str]:
     """How the command ends if a rank is killed once a receiver has some blocks."""
     (tmp_path / "given").write_bytes(sample(SLOW_BYTES))
     child = command(
@@ -218,7 +220,7 @@ def killed_on_the_way(tmp_path: Path, victim: int, *options: str) -> tuple[int, 
     while not any(first_block(part)):
         assert child.poll() is None and time.monotonic() < deadline, child.communicate()
         time.sleep(0.001)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, by)
     assert not (tmp_path / "2" / "f").exists(), "too late"
     return ended(child)
 
@@ -241,6 +243,13 @@ def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path
     rows = resumed(tmp_path)
     assert [row["state"] for row in rows] == ["found", "found", "fetched", "found"]
     assert rows[2]["found_bytes"] > 0 and rows[2]["found_bytes"] + rows[2]["fetched_bytes"] == SLOW_BYTES
+
+
+def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
+    code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain", by=signal.SIGSTOP)
+    assert code == 1, err
+    assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost", "fetched"]
+    assert (tmp_path / "3" / "f").read_bytes() == sample(SLOW_BYTES)
 
 
 def test_without_the_root_all_say_so_and_keep_what_they_were_told_to_keep(tmp_path):

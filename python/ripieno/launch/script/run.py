@@ -28,6 +28,8 @@ LAST_WORDS_S = 1.5
 CULPRIT_S = 5.0
 # A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
 REPORT_S = 10.0
+# Of ranks that are independent, those that stand still get this long to end once rank 0 has.
+STRAGGLERS_S = 5.0
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
 PORT_ATTEMPT_COUNT = 3
 
@@ -53,7 +55,7 @@ class Script:
     replicas
         How many replicas there are of each logical rank, see `ripieno.launch.job.replicas`.
     independent
-        Whether ranks go on when another one fails.
+        Whether ranks go on when another one fails. When rank 0 ends by itself, it knows that all is over.
     """
 
     target: str
@@ -189,16 +191,21 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
     lost: set[int] = set()
     first: _Rank | None = None
     failed_at: float | None = None
+    over_at: float | None = None
     with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
         for each in ranks:
             selector.register(each.channel, selectors.EVENT_READ, each)
         while selector.get_map():
             left_s = None if failed_at is None else failed_at + _patience_s(first, ranks) - time.monotonic()
+            if over_at is not None:
+                left_s = over_at + STRAGGLERS_S - time.monotonic()
             if left_s is not None and left_s <= 0:
                 break
             for key, _ in ready(left_s):
                 if _hear(key.data):
                     selector.unregister(key.fileobj)
+                    if script.independent and key.data.rank == 0 and key.data.status in range(256):
+                        over_at = time.monotonic()
                 if not key.data.failed or key.data.rank in lost:
                     continue
                 if failed_at is None and _goes_on_without(key.data, ranks, script):
