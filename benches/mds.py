@@ -282,8 +282,8 @@ def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:
         from ripieno.algorithms.mds.sequences import LEVENSHTEIN, Sequences, edit_distances
 
         with rp.launch() as job:
-            ((rows, _, _),) = job.run(edit_distances, Sequences.open(data), LEVENSHTEIN)
-        return rows
+            shares = job.run(edit_distances, Sequences.open(data), LEVENSHTEIN)
+        return np.concatenate([rows for rows, _, _ in shares])
     if data is not None:
         return np.load(data)
     points = np.random.default_rng(0).normal(size=(count, 12)) / np.arange(1, 13)

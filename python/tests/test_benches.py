@@ -232,6 +232,10 @@ def test_annealed_fits_are_put_beside_the_best_of_random_starts(tmp_path):
     assert [count["row"].split(",")[1] for count in report["counts"]] == [" seed 0", " seed 1"]
     assert all(0 < count["value"] < 1.25 * count["target"] for count in report["counts"])
     assert "3 starts of SMACOF: normalized stress 0." in report["remarks"][0]
+    letters = ["GATTACA", "GATTTACA", "GCTTACA", "CCCGGGTT", "CCGGGTTA", "CCCGGTTT", "TTTT"]
+    (tmp_path / "few.fasta").write_text("".join(f">{each}\n{each}\n" for each in letters))
+    of_sequences = reports_of("mds", tmp_path, "--case", "annealing", "--data", str(tmp_path / "few.fasta"))
+    assert all(count["case"].startswith("annealing, 7 points") for count in of_sequences["counts"])
 
 
 def test_the_gallery_is_drawn(tmp_path):
