@@ -3,7 +3,7 @@
 //! Positions of the strip stand in vectors; each is loaded once for all of the few, whose sums stay in registers. What
 //! the few push back is added up over them, and then to the sums of the strip, which stay in the nearest cache.
 //!
-//! Cost of a pair in `k` dimensions: `2·k` operations for the distance, a reciprocal, `k` for the push on one and `k`
+//! Cost of a pair in `k` dimensions: `2·k` operations for the distance, a division, `k` for the push on one and `k`
 //! for that on the other.
 
 use super::LEAST_DISTANCE;
@@ -62,7 +62,7 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
         // at least as long as a vector of any level. (So with every load and store below.)
         let there = |axis: usize| unsafe { V::load(strip.positions.as_ptr().add(axis * strip.stride + at)) };
         // SAFETY: as above.
-        let weight = if WEIGHTED { unsafe { V::load(weights.counts.as_ptr().add(at)) } } else { zero };
+        let weight = if WEIGHTED { unsafe { V::load(weights.counts.as_ptr().add(at)) } } else { V::splat(1.0) };
         // SAFETY: as above.
         let spread = if WEIGHTED && K > 2 { unsafe { V::load(weights.spreads.as_ptr().add(at)) } } else { zero };
         let mut push_back = |axis: usize, factor: V, between: V| {
@@ -78,10 +78,7 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
                 between[axis] = here[row][axis].subtract(there(axis));
                 square = between[axis].multiply_add(between[axis], square);
             }
-            let mut factor = square.maximum(least).reciprocal();
-            if WEIGHTED {
-                factor = factor.multiply(weight);
-            }
+            let factor = weight.divide(square.maximum(least));
             for axis in 0..k {
                 sums[row][axis] = factor.multiply_add(between[axis], sums[row][axis]);
                 if MUTUAL && FEW == 1 {

@@ -55,12 +55,6 @@ pub trait Vector: Copy {
     /// `self / other`, correctly rounded.
     fn divide(self, other: Self) -> Self;
 
-    /// `1 / self` within an ulp, of lanes whose reciprocal is neither subnormal nor infinite.
-    #[inline(always)]
-    fn reciprocal(self) -> Self {
-        Self::splat(1.0).divide(self)
-    }
-
     /// The square root, correctly rounded.
     fn square_root(self) -> Self;
 

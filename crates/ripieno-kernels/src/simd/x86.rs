@@ -94,14 +94,6 @@ impl Vector for F32x16 {
     }
 
     #[inline(always)]
-    fn reciprocal(self) -> Self {
-        // A step of Newton's doubles the 14 bits of the estimate. It takes fewer cycles than a division.
-        // SAFETY: see above.
-        let near = F32x16(unsafe { _mm512_rcp14_ps(self.0) });
-        near.multiply_subtract_from(self, Self::splat(1.0)).multiply_add(near, near)
-    }
-
-    #[inline(always)]
     fn square_root(self) -> Self {
         // SAFETY: see above.
         F32x16(unsafe { _mm512_sqrt_ps(self.0) })

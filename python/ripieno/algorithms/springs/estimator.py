@@ -89,7 +89,7 @@ class FruchtermanReingold(ObservedEstimator):
     Forces are those of networkx's `spring_layout(method="force")`. Those of pairs are computed in float32. An exact
     iteration takes time in proportion to n², each pair computed once; one by Barnes-Hut in proportion to n·log(n).
     Memory is in proportion to n and the edges. The result is the same bits with any number of workers and threads, on
-    processors of the same kind.
+    processors that have the same vector instructions.
 
     References
     ----------
