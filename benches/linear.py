@@ -66,8 +66,8 @@ def _figure(case: Case, shape: tuple[int, int], report: Measurements, effort: Ef
     operation_count = float(shape[0] * shape[1] ** 2)
     ours, peers, stages = [], [], []
     for _ in range(effort.runs(RUN_COUNT)):
-        our_s, found, stages_s = case.ours()
-        peer_s, expected, _ = case.peer()
+        our_s, found, stages_s = effort.turn(case.ours)
+        peer_s, expected, _ = effort.turn(case.peer)
         if not np.allclose(found, expected, rtol=case.tolerance):
             raise RuntimeError(f"{case.name}: results differ by more than {case.tolerance}, so no figure stands")
         ours.append(our_s)

@@ -139,7 +139,7 @@ def _measured(
     seconds: dict[str, list[float]] = {each: [] for each in everyone}
     for _ in range(effort.runs(RUN_COUNT)):
         for each, make in everyone.items():
-            seconds[each].append(_fit_s(make(chosen[each]), rows))
+            seconds[each].append(effort.turn(lambda make=make, tol=chosen[each]: _fit_s(make(tol), rows)))
     report.remark(f"{name}: tolerances " + ", ".join(f"{each} {tol:g}" for each, tol in chosen.items()))
     limit_s = PASSES * _read_s(X.nnz * ENTRY_BYTES)
     report.figures += [
