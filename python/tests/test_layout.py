@@ -8,6 +8,7 @@ import networkx
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.springs import estimator, program
 from ripieno.algorithms.springs import layout as layout_module
 
@@ -45,6 +46,55 @@ def test_positions_are_those_of_networkx_from_the_same_start(world, workers, par
     if "pos" in parameters and "center" not in parameters:
         assert {vertex: position.shape for vertex, position in found.items()} == dict.fromkeys(CLUB, (2,))
     same(found, expected, 2e-4)
+
+
+@everywhere
+@pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
+def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, approximation):
+    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
+    parameters = {"iterations": 12, "approximation": approximation, "random_state": 0}
+    expected = rp.FruchtermanReingold(**parameters).fit(TORUS)
+    model = rp.FruchtermanReingold(**parameters, checkpoint=tmp_path / "kept")
+
+    class Enough(Exception):
+        pass
+
+    def stop(event):
+        if event["iteration"] == 5:
+            raise Enough
+
+    with pytest.raises(Enough):
+        model.set_params(on_iteration=stop).fit(TORUS)
+    heard = []
+    found = model.set_params(on_iteration=heard.append, engine=world(workers)).fit(TORUS)
+
+    assert (found.resumed_from_, found.n_iter_, expected.resumed_from_) == (4, 12, None)
+    assert [event["iteration"] for event in heard] == list(range(5, 13))
+    assert found.positions_.tobytes() == expected.positions_.tobytes()
+    # What is kept always has an iteration left, so that there is something to report.
+    assert 0 < model.fit(TORUS).resumed_from_ < 12
+
+
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
+    def fit(graph=TORUS, **parameters):
+        return rp.FruchtermanReingold(**{"random_state": 0, "iterations": 9} | parameters, checkpoint=tmp_path).fit(
+            graph
+        )
+
+    fit()
+    positions = np.zeros((30, 2))
+    positions[:, 0] = np.arange(30)
+    for graph, parameters, message in (
+        (CLUB, {}, "the digest of the graph was"),
+        (TORUS, {"iterations": 10}, "iterations was 9 there and is 10 here"),
+        (TORUS, {"random_state": 1}, "random_state was 0 there and is 1 here"),
+        (TORUS, {"approximation": "barnes-hut"}, "approximation was 'exact' there"),
+        (TORUS, {"init": positions}, "the digest of init and fixed was"),
+        (TORUS, {"fixed": [(0, 0)]}, "the digest of init and fixed was"),
+    ):
+        with pytest.raises(rp.CheckpointError, match=message):
+            fit(graph, **parameters)
+    assert fit().resumed_from_ is not None
 
 
 @pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])

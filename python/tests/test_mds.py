@@ -7,9 +7,9 @@ import doctest
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.mds import estimator as mds
-from ripieno.algorithms.mds import saved
 from ripieno.algorithms.mds.dissimilarities import OwnRows
 from ripieno.algorithms.mds.leaps import Leaps
 from ripieno.algorithms.mds.majorization import Majorization
@@ -296,7 +296,7 @@ def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
 @everywhere
 @pytest.mark.parametrize("parameters", [{}, ANNEALED, {"n_init": 2}, {"weights": W}])
 def test_a_fit_goes_on_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
-    monkeypatch.setattr(saved, "PERIOD_S", 0.0)
+    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
     model = rp.MDS(2, random_state=0, max_iter=12, **parameters)
     expected = model.fit(D)
     model = rp.MDS(2, random_state=0, max_iter=12, checkpoint=tmp_path / "kept", **parameters)

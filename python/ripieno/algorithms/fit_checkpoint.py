@@ -5,12 +5,21 @@ A checkpoint is of one fit: of some data and parameters, its *facts*. One proces
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ripieno.errors import CheckpointError
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: An iteration may be shorter than a write to a disk.
+PERIOD_S = 1.0
 
 
 class FitCheckpoint:
@@ -69,3 +78,40 @@ class FitCheckpoint:
         """The error that what was kept is of no use, with what to do."""
         assert self._kept is not None, "only what was read is refused"
         return CheckpointError(f"{self._kept.folder} {reason}: delete it to begin anew, or {remedy}")
+
+
+class SharedCheckpoint(FitCheckpoint):
+    """The checkpoint of a fit whose state all ranks have, and who all make each call; rank 0 keeps it.
+
+    Parameters
+    ----------
+    comm
+        The ranks.
+    folder, name, facts
+        As of `FitCheckpoint`; the facts of rank 0 count.
+
+    Raises
+    ------
+    CheckpointError
+        The folder cannot be used, or another process uses it.
+    """
+
+    def __init__(self, comm: Communicator, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
+        super().__init__(None if comm.rank else folder, name, facts)
+        self._comm = comm
+        self._used = folder is not None
+        self._saved_s = -np.inf
+
+    def load(self) -> Saved | None:
+        """As of `FitCheckpoint`; all ranks get it."""
+        if not self._used:
+            return None
+        found: Saved | None = self._comm.broadcast(super().load())
+        return found
+
+    def save(self, iteration: int, result: Any, *, last: bool = False) -> None:
+        """Keep the state after an iteration instead of the last one, unless that was kept a moment ago."""
+        if self._kept is None or not (last or time.monotonic() - self._saved_s > PERIOD_S):
+            return
+        super().save(iteration, result)
+        self._saved_s = time.monotonic()

@@ -13,6 +13,7 @@ from ripieno.algorithms.springs.estimator import APPROXIMATIONS
 from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
 from ripieno.cli.fits import Told, check_folder, fit_options, say_end, seed_option, write_model
 from ripieno.cli.graph_options import undirected_option
+from ripieno.cli.options import LocalPath
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -57,6 +58,12 @@ ARRAYS = ("positions", "vertices")
     show_default=True,
     help="Of barnes-hut: clusters narrower than this part of their distance push as one. Smaller is more exact.",
 )
+@click.option(
+    "--checkpoint",
+    type=LocalPath(file_okay=False),
+    metavar="FOLDER",
+    help="Folder to keep the fit in while it runs, and to go on from.",
+)
 @seed_option
 @fit_options
 def layout_command(
@@ -69,6 +76,7 @@ def layout_command(
     iterations: int,
     approximation: str,
     theta: float,
+    checkpoint: Path | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -94,6 +102,7 @@ def layout_command(
         iterations=iterations,
         approximation=approximation,
         theta=theta,
+        checkpoint=None if checkpoint is None else str(checkpoint),
         random_state=seed,
         workers=workers,
         threads=threads,
@@ -120,6 +129,7 @@ def _told(model: FruchtermanReingold, graph: Graph) -> Told:
             "iteration_count": model.n_iter_,
             "edge_count": model.report_.column_count,
             "approximation": model.approximation_,
+            "resumed_from": model.resumed_from_,
         },
         tiles={"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)},
         charted=[

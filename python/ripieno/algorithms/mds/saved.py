@@ -5,21 +5,18 @@ All ranks have the place. Rank 0 writes it into a folder that it sees, once in a
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+from ripieno.algorithms.fit_checkpoint import SharedCheckpoint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "mds"
-#: An iteration of a few thousand points is shorter than a write to a disk.
-PERIOD_S = 1.0
 #: By so much of the stress the same dissimilarities may differ, on another processor.
 SAME_ROWS = 1e-5
 
@@ -82,9 +79,7 @@ class Keeper:
 
     def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
         self._comm = comm
-        self._used = folder is not None
-        self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
-        self._saved_s = -np.inf
+        self._checkpoint = SharedCheckpoint(comm, folder, NAME, facts)
 
     def load(self) -> Place | None:
         """How far an earlier fit had come, if one had.
@@ -94,12 +89,8 @@ class Keeper:
         CheckpointError
             What is there is torn, or of another fit.
         """
-        if not self._used:
-            return None
         found = self._checkpoint.load()
-        place = None if found is None else _place(found.result)
-        came: Place | None = self._comm.broadcast(place)
-        return came
+        return None if found is None else _place(found.result)
 
     def check(self, kept: Place, errors: float) -> None:
         """Raise CheckpointError if the dissimilarities have another stress at the positions that were kept."""
@@ -110,10 +101,7 @@ class Keeper:
 
     def save(self, place: Place, *, last: bool = False) -> None:
         """Keep a place instead of the last one, unless that was kept a moment ago."""
-        if not self._used or self._comm.rank or not (last or time.monotonic() - self._saved_s > PERIOD_S):
-            return
-        self._checkpoint.save(place.told, _parts(place))
-        self._saved_s = time.monotonic()
+        self._checkpoint.save(place.told, _parts(place), last=last)
 
     def close(self) -> None:
         """Let other processes have the folder."""

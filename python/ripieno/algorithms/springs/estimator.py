@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -58,6 +59,9 @@ class FruchtermanReingold(ObservedEstimator):
     theta : float, default=0.7
         Of Barnes-Hut: vertices count as one whose box is narrower than this part of its distance. Smaller is more
         exact, and slower.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there about once a second, and a fit of the same graph and parameters
+        goes on from it.
     random_state : int, RandomState instance or None, default=None
         Source of the random positions.
     workers : int, default=1
@@ -81,6 +85,8 @@ class FruchtermanReingold(ObservedEstimator):
         How pushes were computed.
     n_iter_ : int
         Iterations made.
+    resumed_from_ : int or None
+        After how many iterations the fit went on from a checkpoint.
     report_ : RunReport
         Change, approximation and seconds per iteration and rank.
 
@@ -111,6 +117,7 @@ class FruchtermanReingold(ObservedEstimator):
     vertices_: NDArray[Any]
     approximation_: str
     n_iter_: int
+    resumed_from_: int | None
     report_: RunReport
 
     def __init__(
@@ -124,6 +131,7 @@ class FruchtermanReingold(ObservedEstimator):
         fixed: Sequence[Any] = (),
         approximation: str = "auto",
         theta: float = 0.7,
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
@@ -139,6 +147,7 @@ class FruchtermanReingold(ObservedEstimator):
         self.fixed = fixed
         self.approximation = approximation
         self.theta = theta
+        self.checkpoint = checkpoint
         self.random_state = random_state
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> FruchtermanReingold:
@@ -161,6 +170,8 @@ class FruchtermanReingold(ObservedEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CheckpointError
+            The checkpoint is of another fit, in use, or cannot be written.
         RankFailed
             A worker died.
         """
@@ -178,6 +189,8 @@ class FruchtermanReingold(ObservedEstimator):
             known=self._known(graph) if isinstance(self.init, Mapping) else None,
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
+            has_seed=isinstance(self.random_state, Integral),
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)
@@ -242,6 +255,7 @@ class FruchtermanReingold(ObservedEstimator):
         self.vertices_ = first.ids if graph.labels is None else graph.labels[first.ids]
         self.approximation_ = first.approximation
         self.n_iter_ = first.iteration_count
+        self.resumed_from_ = first.resumed_from
         self.report_ = RunReport.of(
             [part.record for part in parts],
             row_count=len(first.ids),

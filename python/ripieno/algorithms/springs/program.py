@@ -11,8 +11,10 @@ hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ from scipy.sparse import coo_matrix
 
 import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.fit_checkpoint import SharedCheckpoint
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
+NAME = "layout"
 #: Of the width of the first positions: how far a vertex may go in the first iteration.
 FIRST_STEP = 0.1
 #: Weaker forces move a vertex by less than the length of an iteration.
@@ -61,6 +65,10 @@ class LayoutOptions:
         Ids of vertices that stay.
     seed
         Of the positions that are drawn.
+    has_seed
+        Whether the user has named it.
+    checkpoint
+        A folder that rank 0 sees, or None.
     """
 
     dim: int
@@ -73,6 +81,8 @@ class LayoutOptions:
     known: tuple[NDArray[np.int64], Reals] | None
     fixed: NDArray[np.int64]
     seed: int
+    has_seed: bool
+    checkpoint: str | None
 
     @property
     def spread(self) -> float:
@@ -94,6 +104,7 @@ class LayoutPart:
     positions: Reals
     approximation: str
     iteration_count: int
+    resumed_from: int | None
     edge_count: int
     record: Record
 
@@ -105,6 +116,8 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     ------
     InputError
         On every rank: bad edges, more than can be laid out, or positions for another number of vertices.
+    CheckpointError
+        The checkpoint is of another fit, in use, or cannot be written.
     """
     begin = time.perf_counter()
     ids, matrix = _adjacency(comm, graph)
@@ -133,30 +146,69 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     own_forces = np.empty((last - first, options.dim))
-    iteration = 0
-    while iteration < options.iterations:
-        with journal.clock.computing():
-            placed = at.astype(np.float32)
-        pushes.write(placed, own_forces, journal.clock)
-        with journal.clock.computing():
-            own_forces *= length * length
-            forces.attraction(springs, length, placed, own_forces, threads=comm.threads)
-            size = np.maximum(np.sqrt(np.square(own_forces).sum(axis=1)), LEAST_FORCE)
-            moves = own_forces * (step / size)[:, None]
-            moves[is_fixed[first:last]] = 0.0
-            moved = np.empty_like(at)
-            moved[first:last] = at[first:last] + moves
-        with journal.clock.communicating():
-            comm.allgather(out=moved, counts=counts)
-        with journal.clock.computing():
-            change = math.sqrt(_total(np.square(moved - at).ravel())) / count
-        at = moved
-        iteration += 1
-        journal.tell(change=change, step=step, approximation=approximation)
-        step -= cooling
-        if change < options.threshold:
-            break
-    return LayoutPart(ids, at, approximation, iteration, int(matrix.nnz), journal.record(load_s))
+    facts = {} if options.checkpoint is None else _facts(options, approximation, ids, matrix)
+    with closing(SharedCheckpoint(comm, options.checkpoint, NAME, facts)) as checkpoint:
+        kept = checkpoint.load()
+        if kept is not None:
+            at, step, cooling = kept.result
+        iteration = journal.iterations_before = 0 if kept is None else kept.iteration
+        journal.clock.lap()
+        while iteration < options.iterations:
+            with journal.clock.computing():
+                placed = at.astype(np.float32)
+            pushes.write(placed, own_forces, journal.clock)
+            with journal.clock.computing():
+                own_forces *= length * length
+                forces.attraction(springs, length, placed, own_forces, threads=comm.threads)
+                size = np.maximum(np.sqrt(np.square(own_forces).sum(axis=1)), LEAST_FORCE)
+                moves = own_forces * (step / size)[:, None]
+                moves[is_fixed[first:last]] = 0.0
+                moved = np.empty_like(at)
+                moved[first:last] = at[first:last] + moves
+            with journal.clock.communicating():
+                comm.allgather(out=moved, counts=counts)
+            with journal.clock.computing():
+                change = math.sqrt(_total(np.square(moved - at).ravel())) / count
+            at = moved
+            iteration += 1
+            journal.tell(change=change, step=step, approximation=approximation)
+            step -= cooling
+            if change < options.threshold:
+                break
+            if iteration < options.iterations:
+                checkpoint.save(iteration, (at, step, cooling))
+    return LayoutPart(
+        ids=ids,
+        positions=at,
+        approximation=approximation,
+        iteration_count=iteration,
+        resumed_from=None if kept is None else kept.iteration,
+        edge_count=int(matrix.nnz),
+        record=journal.record(load_s),
+    )
+
+
+def _facts(options: LayoutOptions, approximation: str, ids: NDArray[np.int64], matrix: Any) -> dict[str, Any]:
+    """What a checkpoint is of."""
+    starts = [] if options.known is None else [*options.known]
+    starts += [] if options.init is None else [options.init]
+    return {
+        "dim": options.dim,
+        "k": options.k,
+        "iterations": options.iterations,
+        "approximation": approximation,
+        "theta": options.theta if approximation == BARNES_HUT else None,
+        "random_state": options.seed if options.has_seed else None,
+        "the digest of the graph": _digest(ids, matrix.indptr, matrix.indices, matrix.data),
+        "the digest of init and fixed": _digest(*starts, options.fixed),
+    }
+
+
+def _digest(*arrays: NDArray[Any]) -> str:
+    found = hashlib.blake2b(digest_size=8)
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).data)
+    return found.hexdigest()
 
 
 class _ExactPushes:
