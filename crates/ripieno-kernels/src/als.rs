@@ -148,7 +148,7 @@ pub fn solve_factors(
         Solver::Cholesky => {
             threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, objective)| {
                 scratch.fit(rank, width);
-                *objective = threads.simd().run(Part { ratings, table, rank, width, aim, first, out, scratch });
+                *objective = threads.simd().run(SolvedRows { ratings, table, rank, width, aim, first, out, scratch });
             });
         }
         Solver::Conjugate { steps } => {
@@ -158,8 +158,9 @@ pub fn solve_factors(
             let gram = floats(&gram);
             let operations = PART_ENTRIES * 4 * rank * (steps + 1);
             threads.for_each(work, operations, conjugate::Scratch::default, |scratch, (first, out, objective)| {
-                let part = conjugate::Part { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
-                *objective = threads.simd().run(part);
+                let rows =
+                    conjugate::ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
+                *objective = threads.simd().run(rows);
             });
         }
     }
@@ -267,7 +268,7 @@ impl Scratch {
 }
 
 /// The rows of a part, from `first` on.
-struct Part<'a> {
+struct SolvedRows<'a> {
     ratings: Ratings<'a>,
     table: &'a [f32],
     rank: usize,
@@ -278,7 +279,7 @@ struct Part<'a> {
     scratch: &'a mut Scratch,
 }
 
-impl Job for Part<'_> {
+impl Job for SolvedRows<'_> {
     type Output = Objective;
 
     #[inline(always)]

@@ -155,7 +155,7 @@ fn over_pairs<L: Law, D: Dissimilarity>(
         let pairs = first * count..(first + rows.rows()) * count;
         let dissimilarities = if L::MEASURES { &dissimilarities[pairs.clone()] } else { &[] };
         let weights = weights.map(|weights| &weights[pairs]);
-        threads.simd().run(Part { law, dissimilarities, weights, rows, table: &table, out, scratch });
+        threads.simd().run(OwnPoints { law, dissimilarities, weights, rows, table: &table, out, scratch });
     });
 }
 
@@ -193,7 +193,7 @@ impl Default for Scratch {
 }
 
 /// Some own points.
-struct Part<'a, L, D> {
+struct OwnPoints<'a, L, D> {
     law: L,
     dissimilarities: &'a [D],
     weights: Option<&'a [f32]>,
@@ -203,7 +203,7 @@ struct Part<'a, L, D> {
     scratch: &'a mut Scratch,
 }
 
-impl<L: Law, D: Dissimilarity> Job for Part<'_, L, D> {
+impl<L: Law, D: Dissimilarity> Job for OwnPoints<'_, L, D> {
     type Output = ();
 
     #[inline(always)]
@@ -217,7 +217,7 @@ impl<L: Law, D: Dissimilarity> Job for Part<'_, L, D> {
     }
 }
 
-impl<L: Law, D: Dissimilarity> Part<'_, L, D> {
+impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
     #[inline(always)]
     fn add_up<V: Vector>(mut self, k: usize) {
         self.out.fill(0.0);

@@ -18,7 +18,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Rows of few entries as arrays, see `ripieno.kernels.SparseRows`.
 #[derive(FromPyObject)]
-struct Rows<'py> {
+struct RowArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
     columns: PyReadonlyArray1<'py, i32>,
     values: PyReadonlyArray1<'py, f64>,
@@ -26,7 +26,7 @@ struct Rows<'py> {
     weights: PyReadonlyArray1<'py, f64>,
 }
 
-impl Rows<'_> {
+impl RowArrays<'_> {
     fn parts(&self) -> PyResult<SparseRows<'_>> {
         Ok(SparseRows {
             starts: self.starts.as_slice()?,
@@ -41,7 +41,7 @@ impl Rows<'_> {
 #[pyfunction]
 fn logistic_loss(
     py: Python<'_>,
-    rows: Rows<'_>,
+    rows: RowArrays<'_>,
     classes: PyReadonlyArray1<'_, i32>,
     coef: PyReadonlyArray2<'_, f64>,
     mut chances: PyReadwriteArray2<'_, f64>,
@@ -58,7 +58,7 @@ fn logistic_loss(
 #[pyfunction]
 fn logistic_curvature(
     py: Python<'_>,
-    rows: Rows<'_>,
+    rows: RowArrays<'_>,
     chances: PyReadonlyArray2<'_, f64>,
     direction: PyReadonlyArray2<'_, f64>,
     mut product: PyReadwriteArray2<'_, f64>,

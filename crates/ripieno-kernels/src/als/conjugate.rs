@@ -31,7 +31,7 @@ pub(super) struct Scratch {
 }
 
 /// The rows of a part, from `first` on; `out` holds where they begin, and then where they have come.
-pub(super) struct Part<'a> {
+pub(super) struct ImprovedRows<'a> {
     pub ratings: Ratings<'a>,
     /// Factors in rows of `width`, of which the last is zeros.
     pub table: &'a [f32],
@@ -46,12 +46,12 @@ pub(super) struct Part<'a> {
     pub gram: &'a [f32],
 }
 
-impl Job for Part<'_> {
+impl Job for ImprovedRows<'_> {
     type Output = Objective;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Objective {
-        let Part { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
+        let ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
         scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / Line::LEN, Line::default()));
         let [at, residual, direction, product] = scratch.vectors.each_mut().map(|vector| floats_mut(vector));
         at.fill(0.0);

@@ -70,7 +70,8 @@ pub fn repulsion(all: Matrix<f32>, share: Share, out: &mut [i64], threads: &Thre
     // Whoever is free takes the next block, and the longest come first.
     threads.for_each(buffers.iter_mut().collect(), operations, Scratch::default, |scratch, buffer| {
         while let Some(&block) = blocks.get(taken.fetch_add(1, Ordering::Relaxed)) {
-            threads.simd().run(Block { all, table: &table, block, wholes: wholes_per_one(count), buffer, scratch });
+            let pairs = BlockPairs { all, table: &table, block, wholes: wholes_per_one(count), buffer, scratch };
+            threads.simd().run(pairs);
         }
     });
     for (point, sums) in out.chunks_exact_mut(k).enumerate() {
@@ -95,7 +96,7 @@ impl Default for Scratch {
 }
 
 /// The points of a block against each other and all behind them.
-struct Block<'a> {
+struct BlockPairs<'a> {
     all: Matrix<'a, f32>,
     table: &'a Table,
     block: usize,
@@ -105,7 +106,7 @@ struct Block<'a> {
     scratch: &'a mut Scratch,
 }
 
-impl Job for Block<'_> {
+impl Job for BlockPairs<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -118,7 +119,7 @@ impl Job for Block<'_> {
     }
 }
 
-impl Block<'_> {
+impl BlockPairs<'_> {
     #[inline(always)]
     fn add_up<V: Vector, const K: usize, const FEW: usize>(mut self) {
         let (k, count) = (self.all.columns(), self.table.count);

@@ -94,7 +94,7 @@ impl<const K: usize> Tree<K> {
         let mut items: Vec<_> = (0..count).map(point).collect();
         let mut nodes = vec![Node::EMPTY; nodes_of(count)];
         let mut parts = Vec::new();
-        let part = Part { items: &mut items, nodes: &mut nodes, first: 0 };
+        let part = Branch { items: &mut items, nodes: &mut nodes, first: 0 };
         let part_points = count / (PARTS_PER_THREAD * threads.count()).next_power_of_two();
         part.halve(part_points, &mut parts);
         let operations = POINT_OPERATIONS * part_points * part_points.max(1).ilog2() as usize;
@@ -127,18 +127,18 @@ impl<const K: usize> Tree<K> {
 }
 
 /// Some points, and their nodes.
-struct Part<'a, const K: usize> {
+struct Branch<'a, const K: usize> {
     items: &'a mut [Item<K>],
     nodes: &'a mut [Node<K>],
     first: usize,
 }
 
-impl<'a, const K: usize> Part<'a, K> {
+impl<'a, const K: usize> Branch<'a, K> {
     /// Halves the points until a part has at most `few` of them, or is a leaf; `parts` gets the former.
-    fn halve(self, few: usize, parts: &mut Vec<Part<'a, K>>) {
-        let Part { items, nodes, first } = self;
+    fn halve(self, few: usize, parts: &mut Vec<Branch<'a, K>>) {
+        let Branch { items, nodes, first } = self;
         if items.len() <= few {
-            return parts.push(Part { items, nodes, first });
+            return parts.push(Branch { items, nodes, first });
         }
         let node_count = nodes.len() as u32;
         let (node, below) = nodes.split_first_mut().expect("there are points, so there is a node");
@@ -153,8 +153,8 @@ impl<'a, const K: usize> Part<'a, K> {
         items.select_nth_unstable_by(middle, |a, b| a.at[axis].total_cmp(&b.at[axis]).then(a.index.cmp(&b.index)));
         let (left, right) = items.split_at_mut(middle);
         let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(middle));
-        Part { items: left, nodes: left_nodes, first }.halve(few, parts);
-        Part { items: right, nodes: right_nodes, first: first + middle }.halve(few, parts);
+        Branch { items: left, nodes: left_nodes, first }.halve(few, parts);
+        Branch { items: right, nodes: right_nodes, first: first + middle }.halve(few, parts);
     }
 }
 

@@ -35,7 +35,7 @@ enum Life {
     Dead,
 }
 
-struct Part {
+struct TickingNode {
     node: Node,
     /// When its next tick is noted.
     tick_s: f64,
@@ -48,7 +48,7 @@ pub(super) struct Stage<'a> {
     clock: Clock<Noted>,
     flows: Flows,
     /// By value and rank.
-    parts: Vec<Vec<Part>>,
+    parts: Vec<Vec<TickingNode>>,
     lives: Vec<Life>,
     contacts: Vec<BTreeSet<usize>>,
     cut: BTreeSet<[usize; 2]>,
@@ -84,7 +84,7 @@ impl<'a> Stage<'a> {
                 } else {
                     Node::receiver(rank, cast.root, p, asked.timing, now)
                 };
-                Part { node, tick_s: f64::INFINITY }
+                TickingNode { node, tick_s: f64::INFINITY }
             };
             parts.push((0..p).map(node).collect());
             (0..manifest.block_count()).for_each(|block| {

@@ -25,7 +25,7 @@ import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.mds.dissimilarities import OwnRows, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, Reals, Step
-from ripieno.algorithms.mds.saved import Keeper, Place
+from ripieno.algorithms.mds.saved import FitState, Keeper
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
@@ -161,82 +161,82 @@ class _Descent:
         self._size = 0.0
         self.resumed_from: int | None = None
 
-    def run(self, keeper: Keeper) -> Place:
+    def run(self, keeper: Keeper) -> FitState:
         """From the first start, or from a checkpoint, to the end of the last."""
         starts = self._starts()
         drawn = next(starts)
-        place = self._last = Place(at=drawn)
+        state = self._last = FitState(at=drawn)
         kept = keeper.load()
         if kept is not None:
-            place = kept
+            state = kept
             for _ in range(kept.start):
                 drawn = next(starts)
             self._journal.iterations_before = self.resumed_from = kept.told
-        step = self._majorization.step(place.at, self._shift(place.level))
+        step = self._majorization.step(state.at, self._shift(state.level))
         if kept is not None:
             keeper.check(kept, step.errors)
         if self._options.method == METHODS[1]:
             # At positions that coincide the errors are the squares of the dissimilarities.
-            self._size = self._majorization.step(np.zeros_like(place.at)).errors
+            self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
-            place = self._descend(place, step, keeper)
-            best = place.best
-            if best is None or place.errors < best.errors:
-                place = replace(place, best=replace(place, best=None))
-            if place.start + 1 == self._options.n_init:
+            state = self._descend(state, step, keeper)
+            best = state.best
+            if best is None or state.errors < best.errors:
+                state = replace(state, best=replace(state, best=None))
+            if state.start + 1 == self._options.n_init:
                 # Of a fit that has ended, too, an iteration is left to who goes on from it, and its report.
                 keeper.save(self._last, last=True)
-                return place
-            start = place.start + 1
-            place = Place(at=next(starts), start=start, level=self._first(start), told=place.told, best=place.best)
-            step = self._majorization.step(place.at, self._shift(place.level))
+                return state
+            start = state.start + 1
+            state = FitState(at=next(starts), start=start, level=self._first(start), told=state.told, best=state.best)
+            step = self._majorization.step(state.at, self._shift(state.level))
 
-    def _descend(self, place: Place, step: Step, keeper: Keeper) -> Place:
+    def _descend(self, state: FitState, step: Step, keeper: Keeper) -> FitState:
         """From a start, or the middle of a descent, to the end of its last temperature, or round of leaps."""
         while True:
-            place = replace(place, errors=step.errors, squares=step.squares)
-            if place.in_level >= self._options.max_iter or self._has_settled(place):
-                following = self._following(place)
+            state = replace(state, errors=step.errors, squares=step.squares)
+            if state.in_level >= self._options.max_iter or self._has_settled(state):
+                following = self._following(state)
                 if following is None:
-                    return replace(place, converged=self._has_settled(place))
-                place, step = following
-            self._last = place
-            keeper.save(place)
-            is_doubled = self._shift(place.level) > 0 and place.in_level % DOUBLED != 0
-            at = self._majorization.transform(step, place.at, doubled=is_doubled)
-            step = self._majorization.step(at, self._shift(place.level))
-            place = replace(
-                place,
+                    return replace(state, converged=self._has_settled(state))
+                state, step = following
+            self._last = state
+            keeper.save(state)
+            is_doubled = self._shift(state.level) > 0 and state.in_level % DOUBLED != 0
+            at = self._majorization.transform(step, state.at, doubled=is_doubled)
+            step = self._majorization.step(at, self._shift(state.level))
+            state = replace(
+                state,
                 at=at,
-                before=place.errors if place.in_level else None,
+                before=state.errors if state.in_level else None,
                 errors=step.errors,
                 squares=step.squares,
-                iteration=place.iteration + 1,
-                in_level=place.in_level + 1,
-                told=place.told + 1,
+                iteration=state.iteration + 1,
+                in_level=state.in_level + 1,
+                told=state.told + 1,
             )
-            self._tell(place)
+            self._tell(state)
 
-    def _following(self, place: Place) -> tuple[Place, Step] | None:
+    def _following(self, state: FitState) -> tuple[FitState, Step] | None:
         """What the next temperature begins with, or the next round of leaps; None after the last."""
-        level = place.level + 1
-        random = np.random.default_rng([self._options.seed, place.start, level])
-        place = replace(place, level=level, in_level=0, before=None)
+        level = state.level + 1
+        random = np.random.default_rng([self._options.seed, state.start, level])
+        state = replace(state, level=level, in_level=0, before=None)
         if level < len(self._shifts):
-            at = place.at + MOVED * self._rows.largest * random.normal(size=place.at.shape)
+            at = state.at + MOVED * self._rows.largest * random.normal(size=state.at.shape)
             # What the next temperature leaves of the dissimilarities leads elsewhere from the same positions.
             step = self._majorization.step(at, self._shift(level))
         else:
-            is_over = level >= len(self._shifts) + MOST_ROUNDS or place.errors >= (1 - LEAST_GAIN) * place.left
+            is_over = level >= len(self._shifts) + MOST_ROUNDS or state.errors >= (1 - LEAST_GAIN) * state.left
             if is_over or not self._is_annealed:
                 return None
-            at = self._majorization.leapt(place.at, random)
+            at = self._majorization.leapt(state.at, random)
             step = self._majorization.step(at)
             # Points that leap at once may be in each other's way.
-            if step.errors >= place.errors:
+            if step.errors >= state.errors:
                 return None
-            place = replace(place, left=place.errors)
-        return replace(place, at=at, errors=step.errors, squares=step.squares), step
+            state = replace(state, left=state.errors)
+        return replace(state, at=at, errors=step.errors, squares=step.squares), step
 
     def _first(self, start: int) -> int:
         """The temperature that a start begins at. From the first one most starts come to the same few minima."""
@@ -247,22 +247,22 @@ class _Descent:
         """What is taken off each dissimilarity; in rounds of leaps nothing."""
         return self._shifts[level] if level < len(self._shifts) else 0.0
 
-    def _has_settled(self, place: Place) -> bool:
-        if place.before is None:
+    def _has_settled(self, state: FitState) -> bool:
+        if state.before is None:
             return False
         # scikit-learn's measure; where annealing has drawn all points together, theirs would be next to nothing.
-        size = self._size or place.squares
-        return place.before - place.errors < self._options.eps * size
+        size = self._size or state.squares
+        return state.before - state.errors < self._options.eps * size
 
-    def _tell(self, place: Place) -> None:
+    def _tell(self, state: FitState) -> None:
         measures: dict[str, float] = {
-            "stress": place.errors / 2 * self._rows.scale**2,
-            "normalized_stress": _normalized(place.errors, place.squares),
+            "stress": state.errors / 2 * self._rows.scale**2,
+            "normalized_stress": _normalized(state.errors, state.squares),
         }
         if self._options.n_init > 1:
-            measures["start"] = place.start + 1
+            measures["start"] = state.start + 1
         if self._options.method == METHODS[1]:
-            width = self._shift(place.level) * self._rows.scale
+            width = self._shift(state.level) * self._rows.scale
             measures["temperature"] = width / float(np.sqrt(2 * self._options.n_components))
         self._journal.tell(**measures)
 

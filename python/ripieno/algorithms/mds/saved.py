@@ -1,6 +1,6 @@
-"""Where a fit keeps its checkpoint: the place that it has come to, of which all that follows is made.
+"""Where a fit keeps its checkpoint: the state that it has come to, of which all that follows is made.
 
-All ranks have the place. Rank 0 writes it into a folder that it sees, once in a while and at the end.
+All ranks have the state. Rank 0 writes it into a folder that it sees, once in a while and at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAME_ROWS = 1e-5
 
 
 @dataclass(frozen=True)
-class Place:
+class FitState:
     """How far a fit has come.
 
     Parameters
@@ -56,11 +56,11 @@ class Place:
     before: float | None = None
     left: float = np.inf
     converged: bool = False
-    best: Place | None = None
+    best: FitState | None = None
 
 
 class Keeper:
-    """Keeps the place of a fit in a folder; does nothing without one.
+    """Keeps the state of a fit in a folder; does nothing without one.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Keeper:
         self._comm = comm
         self._checkpoint = SharedCheckpoint(comm, folder, NAME, facts)
 
-    def load(self) -> Place | None:
+    def load(self) -> FitState | None:
         """How far an earlier fit had come, if one had.
 
         Raises
@@ -90,29 +90,29 @@ class Keeper:
             What is there is torn, or of another fit.
         """
         found = self._checkpoint.load()
-        return None if found is None else _place(found.result)
+        return None if found is None else _state(found.result)
 
-    def check(self, kept: Place, errors: float) -> None:
+    def check(self, kept: FitState, errors: float) -> None:
         """Raise CheckpointError if the dissimilarities have another stress at the positions that were kept."""
         if self._comm.rank == 0 and not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
             raise self._checkpoint.other_fit(
                 f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here"
             )
 
-    def save(self, place: Place, *, last: bool = False) -> None:
-        """Keep a place instead of the last one, unless that was kept a moment ago."""
-        self._checkpoint.save(place.told, _parts(place), last=last)
+    def save(self, state: FitState, *, last: bool = False) -> None:
+        """Keep a state instead of the last one, unless that was kept a moment ago."""
+        self._checkpoint.save(state.told, _parts(state), last=last)
 
     def close(self) -> None:
         """Let other processes have the folder."""
         self._checkpoint.close()
 
 
-def _parts(place: Place) -> dict[str, Any]:
-    parts = {each.name: getattr(place, each.name) for each in fields(place)}
-    return parts | {"best": None if place.best is None else _parts(place.best)}
+def _parts(state: FitState) -> dict[str, Any]:
+    parts = {each.name: getattr(state, each.name) for each in fields(state)}
+    return parts | {"best": None if state.best is None else _parts(state.best)}
 
 
-def _place(parts: dict[str, Any]) -> Place:
+def _state(parts: dict[str, Any]) -> FitState:
     best = parts["best"]
-    return Place(**(parts | {"best": None if best is None else _place(best)}))
+    return FitState(**(parts | {"best": None if best is None else _state(best)}))
