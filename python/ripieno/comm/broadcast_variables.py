@@ -23,6 +23,12 @@ AT_ONCE = ("chain", "splitstream")
 STRATEGIES = ("auto", "csb", "csb-llcf", "bittorrent", *AT_ONCE)
 
 
+def check_strategy(strategy: object) -> None:
+    """Raise unless values can be given out by it."""
+    if strategy not in STRATEGIES:
+        raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+
+
 class Corruption(NamedTuple):
     """A block that came wrong, and was fetched again.
 
@@ -200,8 +206,7 @@ class BroadcastVariables(Gathers):
         [9, 16]
         """
         root = self._rank("root", root)
-        if strategy not in STRATEGIES:
-            raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+        check_strategy(strategy)
         if block_bytes is not None:
             check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
         if self.replicas > 1:
@@ -209,11 +214,34 @@ class BroadcastVariables(Gathers):
         # What is within the pickle would not be read-only; an empty array needs no memory.
         packed = packing.pack(value, within_bytes=0) if self.rank == root else None
         strategy, per_host = Gathers.broadcast(self, (strategy, per_host), root)
+        return self._begin_variable(self._serving(), packed, root, strategy, per_host, block_bytes)
+
+    def _lasting_variable(
+        self, packed: packing.Packed | None, strategy: str, generation: int
+    ) -> BroadcastVariable[Any]:
+        """A variable of rank 0 that outlasts this communicator, as long as its ranks' processes live.
+
+        Ranks that cannot be sure to have begun the same ones before name another `generation`, and meet anew for it.
+        """
+        if not self._lasting or self._lasting[-1][0] != generation:
+            self._lasting.append((generation, self._meet_to_serve()))
+        return self._begin_variable(self._lasting[-1][1], packed, 0, strategy, True, None)
+
+    def _begin_variable(
+        self,
+        broadcasts: NativeBroadcasts,
+        packed: packing.Packed | None,
+        root: int,
+        strategy: str,
+        per_host: bool,
+        block_bytes: int | None,
+    ) -> BroadcastVariable[Any]:
+        """Offer what is packed, at the root, or expect it."""
         discipline = "csb" if strategy == "auto" else strategy
         members = self._members(root, per_host)
         order = [rank for rank in members if rank != root] if discipline in AT_ONCE else []
-        broadcasts = self._serving()
-        if packed is not None:
+        if self.rank == root:
+            assert packed is not None, "the root has the value"
             pieces = list(packing.blob_pieces(packed))
             native = broadcasts.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
         else:
@@ -239,6 +267,9 @@ class BroadcastVariables(Gathers):
     def _serving(self) -> NativeBroadcasts:
         """What serves this communicator, from its first variable on."""
         if self._broadcasts is None:
-            invited = self._native.invite()
-            self._broadcasts = invited.meet(Gathers.allgather(self, invited.address))
+            self._broadcasts = self._meet_to_serve()
         return self._broadcasts
+
+    def _meet_to_serve(self) -> NativeBroadcasts:
+        invited = self._native.invite()
+        return invited.meet(Gathers.allgather(self, invited.address))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ripieno._checks import check_count
 from ripieno._native import BlockFile, Shown
 from ripieno._native import Variable as NativeVariable
-from ripieno.comm.broadcast_variables import STRATEGIES, BroadcastVariables
+from ripieno.comm.broadcast_variables import BroadcastVariables, check_strategy
 from ripieno.comm.gathers import Gathers
 from ripieno.errors import InputError, RipienoError
 from ripieno.files.results import PART_SUFFIX
@@ -224,8 +224,7 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
         raise InputError(f"files={files!r}: expected a list of paths")
     if not os.fspath(out):
         raise InputError("out='': expected the name that the file gets on each host")
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+    check_strategy(strategy)
     if block is not None:
         check_count("block_bytes", block, "expected a whole number of bytes >= 1")
     names = [os.path.basename(path) for path in files]

@@ -42,6 +42,8 @@ class Rank:
         self._parent = parent
         self._replicated: Self | None = None
         self._broadcasts: NativeBroadcasts | None = None
+        # What serves values that outlast this communicator, the latest last: who meets the others again hands it on.
+        self._lasting: list[tuple[int, NativeBroadcasts]] = []
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank
         self.world_size: int = native.world_size
@@ -137,6 +139,8 @@ class Rank:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
         if self._broadcasts is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._broadcasts))
+        for _, each in self._lasting:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
     def _do(self, call: NativeCalls[R] | StagedCall[R]) -> R:
         """Carry a call out; a `AsyncCommunicator` begins it only."""

@@ -216,7 +216,7 @@ def _serve(
             seat.comm.abort(*describe(error))
         raise
     finally:
-        seat.comm.close()
+        seat.close()
 
 
 class _Relayed:

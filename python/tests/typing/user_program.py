@@ -150,7 +150,7 @@ def launching(engine: Engine) -> None:
         assert_type(job.run(keyed), list[rp.KeyValues])
         assert_type(job.run(lambda comm: comm.rank), list[int])
         identity: Floats = np.eye(3)
-        with job.broadcast(identity) as table:
+        with job.broadcast(identity, strategy="chain") as table:
             assert_type(table.value, Floats)
             assert_type(job.run(scale, table, 1), list[Floats])
     for name in ("spark", "dask", "ray", "slurm", "mpirun"):

@@ -24,7 +24,7 @@ from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, 
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
-from ripieno.launch.job.programs import RunRequest
+from ripieno.launch.job.programs import RunRequest, elsewhere
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
@@ -188,6 +188,8 @@ class EngineJob(ProcessJob[RemoteMember]):
         For the native communicator; ``rendezvous_timeout_s`` is also the time that tasks have to join.
     """
 
+    _SHARES_FILES = False
+
     def __init__(
         self,
         engine: Engine,
@@ -317,7 +319,14 @@ class EngineJob(ProcessJob[RemoteMember]):
         )
 
     def _send(self, request: RunRequest) -> None:
-        packed = pack(request, files_by_name=False, read_only=True)
+        packed = pack(request, files_by_name=self._SHARES_FILES, read_only=True)
+        rest = elsewhere(request)
+        if rest is not request:
+            theirs = pack(rest, files_by_name=self._SHARES_FILES, read_only=True)
+            for member in self.members:
+                with suppress(HungUp):
+                    member.channel.send_packed("run", packed if member.rank == 0 else theirs)
+            return
         size_bytes = packing.blob_bytes(packed)
         relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
         for member in self.members:

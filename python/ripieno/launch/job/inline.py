@@ -61,7 +61,7 @@ class InlineJob(Job):
             forget(names)
 
     def _close(self) -> None:
-        self._seat.comm.close()
+        self._seat.close()
 
 
 def _raise_as_of_a_rank(error: BaseException) -> NoReturn:

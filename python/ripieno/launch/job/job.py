@@ -14,6 +14,8 @@ from weakref import WeakSet
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.broadcast import Broadcast
+from ripieno.launch.process import parcel
+from ripieno.wire.packing import Packed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -45,6 +47,9 @@ class Job(ABC):
         Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
     """
 
+    #: Whether its ranks find files by the names that this process has for them.
+    _SHARES_FILES = True
+
     def __init__(
         self, workers: int, threads: int, trace: Trace | None, on_event: EventListener | None, replicas: int = 1
     ) -> None:
@@ -54,6 +59,8 @@ class Job(ABC):
         self.lost: dict[int, str] = {}
         # The values that the ranks keep.
         self._kept: WeakSet[Broadcast[Any]] = WeakSet()
+        # Grows whenever ranks may have begun different ones of them.
+        self._broadcast_generation = 0
         self.epoch = 0
         self._trace = trace
         self._listeners = [] if on_event is None else [on_event]
@@ -154,19 +161,36 @@ class Job(ABC):
         """Where its ranks are, for people."""
         return "this process"
 
-    def broadcast(self, value: T) -> Broadcast[T]:
-        """Give all ranks `value`, to keep until the returned handle is released or collected.
+    def broadcast(self, value: T, strategy: str = "auto") -> Broadcast[T]:
+        """Give all ranks `value`, to fetch when a program first uses it, until the handle is released or collected.
 
         Parameters
         ----------
         value : object
-            As an argument of `run`. It is sent once: to all workers of this machine by memory that they share; in an
-            engine to rank 0, and from there along the ranks.
+            As an argument of `run`. It is sent to rank 0, once, and goes from there to the other hosts, once to each.
+            The ranks of a host share its memory.
+        strategy : {"auto", "csb", "csb-llcf", "bittorrent", "chain", "splitstream"}
+            How it finds its way from rank 0, as of `Communicator.broadcast_variable`. With "chain" and "splitstream"
+            all hosts fetch at once. "auto" is "csb".
 
         Returns
         -------
         Broadcast
-            To pass to programs, which find the value in its ``value``.
+            To pass to programs, which find the value in its ``value``. Their arrays are read-only. ``release()``, there
+            or here, lets go of it: on that rank, or on all.
+
+        Raises
+        ------
+        InputError
+            The strategy is none.
+        SerializationError
+            The value cannot travel.
+
+        Notes
+        -----
+        What was sent outlives failures of programs; new ranks are sent the values again. Where the bytes cannot come
+        any more, ``value`` raises `BroadcastError`. A single rank has the caller's own arrays, and ranks with replicas
+        are given the value all at once: there is nobody to fetch from, or each would have to fetch for itself.
 
         Examples
         --------
@@ -178,7 +202,7 @@ class Job(ABC):
         ...     job.run(program, table, 3)
         [9, 16]
         """
-        return Broadcast(self, value)
+        return Broadcast(self, value, strategy)
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:
@@ -269,6 +293,10 @@ class Job(ABC):
 
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
+
+    def _sealed(self, value: Any) -> Packed:
+        """The value as rank 0 hands it on, or `SerializationError`."""
+        return parcel.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
 
     @abstractmethod
     def _forget(self, names: list[str]) -> None:

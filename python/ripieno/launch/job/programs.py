@@ -87,6 +87,21 @@ class Returned:
 RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]
 
 
+@dataclass(frozen=True)
+class ForRank0:
+    """Among a program's arguments, by place, it holds what rank 0 needs; to the others an engine sends it empty."""
+
+    value: Any
+
+
+def elsewhere(request: RunRequest) -> RunRequest:
+    """What the ranks other than 0 get of a program that rank 0 has something of its own for; else the very same."""
+    program, args, kwargs, is_heard = request
+    if not any(isinstance(each, ForRank0) for each in args):
+        return request
+    return program, tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args), kwargs, is_heard
+
+
 class Events:
     """What ranks emit, handed on to the launcher while somebody listens there: it would have to wake up for each.
 
@@ -137,9 +152,17 @@ class Seat:
         self._take(comm)
 
     def meet_again(self) -> None:
-        """Leave the others, whatever has become of them, and meet them anew; nothing is kept."""
+        """Leave the others, whatever has become of them, and meet them anew; only broadcast values are kept."""
         self.comm.close()
+        lasting = self.comm._lasting
         self._take(self._meet())
+        self.comm._lasting = lasting
+
+    def close(self) -> None:
+        """Leave the others for good. Values that come from here are given to those that fetch them, 10 s at most."""
+        self.comm.close()
+        while self.comm._lasting:
+            self.comm._lasting.pop()[1].close()
 
     def end_program(self) -> None:
         """Return when all ranks have returned from the program; one that still waits for this rank is told here."""

@@ -63,7 +63,7 @@ def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **opt
     seat = programs.Seat(comm, meet, replicas, events)
     with standing_for({}):
         programs.serve(channel, seat)
-    seat.comm.close()
+    seat.close()
 
 
 def _end_with_launcher(channel: Channel) -> None:

@@ -1,0 +1,157 @@
+"""`Job.broadcast`: the caller's value on ranks, fetched when it is first used, once per host, also after failures."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.wire import packing
+from stand_in_engine import StandIn
+
+PATIENCE_S = 60.0
+TABLE = np.arange(100_000)
+
+
+def mapped() -> set[str]:
+    """The inodes of broadcast values that are mapped here."""
+    return set(re.findall(r" (\d+) +/memfd:ripieno-value", Path("/proc/self/maps").read_text()))
+
+
+def use(comm, nested, other):
+    value = nested.value
+    assert nested.value is value and other.value == "other"
+    assert not comm.allreduce(int(value["table"].flags.writeable or value["list"][0].flags.writeable), op="sum")
+    return value["table"][comm.rank], value["list"][0].sum(), value["list"][1]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_rank_has_the_value_of_the_caller_read_only(world, workers, strategy):
+    nested = {"table": TABLE, "list": [np.ones(5, np.float32), "text"]}
+    with world(workers).broadcast(nested, strategy=strategy) as value, world(workers).broadcast("other") as other:
+        assert world(workers).run(use, value, other) == [(rank, 5.0, "text") for rank in range(workers)]
+
+
+def inode_of_use(comm, value, who):
+    before = mapped()
+    if comm.rank in who:
+        assert value.value.sum() == TABLE.sum()
+    comm.barrier()
+    return before, mapped()
+
+
+def test_a_rank_fetches_when_it_first_uses_a_value_and_shares_it_with_its_host():
+    with rp.launch(workers=3, threads=1) as job, job.broadcast(TABLE) as value:
+        (root, _, _), (_, one, _) = zip(*job.run(inode_of_use, value, [1]), strict=True)
+        # Rank 0 has it to give; rank 2 has not used it.
+        assert len(root) == 1 and one == root
+        (_, _, before), (_, _, two) = zip(*job.run(inode_of_use, value, [2]), strict=True)
+        assert before == set() and two == root
+
+
+def released_here(comm, value, rank):
+    if comm.rank == rank:
+        held = value.value
+        value.release()
+        value.release()
+        with pytest.raises(rp.InputError, match="was released"):
+            _ = value.value
+        assert held.sum() == TABLE.sum() and repr(value) == "<Broadcast of a ndarray, released>"
+        return 0
+    return int(value.value[7])
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_may_release_a_value_by_itself(world, rank):
+    with world(3).broadcast(TABLE) as value:
+        assert world(3).run(released_here, value, rank) == [0 if each == rank else 7 for each in range(3)]
+
+
+def lengths(comm, *values):
+    return [len(each.value) for each in values]
+
+
+def fail(comm, rank):
+    if comm.rank == rank:
+        raise ValueError("as it is to be")
+    comm.barrier()
+
+
+def die(comm, rank):
+    if comm.rank == rank:
+        os.kill(os.getpid(), signal.SIGKILL)
+    comm.barrier()
+
+
+@pytest.mark.parametrize("end", [fail, die])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_what_nobody_has_used_before_a_failure_is_there_after_it(end, rank):
+    with rp.launch(workers=2, threads=1) as job, job.broadcast(TABLE) as value, job.broadcast("other") as other:
+        pids = list(job.pids)
+        with suppress(ValueError, rp.RankFailed):
+            job.run(end, rank)
+        late = job.broadcast("late")
+        assert job.run(lengths, value, other, late) == [[100_000, 5, 4]] * 2
+        assert (job.pids == pids) is (end is fail)
+
+
+def one_too_many(comm):
+    if comm.rank == 0:
+        comm._lasting_variable(packing.pack("rank 1 never hears of it"), "csb", 0)
+
+
+def test_ranks_that_may_have_begun_different_values_meet_anew_and_have_the_old_ones():
+    with rp.launch(workers=2, threads=1) as job, job.broadcast(TABLE) as value:
+        job.run(one_too_many)
+        job._broadcast_generation += 1
+        with job.broadcast("after") as after:
+            assert job.run(lambda comm, one, two: (int(one.value[7]), two.value), value, after) == [(7, "after")] * 2
+
+
+def nothing_is_mapped(comm):
+    deadline = time.monotonic() + PATIENCE_S
+    while mapped():
+        assert time.monotonic() < deadline, "memory of a value that nobody needs"
+        time.sleep(0.01)
+
+
+def test_memory_goes_when_the_caller_lets_go_also_of_what_was_never_used():
+    with rp.launch(workers=3, threads=1) as job:
+        used, unused = job.broadcast(TABLE), job.broadcast(TABLE, strategy="chain")
+        job.run(inode_of_use, used, [0, 1, 2])
+        used.release()
+        del unused
+        job.run(nothing_is_mapped)
+
+
+def test_ranks_with_replicas_are_given_the_value():
+    with rp.launch(workers=2, replicas=2, threads=1) as job, job.broadcast(TABLE) as value:
+        assert job.run(lambda comm, value: int(value.value[comm.rank]), value) == [0]
+
+
+def test_an_engine_gets_the_value_once():
+    with StandIn().launch(3) as job:
+        sent_bytes = [0, 0, 0]
+        for member in job.members:
+
+            def counting(kind, packed, rank=member.rank, send=member.channel.send_packed):
+                sent_bytes[rank] += packing.blob_bytes(packed)
+                send(kind, packed)
+
+            member.channel.send_packed = counting
+        with job.broadcast(TABLE) as value:
+            assert job.run(lambda comm, value: int(value.value[7]), value) == [7, 7, 7]
+        assert TABLE.nbytes <= sent_bytes[0] < TABLE.nbytes + 10_000 and max(sent_bytes[1:]) < 10_000
+
+
+def test_what_is_no_strategy_is_told_before_anything_is_sent(world):
+    with pytest.raises(rp.InputError, match="strategy='fast': expected one of auto"):
+        world(2).broadcast(1, strategy="fast")
