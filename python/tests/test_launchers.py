@@ -220,6 +220,31 @@ def test_what_jobs_have_left_that_were_killed_is_swept_and_nothing_else(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-2", "job-3", "other"]
 
 
+def test_a_folder_whose_rank_0_died_before_it_had_a_token_is_swept_and_one_that_lives_stays(tmp_path):
+    dead, begun, living = (tmp_path / name for name in ("job-1", "job-2", "job-3"))
+    for path in (dead, begun):
+        path.mkdir(mode=0o700)
+    (begun / ".token.host.1").touch(0o600)
+    with token_file.directory_of_job(living):
+        token_file.sweep(tmp_path, "job-")
+        assert list(tmp_path.iterdir()) == [living]
+
+
+def test_rank_0_makes_its_folder_anew_if_another_job_sweeps_it_at_that_moment(tmp_path, monkeypatch):
+    opened = os.open
+
+    def swept(path, *options, **more):
+        monkeypatch.setattr(os, "open", opened)
+        token_file.sweep(tmp_path, "job-")
+        assert not Path(path).exists()
+        return opened(path, *options, **more)
+
+    monkeypatch.setattr(os, "open", swept)
+    with token_file.directory_of_job(tmp_path / "job-1"):
+        token_file.sweep(tmp_path, "job-")
+        assert (tmp_path / "job-1").exists()
+
+
 TORCHRUN = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
 MEET = "import ripieno as rp, sys; sys.exit(rp.init().allreduce(1) != 2)"
 

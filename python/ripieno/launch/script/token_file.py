@@ -24,6 +24,8 @@ from ripieno.errors import RendezvousError
 # The pauses between two looks at the directory: a shared one tells nobody of new files.
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
+# Longer than another job takes to remove a folder that nobody uses.
+_SWEEPING_S = 5.0
 _PRIVATE = 0o077
 # What a job has in a directory that others use, too: its token, under its identity, and the native exchange's folder.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
@@ -39,15 +41,43 @@ def directory_of_job(path: Path) -> Iterator[None]:
     RendezvousError
         If it is there already, and another user's, open to others, or of a rank 0 that lives.
     """
-    with suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    check_private(path)
-    for token in path.glob("token*"):
-        _check_unused(token)
+    descriptor = _locked_folder(path)
     try:
         yield
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _locked_folder(path: Path) -> int:
+    """A descriptor of the folder, made if it is not there. Where folders have locks it is locked while rank 0 lives."""
+    deadline = time.monotonic() + _SWEEPING_S
+    while True:
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        try:
+            check_private(path)
+            for token in path.glob("token*"):
+                _check_unused(token)
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            # Another job has found nobody here, and has removed it.
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            if time.monotonic() > deadline:
+                raise _others_meet(path) from None
+            time.sleep(_FIRST_PAUSE_S)
+            continue
+        except OSError:
+            # A network's folders have no locks, and then nobody removes them without a token.
+            return descriptor
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.lstat(), os.fstat(descriptor)):
+                return descriptor
+        os.close(descriptor)
 
 
 def check_private(path: Path) -> None:
@@ -65,6 +95,18 @@ def sweep(parent: Path, prefix: str) -> None:
             check_private(path)
             if tokens and not any(map(_is_held, tokens)):
                 shutil.rmtree(path)
+            elif not tokens:
+                _remove_unlocked(path)
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a folder whose rank 0 has died before it had a token; OSError if it lives, or if folders have no locks."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path)
+    finally:
+        os.close(descriptor)
 
 
 def sweep_shared(directory: Path) -> None:
@@ -124,9 +166,13 @@ def _show(hidden: Path, path: Path) -> None:
 
 def _check_unused(path: Path) -> None:
     if _is_held(path):
-        raise RendezvousError(
-            f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
-        )
+        raise _others_meet(path)
+
+
+def _others_meet(path: Path) -> RendezvousError:
+    return RendezvousError(
+        f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
+    )
 
 
 def _awaited(path: Path, rank: int, timeout_s: float) -> str:
