@@ -49,7 +49,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None, 
     """One case per data set: libsvm text, an archive of reviews in folders pos and neg, or rows that are made up."""
     import ripieno as rp
 
-    name, rows = _rows(data, quick=effort.quick)
+    name, rows = read_rows(data, quick=effort.quick)
     with rp.launch(workers=WORKER_COUNT) as job:
         ours = _ours(job)
         try:
@@ -139,9 +139,9 @@ def _measured(
     seconds: dict[str, list[float]] = {each: [] for each in everyone}
     for _ in range(effort.runs(RUN_COUNT)):
         for each, make in everyone.items():
-            seconds[each].append(effort.turn(lambda make=make, tol=chosen[each]: _fit_s(make(tol), rows)))
+            seconds[each].append(effort.turn(lambda make=make, tol=chosen[each]: fit_s(make(tol), rows)))
     report.remark(f"{name}: tolerances " + ", ".join(f"{each} {tol:g}" for each, tol in chosen.items()))
-    limit_s = PASSES * _read_s(X.nnz * ENTRY_BYTES)
+    limit_s = PASSES * read_s(X.nnz * ENTRY_BYTES)
     report.figures += [
         Figure(
             case=f"{name}, {X.shape[0]} × {X.shape[1]}, {X.nnz} entries",
@@ -175,14 +175,15 @@ def _path(make: Contestant, rows: Rows, best: float) -> Way:
     path: Way = []
     for tol in TOLERANCES:
         model = make(tol)
-        seconds = _fit_s(model, rows)
+        seconds = fit_s(model, rows)
         path.append((seconds, max(_objective(model.coef_, rows) / best - 1, np.finfo(float).eps)))
         if path[-1][1] <= NEAR:
             return path
     raise RuntimeError(f"{model}: not within {NEAR} of {best}, so no figure stands")
 
 
-def _fit_s(model: Any, rows: Rows) -> float:
+def fit_s(model: Any, rows: Rows) -> float:
+    """Seconds of a fit."""
     begin = time.perf_counter()
     with warnings.catch_warnings(action="ignore"):
         model.fit(*rows)
@@ -195,7 +196,8 @@ def _objective(coef: NDArray[np.float64], rows: Rows) -> float:
     return float(0.5 * coef[0] @ coef[0] + np.logaddexp(0, -margins).sum())
 
 
-def _rows(data: Path | None, *, quick: bool) -> tuple[str, Rows]:
+def read_rows(data: Path | None, *, quick: bool) -> tuple[str, Rows]:
+    """Name and rows of the data, or of rows that are made up."""
     if data is None:
         return "made up", _made_up(300 if quick else 30_000, 120)
     if ".tar" in data.name:
@@ -232,7 +234,8 @@ def _reviews(path: Path) -> Rows:
     return csr_matrix(TfidfVectorizer().fit_transform(texts)), np.array(labels)
 
 
-def _read_s(size_bytes: int) -> float:
+def read_s(size_bytes: int) -> float:
+    """Seconds that a core takes to read so many bytes."""
     block = np.ones(max(size_bytes // 8, 1))
     begin = time.perf_counter()
     block.sum()

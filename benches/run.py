@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|host|cluster|mds|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|shuffle|
-                spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [als|host|cluster|mds|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|sgd|
+                shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
 import replicas  # noqa: E402
 import seeding  # noqa: E402
+import sgd  # noqa: E402
 import shuffle  # noqa: E402
 import spark  # noqa: E402
 import wordcount  # noqa: E402
@@ -49,6 +50,7 @@ NAMES = (
     "pagerank",
     "regroup",
     "seeding",
+    "sgd",
     "shuffle",
     "spark",
     "wordcount",
@@ -65,7 +67,8 @@ NAMES = (
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="als: a tar of lines user item rating, or a table; kmeans: float32 .npy rows; "
-    "logistic: libsvm text, or a tar of reviews in folders pos and neg; mds: dissimilarities, .npy of int16, or FASTA.",
+    "logistic, sgd: libsvm text, or a tar of reviews in folders pos and neg; "
+    "mds: dissimilarities, .npy of int16, or FASTA.",
 )
 @click.option("--draw", type=click.Path(file_okay=False, path_type=Path), help="linear, logistic: a folder for charts.")
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
@@ -118,6 +121,7 @@ def _cases(
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,
+        "sgd": lambda report, effort: sgd.measured(report, effort, data=data),
         "spark": spark.measured,
         "wordcount": wordcount.measured,
     }

@@ -380,6 +380,17 @@ def logistic_loss(
     gradient: NDArray[np.float64],
     threads: int,
 ) -> float: ...
+def sgd_epoch(
+    rows: Any,
+    order: NDArray[np.int64],
+    step_count: int,
+    weights: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> float: ...
+def sgd_gradient(rows: Any, weights: NDArray[np.float64], gradient: NDArray[np.float64]) -> float: ...
+def sgd_step(
+    gradient: NDArray[np.float64], eta0: float, weights: NDArray[np.float64], squares: NDArray[np.float64]
+) -> None: ...
 def logistic_curvature(
     rows: Any,
     chances: NDArray[np.float64],

@@ -281,6 +281,14 @@ def test_logistic_regression_is_timed_beside_scikit_learn_until_both_are_near_th
     assert "saga" in drawn["made up.svg"] and "rank 1" in drawn["made up-seconds.svg"]
 
 
+def test_an_epoch_of_gradient_descent_is_timed_beside_scikit_learn(tmp_path):
+    report = reports_of("sgd", tmp_path)
+
+    assert [figure["row"] for figure in report["figures"]] == ["an epoch, this process", "an epoch, 2 workers"]
+    assert all(figure["peers"].keys() == {"SGDClassifier"} for figure in report["figures"])
+    assert "objective after 2 epochs" in report["remarks"][0]
+
+
 @needs_lab
 def test_strategies_of_broadcast_are_timed_beside_their_simulations(tmp_path):
     target = tmp_path / "figures.json"

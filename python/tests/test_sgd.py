@@ -17,7 +17,8 @@ from scipy.sparse import csr_matrix, random_array, vstack
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_digits
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
@@ -32,7 +33,7 @@ def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matri
     return X, (scores > 0.2).astype(int)
 
 
-def descended(X, labels, weight_count, *, alpha, eta0, batch_size, epochs, seed):
+def descended(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs, seed):
     """AdaGrad with dense arrays, one step after the other; the order of the rows is that of a single worker."""
     rows, X = len(labels), np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
     count = -(-rows // batch_size)
@@ -45,11 +46,15 @@ def descended(X, labels, weight_count, *, alpha, eta0, batch_size, epochs, seed)
         for step in range(count):
             chosen = order[rows * step // count : rows * (step + 1) // count]
             scores = X[chosen] @ W
-            if weight_count == 1:
-                errors = 1 / (1 + np.exp(-scores)) - labels[chosen, None]
+            truth = labels[chosen, None] if weight_count == 1 else np.eye(weight_count)[labels[chosen]]
+            if loss == "hinge":
+                errors = np.where((2 * truth - 1) * scores < 1, 1 - 2 * truth, 0)
+            elif loss == "squared_error":
+                errors = scores - (2 * truth - 1)
+            elif weight_count == 1:
+                errors = 1 / (1 + np.exp(-scores)) - truth
             else:
-                chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-                errors = chances - np.eye(weight_count)[labels[chosen]]
+                errors = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True) - truth
             gradient = X[chosen].T @ errors + penalties * present[chosen].sum(axis=0)[:, None] * W
             gradient *= count / rows
             squares += gradient**2
@@ -57,12 +62,13 @@ def descended(X, labels, weight_count, *, alpha, eta0, batch_size, epochs, seed)
     return W
 
 
+@pytest.mark.parametrize("loss", ["log_loss", "hinge", "squared_error"])
 @pytest.mark.parametrize("classes", [2, 4])
-def test_steps_are_those_of_a_dense_computation(classes):
+def test_steps_are_those_of_a_dense_computation(classes, loss):
     X, labels = sparse_rows()
     if classes > 2:
         labels = np.random.default_rng(1).integers(0, classes, len(labels))
-    parameters = {"alpha": 1e-3, "eta0": 0.3, "batch_size": 32}
+    parameters = {"loss": loss, "alpha": 1e-3, "eta0": 0.3, "batch_size": 32}
     model = rp.SparseSGD(**parameters, max_iter=3, tol=None, random_state=SEED).fit(X, labels)
     assert model.n_iter_ == 3
 
@@ -89,6 +95,19 @@ def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers
 
     assert model.score(other_X, other_names) > theirs - 0.02
     assert list(model.classes_) == sorted(set(names))
+
+
+@everywhere
+@pytest.mark.parametrize(("loss", "peer"), [("hinge", LinearSVC), ("squared_error", RidgeClassifier)])
+def test_other_losses_tell_digits_apart_without_probabilities(digits, workers, loss, peer, fitted):
+    X, names, other_X, other_names, _ = digits
+    theirs = peer().fit(X, names).score(other_X, other_names)
+    model = fitted(workers, rp.SparseSGD(loss=loss, eta0=0.3, random_state=SEED), X, names)
+
+    assert model.score(other_X, other_names) > theirs - 0.03
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError, match="has no attribute 'predict_log_proba'"):
+        model.predict_log_proba(other_X)
 
 
 @everywhere
@@ -246,7 +265,7 @@ def test_what_no_row_had_when_it_was_fitted_has_no_weight(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@parametrize_with_checks([rp.SparseSGD()])
+@parametrize_with_checks([rp.SparseSGD(), rp.SparseSGD(loss="hinge")])
 def test_scikit_learn_finds_nothing_wrong(estimator, check):
     check(estimator)
 
@@ -276,6 +295,7 @@ def test_epochs_are_told_on_rank_0_of_ranks_that_are_there_already(world):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"loss": "log"}, "loss='log': expected one of log_loss, hinge, squared_error"),
         ({"n_features": 0}, "n_features=0: expected a whole number >= 1"),
         ({"batch_size": 0}, "batch_size=0"),
         ({"eta0": 0}, "eta0=0: expected a number > 0"),

@@ -2,7 +2,7 @@
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
-//! All matrices are row-major and contiguous. Models: [`logistic_loss`] and [`logistic_curvature`] of sparse rows,
+//! All matrices are row-major and contiguous. Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of sparse rows,
 //! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors; [`add_products`] of columns. Pairs of points:
 //! [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts. Graphs: [`graph`] reads
 //! edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
@@ -42,6 +42,7 @@ mod pairs;
 mod panels;
 mod products;
 mod seeding;
+mod sgd;
 mod simd;
 pub mod text;
 mod threads;
@@ -57,5 +58,6 @@ pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
+pub use sgd::{Descent, Loss, sgd_epoch, sgd_gradient, sgd_step};
 pub use simd::Simd;
 pub use threads::Threads;

@@ -260,7 +260,7 @@ fn to_curvature(changes: &mut [f64], chances: &[f64], weight: f64) {
 
 /// Turns scores into chances; the loss of the row is minus the logarithm of its class's.
 #[inline(always)]
-fn to_chances(scores: &mut [f64], class: usize) -> f64 {
+pub(crate) fn to_chances(scores: &mut [f64], class: usize) -> f64 {
     if let [score] = scores {
         // Of a large score of either sign nothing overflows.
         let small = (-score.abs()).exp();

@@ -4,13 +4,16 @@ use crate::errors;
 use crate::kernels::{matrix, with_threads};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use ripieno_kernels::{Aim, Ratings, Solver, SparseRows};
+use ripieno_kernels::{Aim, Descent, Loss, Ratings, Solver, SparseRows};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logistic_loss, module)?)?;
     module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_epoch, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_gradient, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_step, module)?)?;
     module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
     module.add_function(wrap_pyfunction!(scatter, module)?)?;
     module.add_function(wrap_pyfunction!(add_products, module)?)
@@ -69,6 +72,76 @@ fn logistic_curvature(
     with_threads(py, threads, |threads| {
         ripieno_kernels::logistic_curvature(rows, chances, direction, product, threads);
     });
+    Ok(())
+}
+
+/// Rows to descend over as arrays, see `ripieno.kernels.Descent`.
+#[derive(FromPyObject)]
+struct DescentArrays<'py> {
+    starts: PyReadonlyArray1<'py, i64>,
+    columns: PyReadonlyArray1<'py, i32>,
+    values: PyReadonlyArray1<'py, f64>,
+    classes: PyReadonlyArray1<'py, i32>,
+    penalties: PyReadonlyArray1<'py, f64>,
+    eta0: f64,
+    loss: String,
+}
+
+impl DescentArrays<'_> {
+    fn parts(&self) -> PyResult<Descent<'_>> {
+        let loss = match self.loss.as_str() {
+            "log_loss" => Loss::Logistic,
+            "hinge" => Loss::Hinge,
+            "squared_error" => Loss::Squared,
+            other => return Err(errors::input(format!("loss={other}: there is no such loss"))),
+        };
+        Ok(Descent {
+            starts: self.starts.as_slice()?,
+            columns: self.columns.as_slice()?,
+            values: self.values.as_slice()?,
+            classes: self.classes.as_slice()?,
+            penalties: self.penalties.as_slice()?,
+            eta0: self.eta0,
+            loss,
+        })
+    }
+}
+
+#[pyfunction]
+fn sgd_epoch(
+    py: Python<'_>,
+    rows: DescentArrays<'_>,
+    order: PyReadonlyArray1<'_, i64>,
+    step_count: usize,
+    mut weights: PyReadwriteArray2<'_, f64>,
+    mut squares: PyReadwriteArray2<'_, f64>,
+) -> PyResult<f64> {
+    let k = weights.shape()[1];
+    let (rows, order) = (rows.parts()?, order.as_slice()?);
+    let (weights, squares) = (weights.as_slice_mut()?, squares.as_slice_mut()?);
+    Ok(py.detach(|| ripieno_kernels::sgd_epoch(&rows, order, step_count, k, weights, squares)))
+}
+
+#[pyfunction]
+fn sgd_gradient(
+    py: Python<'_>,
+    rows: DescentArrays<'_>,
+    weights: PyReadonlyArray2<'_, f64>,
+    mut gradient: PyReadwriteArray2<'_, f64>,
+) -> PyResult<f64> {
+    let k = weights.shape()[1];
+    let (rows, weights, gradient) = (rows.parts()?, weights.as_slice()?, gradient.as_slice_mut()?);
+    Ok(py.detach(|| ripieno_kernels::sgd_gradient(&rows, k, weights, gradient)))
+}
+
+#[pyfunction]
+fn sgd_step(
+    gradient: PyReadonlyArray2<'_, f64>,
+    eta0: f64,
+    mut weights: PyReadwriteArray2<'_, f64>,
+    mut squares: PyReadwriteArray2<'_, f64>,
+) -> PyResult<()> {
+    ripieno_kernels::sgd_step(gradient.as_slice()?, eta0, weights.as_slice_mut()?, squares.as_slice_mut()?);
     Ok(())
 }
 

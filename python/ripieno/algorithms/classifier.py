@@ -31,8 +31,8 @@ class LinearClassifier(ClassifierMixin):
         return np.exp(self.predict_log_proba(X))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable class of each row, (n_samples,)."""
-        numbers = self.predict_log_proba(X).argmax(axis=1)
+        """The class of each row that scores best, (n_samples,)."""
+        numbers = log_probabilities(self._scores(X)).argmax(axis=1)
         classes: NDArray[Any] = self.classes_[numbers]
         return classes
 

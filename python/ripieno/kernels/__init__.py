@@ -281,6 +281,93 @@ def logistic_curvature(
     _native.logistic_curvature(rows, chances, direction, product, threads)
 
 
+#: What a descent makes small.
+LOSSES = ("log_loss", "hinge", "squared_error")
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Rows of few entries, and how to descend over them.
+
+    Parameters
+    ----------
+    starts : (n + 1,) int64
+        Where the entries of each row begin, and where the last ones end.
+    columns : (e,) int32
+        The feature of each entry, of m.
+    values : (e,) float64
+    classes : (n,) int32
+        The number of each row's class.
+    penalties : (m,) float64
+        What the penalty adds to the gradient of a row that has the feature, per weight.
+    eta0
+        The length of a feature's first step.
+    loss
+        One of `LOSSES`.
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    classes: NDArray[np.int32]
+    penalties: NDArray[np.float64]
+    eta0: float
+    loss: str
+
+
+def sgd_epoch(
+    rows: Descent,
+    order: NDArray[np.int64],
+    step_count: int,
+    weights: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> float:
+    """One epoch of stochastic gradient descent; returns the sum of the losses of the rows.
+
+    Parameters
+    ----------
+    rows
+    order : (n,) int64
+        The rows in the order in which steps take them.
+    step_count
+        Steps that share the rows evenly.
+    weights : (m, k), written
+        Of the features; a single column is that of the second of two classes.
+    squares : (m, k), written
+        Sums of the squared gradients.
+    """
+    return _native.sgd_epoch(rows, order, step_count, weights, squares)
+
+
+def sgd_gradient(rows: Descent, weights: NDArray[np.float64], gradient: NDArray[np.float64]) -> float:
+    """What all rows, in a step, add to the gradient of their features; returns the sum of their losses.
+
+    Parameters
+    ----------
+    rows
+    weights : (m, k)
+        Of the features.
+    gradient : (m, k), written
+    """
+    return _native.sgd_gradient(rows, weights, gradient)
+
+
+def sgd_step(
+    gradient: NDArray[np.float64], eta0: float, weights: NDArray[np.float64], squares: NDArray[np.float64]
+) -> None:
+    """Move weights by their gradients, each by a length of its own.
+
+    Parameters
+    ----------
+    gradient : (m, k)
+    eta0
+        The length of a feature's first step.
+    weights, squares : (m, k), written
+        The model, and the sums of the squared gradients.
+    """
+    _native.sgd_step(gradient, eta0, weights, squares)
+
+
 def solve_factors(
     starts: NDArray[np.int64],
     columns: NDArray[np.int32],

@@ -1,4 +1,4 @@
-"""Logistic regression on sparse rows by stochastic gradient descent, as a scikit-learn estimator."""
+"""Linear models of sparse rows by stochastic gradient descent, as a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 from sklearn.metrics import accuracy_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+import ripieno.kernels as kernels
 from ripieno._checks import check_count
-from ripieno.algorithms.class_scores import weight_count
+from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
@@ -32,11 +34,18 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
+Method = TypeVar("Method", bound=Callable[..., Any])
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
 
 
+def _of_probabilities(method: Method) -> Method:
+    """Only models have it whose scores make probabilities; of others scikit-learn finds that it is not there."""
+    found: Method = available_if(lambda model: model._has_probabilities())(method)
+    return found
+
+
 class SparseSGD(LinearClassifier, ObservedEstimator):
-    """Logistic regression by stochastic gradient descent, on sparse rows divided among workers.
+    """A linear classifier by stochastic gradient descent, on sparse rows divided among workers.
 
     A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
     (AdaGrad). Nobody holds the whole model: the state of a feature is kept by one worker and travels, step by step, to
@@ -46,6 +55,10 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
     ----------
     n_features : int or None, default=None
         Columns are hashed to this number of features, with signs; None takes them as they are.
+    loss : {"log_loss", "hinge", "squared_error"}, default="log_loss"
+        "log_loss" is logistic regression. "hinge" is a linear support vector machine. "squared_error" fits scores to 1
+        for a class and to -1 for the others. With more than two classes the latter two tell each from all others, and
+        with both there are no probabilities.
     alpha : float, default=1e-5
         Factor of the penalty, half the squared weights without the intercept.
     fit_intercept : bool, default=True
@@ -81,7 +94,8 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
     intercept_ : ndarray of shape (1 or n_classes,), float64
         Constants of the scores.
     loss_ : float
-        Mean loss of the rows in the last epoch, each before its step: minus the logarithm of its class's probability.
+        Mean loss of the rows in the last epoch, each before its step; by default minus the logarithm of the probability
+        of its class.
     n_iter_ : int
         Epochs.
     n_features_in_ : int
@@ -118,6 +132,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         self,
         n_features: int | None = None,
         *,
+        loss: str = "log_loss",
         alpha: float = 1e-5,
         fit_intercept: bool = True,
         eta0: float = 0.1,
@@ -133,6 +148,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
     ) -> None:
         super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
         self.n_features = n_features
+        self.loss = loss
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.eta0 = eta0
@@ -234,6 +250,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         options = program.SgdOptions(
             n_features=self.n_features,
             fit_intercept=self.fit_intercept,
+            loss=self.loss,
             alpha=self.alpha,
             eta0=self.eta0,
             batch_size=self.batch_size,
@@ -295,7 +312,25 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
             rows = SparseRows(csr_matrix(matrix), np.empty(0))
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
 
+    def _has_probabilities(self) -> bool:
+        """Whether scores make probabilities; scikit-learn asks before it gives out the methods."""
+        if self.loss != "log_loss":
+            raise AttributeError(f"probabilities are those of loss='log_loss', and this is {self.loss!r}")
+        return True
+
+    @_of_probabilities
+    def predict_log_proba(self, X: Input) -> Reals:
+        """Logarithms of the probabilities of each class, (n_samples, n_classes); of loss="log_loss"."""
+        return super().predict_log_proba(X)
+
+    @_of_probabilities
+    def predict_proba(self, X: Input) -> Reals:
+        """Probabilities of each class, (n_samples, n_classes); of loss="log_loss"."""
+        return super().predict_proba(X)
+
     def _check_parameters(self) -> None:
+        if self.loss not in kernels.LOSSES:
+            raise InputError(f"loss={self.loss!r}: expected one of {', '.join(kernels.LOSSES)}")
         for name in ("batch_size", "max_iter", "n_iter_no_change"):
             check_count(name, getattr(self, name))
         if self.n_features is not None:

@@ -1,4 +1,4 @@
-"""What every worker runs for logistic regression by stochastic gradient descent.
+"""What every worker runs for a linear model by stochastic gradient descent.
 
 Every feature has a home rank, which keeps its state. A step takes a part of the rows of every rank, reads the weights
 of the features that occur in them and adds to the gradient of these. One sparse reduction ends a step and begins the
@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ripieno.algorithms.class_scores import log_probabilities, weight_count
+import ripieno.kernels as kernels
+from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.algorithms.sgd.rows import SgdRows
@@ -28,9 +29,6 @@ from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
-
-# Keeps the first step finite where a gradient is zero.
-EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,8 @@ class SgdOptions:
         Columns are hashed to so many; None takes them as they are.
     fit_intercept
         Whether the last feature, which stands behind all columns, is 1 in every row, or in none.
+    loss
+        One of `kernels.LOSSES`.
     alpha
         Factor of the penalty, half the squared weights.
     eta0
@@ -60,6 +60,7 @@ class SgdOptions:
 
     n_features: int | None
     fit_intercept: bool
+    loss: str
     alpha: float
     eta0: float
     batch_size: int
@@ -99,16 +100,10 @@ class SgdPart:
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of this worker in a step, as `SgdRows`."""
+    """The rows of this worker in a step, whose columns are the places of the `features` that occur in them."""
 
-    matrix: csr_matrix
+    rows: kernels.Descent
     features: NDArray[np.int64]
-    penalties: NDArray[np.float64]
-    labels: NDArray[np.int64]
-
-
-_NOWHERE = np.empty(0, np.int64)
-_NO_BATCH = Batch(csr_matrix((0, 0)), _NOWHERE, np.empty(0), _NOWHERE)
 
 
 def fit(
@@ -139,11 +134,15 @@ def fit(
         alpha=options.alpha,
     )
     state = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
+    descent = _descent(rows.matrix, rows.labels, rows.penalties, options)
     losses: list[float] = []
     for epoch in range(options.max_iter):
         order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
-        batches = _cut(rows, order, -(-rows.total // options.batch_size))
-        losses.append(_descend(comm, rows, batches, state, options.eta0))
+        step_count = -(-rows.total // options.batch_size)
+        if comm.world_size == 1:
+            losses.append(kernels.sgd_epoch(descent, order, step_count, state.weights, state.squares) / rows.total)
+        else:
+            losses.append(_descend(comm, rows, _cut(rows, order, step_count, options), state, options))
         if comm.rank == 0:
             (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
         if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
@@ -160,55 +159,63 @@ def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
     return count
 
 
-def _descend(comm: Communicator, rows: SgdRows, batches: Sequence[Batch], state: State, eta0: float) -> float:
+def _descend(comm: Communicator, rows: SgdRows, batches: Sequence[Batch], state: State, options: SgdOptions) -> float:
     """One epoch, which changes `state`; returns the mean loss of the rows, each before its step."""
     row_count = rows.total / len(batches)
     needed = _needed_at_home(comm, batches, state.features)
-    loss, gradient = 0.0, np.empty((0, state.weights.shape[1]))
-    steps = zip([_NO_BATCH, *batches], [*batches, _NO_BATCH], [_NOWHERE, *needed], [*needed, _NOWHERE], strict=True)
+    k = state.weights.shape[1]
+    nothing = np.empty(0, np.int64)
+    nobody = Batch(_descent(csr_matrix((0, 0)), nothing, np.empty(0), options), nothing)
+    loss, gradient = 0.0, np.empty((0, k))
+    steps = zip([nobody, *batches], [*batches, nobody], [nothing, *needed], [*needed, nothing], strict=True)
     for before, after, old, new in steps:
         kept = np.union1d(old, new)
-        mine = np.stack([state.weights[kept], state.squares[kept], np.zeros((len(kept), gradient.shape[1]))], axis=1)
-        added = np.stack([np.zeros_like(gradient), np.zeros_like(gradient), gradient], axis=1)
+        given = np.zeros((len(kept) + len(gradient), 3, k))
+        given[: len(kept), 0], given[: len(kept), 1] = state.weights[kept], state.squares[kept]
+        given[len(kept) :, 2] = gradient
         found = comm.sparse_reduce(
             np.concatenate([state.features[kept], before.features]),
-            np.concatenate([mine, added]),
+            given,
             np.concatenate([state.features[old], after.features]),
             size=rows.feature_count,
         )
-        weights, squares = _step(found, eta0)
+        weights, squares, sums = (found[:, at].copy() for at in range(3))
+        kernels.sgd_step(sums, options.eta0, weights, squares)
         state.weights[old], state.squares[old] = weights[: len(old)], squares[: len(old)]
-        gradient, batch_loss = _gradient(after, weights[len(old) :], row_count)
-        loss += batch_loss
+        gradient = np.empty((len(after.features), k))
+        loss += kernels.sgd_gradient(after.rows, weights[len(old) :], gradient)
+        gradient /= row_count
     return float(comm.allreduce(loss)) / rows.total
 
 
-def _step(found: NDArray[np.float64], eta0: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """New weights and squares, of (m, 3, k) weights, squares and gradients."""
-    weights, squares, gradient = found[:, 0], found[:, 1], found[:, 2]
-    squares = squares + gradient**2
-    return weights - eta0 * gradient / np.sqrt(squares + EPSILON), squares
+def _descent(
+    matrix: csr_matrix, labels: NDArray[np.int64], penalties: NDArray[np.float64], options: SgdOptions
+) -> kernels.Descent:
+    return kernels.Descent(
+        starts=matrix.indptr.astype(np.int64),
+        columns=matrix.indices.astype(np.int32),
+        values=matrix.data,
+        classes=labels.astype(np.int32),
+        penalties=penalties,
+        eta0=options.eta0,
+        loss=options.loss,
+    )
 
 
-def _gradient(batch: Batch, weights: NDArray[np.float64], row_count: float) -> tuple[NDArray[np.float64], float]:
-    """What these rows add to the gradient of their features, (m, k), and their losses' sum."""
-    logarithms = log_probabilities(batch.matrix @ weights)
-    true = np.arange(len(batch.labels)), batch.labels
-    errors = np.exp(logarithms)
-    errors[true] -= 1
-    gradient = batch.matrix.T @ errors[:, -weights.shape[1] :] + batch.penalties[:, None] * weights
-    return gradient / row_count, -float(logarithms[true].sum())
-
-
-def _cut(rows: SgdRows, order: NDArray[np.int64], count: int) -> list[Batch]:
+def _cut(rows: SgdRows, order: NDArray[np.int64], count: int, options: SgdOptions) -> list[Batch]:
     """The rows in this order, cut into `count` batches."""
     batches = []
+    occurs, places = np.zeros(len(rows.features), bool), np.empty(len(rows.features), np.int32)
     for step in range(count):
         chosen = order[len(order) * step // count : len(order) * (step + 1) // count]
         matrix = rows.matrix[chosen]
-        columns, places, counts = np.unique(matrix.indices, return_inverse=True, return_counts=True)
-        matrix = csr_matrix((matrix.data, places, matrix.indptr), shape=(len(chosen), len(columns)))
-        batches.append(Batch(matrix, rows.features[columns], rows.penalties[columns] * counts, rows.labels[chosen]))
+        occurs[matrix.indices] = True
+        columns = np.flatnonzero(occurs)
+        occurs[columns], places[columns] = False, np.arange(len(columns))
+        matrix = csr_matrix((matrix.data, places[matrix.indices], matrix.indptr), shape=(len(chosen), len(columns)))
+        batches.append(
+            Batch(_descent(matrix, rows.labels[chosen], rows.penalties[columns], options), rows.features[columns])
+        )
     return batches
 
 

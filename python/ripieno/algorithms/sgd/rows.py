@@ -17,6 +17,10 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+#: Columns are counted in a table if there are no more of them, or not so many to an entry; else entries are sorted.
+MOST_COLUMNS = 1 << 20
+SPARSEST = 4
+
 
 @dataclass(frozen=True)
 class SgdRows:
@@ -81,8 +85,7 @@ def load(
     classes = checked_classes(comm, share.labels, classes, source.name)
     total, column_count = comm.allreduce(matrix.shape[0]), matrix.shape[1]
 
-    features, places = np.unique(matrix.indices.astype(np.int64), return_inverse=True)
-    counts = np.bincount(places, minlength=len(features))
+    features, places, counts = _numbered(matrix.indices, column_count)
     counts = comm.sparse_reduce(features, counts, features, size=column_count)
     penalties = alpha * total / counts
     matrix = csr_matrix((matrix.data, places, matrix.indptr), shape=(matrix.shape[0], len(features)))
@@ -91,6 +94,19 @@ def load(
         features, penalties = np.append(features, column_count), np.append(penalties, 0.0)
     labels = np.searchsorted(classes, share.labels)
     return SgdRows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
+
+
+def _numbered(
+    indices: NDArray[Any], column_count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The different indices, ascending, and which of them each is; how often each occurs."""
+    if column_count > max(MOST_COLUMNS, SPARSEST * len(indices)):
+        features, places, counts = np.unique(indices.astype(np.int64), return_inverse=True, return_counts=True)
+        return features, places, counts
+    counts = np.bincount(indices, minlength=column_count)
+    features = np.flatnonzero(counts)
+    numbers = np.cumsum(counts > 0) - 1
+    return features, numbers[indices], counts[features]
 
 
 def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
