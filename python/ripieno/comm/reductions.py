@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._types import Array, Foreign
+from ripieno.comm.persistent import PersistentCall
 from ripieno.comm.rank import Rank
 from ripieno.errors import InputError
 from ripieno.keyed import collectives
@@ -129,14 +130,66 @@ class Reductions(Rank):
             algorithm = in_order(algorithm, order)
         if op is None and (type(value) is np.ndarray or not isinstance(value, KEYED)):
             op = "sum"
-        if type(value) is np.ndarray and op in ARITHMETIC and is_seen(value.dtype) and (out is None or out is value):
+        if type(value) is np.ndarray and op in ARITHMETIC and is_seen(value.dtype):
             # The common case, where every microsecond counts: the native module checks all that has to be checked.
-            result = own(value) if out is None else out
-            return self._once(result, "allreduce", result, op, algorithm)
+            if out is None or out is value:
+                result = own(value) if out is None else out
+                return self._once(result, "allreduce", result, op, algorithm)
+            if type(out) is np.ndarray and out.dtype == value.dtype and out.shape == value.shape:
+                in_place(out)[...] = value
+                return self._once(out, "allreduce", out, op, algorithm)
         if isinstance(value, KEYED):
             refuse_options(value, out=out, algorithm=algorithm)
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
+
+    def allreduce_init(
+        self, value: Array, op: str = "sum", *, out: Array, algorithm: str | None = None, order: str | None = None
+    ) -> PersistentCall[Array]:
+        """An `allreduce` of the same arrays, to be made any number of times; nothing is sent yet.
+
+        Parameters
+        ----------
+        value : ndarray
+            Read anew by each call.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"}, default="sum"
+            As of `allreduce`.
+        out : ndarray
+            Receives each result; it may be `value` itself, and then nothing is copied.
+        algorithm, order : str, optional
+            As of `allreduce`.
+
+        Returns
+        -------
+        PersistentCall
+            ``call()`` is ``comm.allreduce(value, op, out=out)``.
+
+        Raises
+        ------
+        InputError
+            The arrays do not fit, or cannot be combined in place.
+
+        Examples
+        --------
+        >>> import numpy as np, ripieno as rp
+        >>> def program(comm):
+        ...     gradient, total = np.ones(3), np.empty(3)
+        ...     add_up = comm.allreduce_init(gradient, out=total)
+        ...     for step in range(3):
+        ...         gradient[:] = step
+        ...         add_up()
+        ...     return total.tolist()
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(program)[0]
+        [4.0, 4.0, 4.0]
+        """
+        check_op(op)
+        if not isinstance(value, np.ndarray):
+            raise InputError(f"value: expected a NumPy array, got {type(value).__name__}")
+        into = check_combinable(out, op, "allreduce_init")
+        source = None if value is out else fitting(into, value)
+        args = (known(into)[0], op, in_order(algorithm, order), forms.of_array(into))
+        return PersistentCall(self, source, out, "allreduce", *args)
 
     @overload
     def reduce(

@@ -37,6 +37,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.allreduce(True, "and"), bool)
     assert_type(comm.allreduce(mine), Floats)
     assert_type(comm.allreduce(mine, "min", out=mine), Floats)
+    assert_type(comm.allreduce_init(mine, out=mine)(), Floats)
     assert_type(comm.allreduce((mine, comm.rank)), tuple[Floats, int])
     assert_type(comm.allreduce({"loss": 0.5}), dict[str, float])
     assert_type(comm.scan(1), int)

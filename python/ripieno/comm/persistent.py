@@ -1,0 +1,45 @@
+"""Collectives on arrays that stay the same, as MPI 4 has them: what can be checked once is checked once."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic
+
+from numpy.typing import NDArray
+
+from ripieno._types import Array
+
+if TYPE_CHECKING:
+    from ripieno.comm.rank import Rank
+
+
+class PersistentCall(Generic[Array]):
+    """A collective on certain arrays, to be made by calling it, as often as is wanted.
+
+    Every rank makes the same calls in the same order, persistent and other ones together. The arrays are those of the
+    beginning: what is in them counts when it is called, and their shape and dtype must not be changed.
+
+    Raises
+    ------
+    CommunicatorClosed
+        When it is called after its communicator was closed, or in a process that was forked from the rank's.
+    """
+
+    __slots__ = ("_begin", "_comm", "_out", "_value")
+
+    def __init__(self, comm: Rank, value: NDArray[Any] | None, out: Array, name: str, *args: Any) -> None:
+        self._comm = comm
+        self._value = value
+        self._out = out
+        self._begin = partial(getattr(comm._native, name), *args)
+
+    def __call__(self) -> Array:
+        """Make the call; returns the array that has the result."""
+        comm = self._comm
+        if comm._native_or_none is None or comm._queue.last is not None:
+            # It raises, or lets the calls that were made before go first.
+            comm._native  # noqa: B018
+        if self._value is not None:
+            self._out[...] = self._value
+        self._begin()
+        return self._out
