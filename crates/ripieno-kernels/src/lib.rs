@@ -44,6 +44,7 @@ mod products;
 mod seeding;
 mod sgd;
 mod simd;
+mod team;
 pub mod text;
 mod threads;
 
@@ -60,4 +61,5 @@ pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use sgd::{Descent, Loss, sgd_epoch, sgd_gradient, sgd_step};
 pub use simd::Simd;
+pub use team::Member;
 pub use threads::Threads;

@@ -27,6 +27,9 @@ pub struct LocalGraph {
     pub matrix: Csr,
 }
 
+/// Looking up an id takes some 20 ns, as long as so many operations on numbers side by side.
+const NUMBERING_OPERATIONS: usize = 1000;
+
 /// A rank has more edges than 32 bits can count.
 #[derive(Clone, Copy, Debug)]
 pub struct TooManyEdges {
@@ -64,15 +67,11 @@ impl LocalGraph {
         if sources.len() > u32::MAX as usize {
             return Err(TooManyEdges { count: sources.len() });
         }
-        let (rows, columns) = if threads.count() > 1 {
-            std::thread::scope(|scope| {
-                let rows = scope.spawn(|| number(targets));
-                let columns = number(sources);
-                (rows.join().expect("numbering does not panic"), columns)
-            })
-        } else {
-            (number(targets), number(sources))
-        };
+        let (mut rows, mut columns) = (None, None);
+        let ends = vec![(targets, &mut rows), (sources, &mut columns)];
+        let operations = NUMBERING_OPERATIONS * sources.len();
+        threads.for_each(ends, operations, || (), |(), (ids, numbering)| *numbering = Some(number(ids)));
+        let [rows, columns] = [rows, columns].map(|numbering| numbering.expect("both ends are numbered"));
         let mut matrix = Csr::of(&rows, &columns, weights);
         if once {
             matrix.merge_equal();

@@ -1,0 +1,62 @@
+//! A barrier whose sense is a number that goes up: nobody leaves before all have come.
+//!
+//! Cost: an addition to one word per thread, and one store that all the others see.
+//! Source: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", ACM
+//! TOCS 1991, section 3.1: the centralized sense-reversing barrier. Here a thread that has looked long enough sleeps.
+
+use super::gate::{Gate, Patience, Word};
+
+/// The barrier. Its generation is the sense.
+#[derive(Default)]
+pub(super) struct Barrier<W> {
+    arrived: Line<W>,
+    generation: Gate<W>,
+}
+
+/// On cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line<W>(W);
+
+/// The generation of a barrier that somebody will never come to.
+const BROKEN: u32 = u32::MAX >> 1;
+
+/// Somebody will never come to the barrier.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Broken;
+
+impl<W: Word> Barrier<W> {
+    /// Comes to the barrier of `count` threads and goes on, whoever is missing. The last one lets those go that wait.
+    pub(super) fn arrive(&self, count: u32) {
+        self.arrive_at(self.generation.value(), count);
+    }
+
+    /// Comes to the barrier of `count` threads, and waits for all the others.
+    pub(super) fn wait(&self, count: u32, patience: Patience) -> Result<(), Broken> {
+        // It cannot change before this thread has come.
+        let generation = self.generation.value();
+        if generation == BROKEN {
+            return Err(Broken);
+        }
+        if self.arrive_at(generation, count) {
+            return Ok(());
+        }
+        if self.generation.wait_while(generation, patience) == BROKEN { Err(Broken) } else { Ok(()) }
+    }
+
+    /// For a thread that will not come again: ends the waiting of all, now and later.
+    pub(super) fn break_up(&self) {
+        self.generation.open(BROKEN);
+    }
+
+    /// Whether this thread is the last.
+    fn arrive_at(&self, generation: u32, count: u32) -> bool {
+        let is_last = self.arrived.0.add(1) + 1 == count;
+        if is_last {
+            // Nobody comes again before the generation goes up.
+            self.arrived.0.swap(0);
+            self.generation.open((generation + 1) % BROKEN);
+        }
+        is_last
+    }
+}

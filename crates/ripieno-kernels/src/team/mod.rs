@@ -1,0 +1,98 @@
+//! Threads that stay: made by the first kernel that needs them, used by all that follow, until the process ends.
+//!
+//! A team is a caller and helpers, who sleep between orders. A process has as many teams as callers compute at once; a
+//! caller takes one that is free, and gives it back. A forked child makes its own. Two models (Ekanayake et al., "Java
+//! thread and process performance for parallel machine learning on multicore HPC clusters", section III.A): fork-join
+//! is [`run`] for each phase, BSP is one [`run`] for all of them, with a [`Member::wait`] between.
+//!
+//! Cost of a fork-join: a swap per helper and an addition by each, where nobody sleeps; a system call more for each one
+//! that does. A thread sleeps after it has looked for [`SPIN`], or, where threads share cores, [`YIELDS`] times.
+
+mod barrier;
+mod crew;
+mod gate;
+#[cfg(test)]
+mod model;
+mod pool;
+
+use barrier::{Barrier, Broken};
+use gate::Patience;
+use pool::Lent;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+/// How long a thread looks before it sleeps: some times what waking it costs, so that it wastes little and sleeps
+/// seldom between the kernels of an iteration.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Where threads have to share cores, those that wait let the others work, and look this often meanwhile.
+const YIELDS: u32 = 4;
+
+/// A thread of a team while it works.
+pub struct Member<'a> {
+    index: usize,
+    count: usize,
+    barrier: &'a Barrier<AtomicU32>,
+    patience: Patience,
+}
+
+impl Member<'_> {
+    /// Which one of the team this is; the caller is 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// How many work.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Waits until every member has come here: all that they wrote before is then seen by all.
+    ///
+    /// # Panics
+    /// If another member panics instead of coming. The caller of the team gets that one's panic.
+    pub fn wait(&self) {
+        if self.barrier.wait(self.count as u32, self.patience) == Err(Broken) {
+            resume_unwind(Box::new(Broken));
+        }
+    }
+}
+
+/// Calls `work` once on each of `count` threads, the caller's included, and returns when all are done.
+///
+/// # Panics
+/// With the first panic of `work`, once all are done. Also if the system gives no more threads.
+pub(crate) fn run(count: usize, work: impl Fn(&Member) + Sync) {
+    let barrier = Barrier::default();
+    if count == 1 {
+        return work(&Member { index: 0, count, barrier: &barrier, patience: Patience::of(1) });
+    }
+    let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
+    let mut team = Lent::new(count);
+    let patience = Patience::of(team.threads_per_core());
+    team.run(patience, &|index| {
+        let member = Member { index, count, barrier: &barrier, patience };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
+            // The first one: those that wait for it only leave after this.
+            panic.lock().expect("taking note does not panic").get_or_insert(payload);
+            barrier.break_up();
+        }
+    });
+    drop(team);
+    if let Some(payload) = panic.into_inner().expect("taking note does not panic") {
+        resume_unwind(payload);
+    }
+}
+
+impl Patience {
+    /// The patience of threads of which so many share a core.
+    fn of(threads_per_core: usize) -> Patience {
+        match threads_per_core {
+            1 => Patience { spin: SPIN, yields: 0 },
+            _ => Patience { spin: Duration::ZERO, yields: YIELDS },
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Barrier and crew under a model checker: every interleaving of two or three threads, and every value that a weakly
+//! ordered machine may show them. A wake-up that is lost is reported as a deadlock, an order that is read while it is
+//! written as a race.
+
+use super::barrier::{Barrier, Broken};
+use super::crew::{Crew, Order, OrderPlace};
+use super::gate::{Patience, Word};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Interleavings with at most so many switches that no thread asked for: with more, a model takes hours.
+const MOST_PREEMPTIONS: usize = 3;
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(MOST_PREEMPTIONS);
+    builder.check(check);
+}
+
+/// The least patience: every thread that has to wait goes to sleep.
+const NONE: Patience = Patience { spin: Duration::ZERO, yields: 0 };
+
+/// A word, and what the kernel has for it: a lock, under which it compares and puts threads to sleep.
+#[derive(Default)]
+struct Modelled {
+    word: AtomicU32,
+    lock: Mutex<()>,
+    bell: Condvar,
+}
+
+impl Word for Modelled {
+    type Place = ModelledPlace;
+
+    fn load(&self) -> u32 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    fn swap(&self, value: u32) -> u32 {
+        self.word.swap(value, Ordering::AcqRel)
+    }
+
+    fn add(&self, value: u32) -> u32 {
+        self.word.fetch_add(value, Ordering::AcqRel)
+    }
+
+    fn replace(&self, current: u32, value: u32) -> Result<u32, u32> {
+        self.word.compare_exchange(current, value, Ordering::AcqRel, Ordering::Acquire)
+    }
+
+    fn sleep_while(&self, value: u32) {
+        let lock = self.lock.lock().unwrap();
+        if self.word.load(Ordering::SeqCst) == value {
+            drop(self.bell.wait(lock).unwrap());
+        }
+    }
+
+    fn wake(&self) {
+        let _lock = self.lock.lock().unwrap();
+        self.bell.notify_all();
+    }
+
+    fn look<R>(_: Patience, mut found: impl FnMut() -> Option<R>) -> Option<R> {
+        found()
+    }
+}
+
+#[derive(Default)]
+struct ModelledPlace(UnsafeCell<Option<Order>>);
+
+// SAFETY: loom checks that nobody reads while another writes.
+unsafe impl Send for ModelledPlace {}
+// SAFETY: as above.
+unsafe impl Sync for ModelledPlace {}
+
+impl OrderPlace for ModelledPlace {
+    unsafe fn put(&self, order: Option<Order>) {
+        // SAFETY: loom checks that nobody reads.
+        self.0.with_mut(|place| unsafe { *place = order });
+    }
+
+    unsafe fn get(&self) -> Option<Order> {
+        // SAFETY: loom checks that nobody writes.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+/// A value that loom watches: it reports a read beside a write.
+#[derive(Default)]
+struct Watched(UnsafeCell<u32>);
+
+// SAFETY: loom checks every use.
+unsafe impl Sync for Watched {}
+
+impl Watched {
+    fn set(&self, value: u32) {
+        // SAFETY: loom checks that nobody else has it.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: loom checks that nobody writes it.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+#[test]
+fn what_is_written_before_a_barrier_is_seen_by_all_after_it() {
+    model(|| {
+        let shared: Arc<(Barrier<Modelled>, [Watched; 2])> = Arc::default();
+        let member = |own: usize| {
+            let shared = shared.clone();
+            move || {
+                let (barrier, written) = &*shared;
+                for round in 1..=2 {
+                    written[own].set(round);
+                    assert_eq!(barrier.wait(2, NONE), Ok(()));
+                    assert_eq!(written[1 - own].get(), round);
+                    assert_eq!(barrier.wait(2, NONE), Ok(()));
+                }
+            }
+        };
+        let other = thread::spawn(member(1));
+        member(0)();
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn nobody_waits_for_a_thread_that_breaks_up() {
+    model(|| {
+        let barrier: Arc<Barrier<Modelled>> = Arc::default();
+        let other = {
+            let barrier = barrier.clone();
+            thread::spawn(move || barrier.break_up())
+        };
+        assert_eq!(barrier.wait(2, NONE), Err(Broken));
+        assert_eq!(barrier.wait(2, NONE), Err(Broken));
+        other.join().unwrap();
+    });
+}
+
+fn crew(helper_count: usize) -> Crew<Modelled, JoinHandle<()>> {
+    let mut crew = Crew::new(|helper: JoinHandle<()>| helper.join().unwrap());
+    for _ in 0..helper_count {
+        crew.hire(|duty| Ok::<_, ()>(thread::spawn(|| duty.serve()))).unwrap();
+    }
+    crew
+}
+
+#[test]
+fn every_thread_of_a_crew_works_once_for_each_order_and_ends_with_it() {
+    model(|| {
+        let mut crew = crew(1);
+        for order in 1..=2 {
+            let done: [Watched; 2] = Default::default();
+            // SAFETY: it unwinds only when the test fails, and there is a helper.
+            unsafe { crew.run(2, NONE, &|index| done[index].set(done[index].get() + order)) };
+            assert_eq!([done[0].get(), done[1].get()], [order, order]);
+        }
+    });
+}
+
+#[test]
+fn helpers_that_an_order_does_not_concern_sleep_on() {
+    model(|| {
+        let mut crew = crew(2);
+        let done: [Watched; 3] = Default::default();
+        // SAFETY: as above.
+        unsafe { crew.run(2, NONE, &|index| done[index].set(1)) };
+        assert_eq!([0, 1, 2].map(|index: usize| done[index].get()), [1, 1, 0]);
+    });
+}

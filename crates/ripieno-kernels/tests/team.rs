@@ -1,0 +1,112 @@
+//! Threads that stay: orders of several callers at once, phases between barriers, and panics.
+
+use ripieno_kernels::Threads;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// So many operations that every thread is worth it.
+const MANY: usize = 1 << 30;
+
+fn doubled(count: usize, threads: &Threads) -> Vec<usize> {
+    let mut values: Vec<usize> = (0..count).collect();
+    threads.for_each(values.iter_mut().collect(), MANY, || (), |(), value| *value *= 2);
+    values
+}
+
+fn message(outcome: std::thread::Result<()>) -> String {
+    *outcome.expect_err("it panics").downcast::<String>().expect("a panic with a formatted message")
+}
+
+#[test]
+fn every_part_is_worked_on_once_with_more_threads_than_cores_too() {
+    for thread_count in [1, 2, 3, 8, 33] {
+        let expected: Vec<usize> = (0..100).map(|value| 2 * value).collect();
+        assert_eq!(doubled(100, &Threads::new(thread_count)), expected);
+    }
+}
+
+#[test]
+fn callers_at_once_have_teams_of_their_own() {
+    std::thread::scope(|scope| {
+        for caller in 0..6 {
+            scope.spawn(move || {
+                for count in 0..50 {
+                    let expected: Vec<usize> = (0..count).map(|value| 2 * value).collect();
+                    assert_eq!(doubled(count, &Threads::new(1 + caller % 4)), expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_part_may_have_parts_of_its_own() {
+    let sums = Mutex::new(Vec::new());
+    Threads::new(3).for_each(
+        (0..6).collect(),
+        MANY,
+        || (),
+        |(), part: usize| {
+            let inner: usize = doubled(part, &Threads::new(2)).iter().sum();
+            sums.lock().unwrap().push((part, inner));
+        },
+    );
+    let mut sums = sums.into_inner().unwrap();
+    sums.sort_unstable();
+    assert_eq!(sums, (0..6_usize).map(|part| (part, part * part.saturating_sub(1))).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_panic_in_a_part_is_the_callers_and_the_team_goes_on() {
+    let threads = Threads::new(4);
+    for unlucky in 0..20 {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            threads.for_each(
+                (0..20).collect(),
+                MANY,
+                || (),
+                |(), part: usize| {
+                    assert!(part != unlucky, "part {part} is unlucky");
+                },
+            );
+        }));
+        assert_eq!(message(outcome), format!("part {unlucky} is unlucky"));
+        assert_eq!(doubled(4, &threads), [0, 2, 4, 6]);
+    }
+}
+
+#[test]
+fn phases_see_what_all_wrote_in_the_one_before() {
+    for count in [1, 2, 4, 8] {
+        let written: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
+        Threads::new(count).run(|member| {
+            assert_eq!(member.count(), count);
+            for round in 1..=200 {
+                written[member.index()].store(round, Ordering::Relaxed);
+                member.wait();
+                assert!(written.iter().all(|value| value.load(Ordering::Relaxed) == round));
+                member.wait();
+            }
+        });
+    }
+}
+
+#[test]
+fn members_that_wait_for_one_that_panics_leave_and_its_message_is_the_callers() {
+    for count in [2, 5] {
+        for unlucky in 0..count {
+            let left = AtomicUsize::new(0);
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                Threads::new(count).run(|member| {
+                    member.wait();
+                    assert!(member.index() != unlucky, "member {unlucky} is unlucky");
+                    member.wait();
+                    left.fetch_add(1, Ordering::Relaxed);
+                });
+            }));
+            assert_eq!(message(outcome), format!("member {unlucky} is unlucky"));
+            assert_eq!(left.into_inner(), 0, "nobody comes past the barrier");
+        }
+    }
+}

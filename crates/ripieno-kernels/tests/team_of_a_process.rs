@@ -1,0 +1,49 @@
+//! The threads of a process stay, and those of a forked child are its own. Alone in its program: threads are counted,
+//! and a child has only the thread that forked.
+
+use ripieno_kernels::Threads;
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Mutex;
+
+/// Threads of this process, by the kernel's numbers.
+fn threads_of_this_process() -> BTreeSet<String> {
+    let entries = fs::read_dir("/proc/self/task").unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// How many threads come to a barrier of `count`.
+fn met(count: usize) -> usize {
+    let come = Mutex::new(BTreeSet::new());
+    Threads::new(count).run(|member| {
+        come.lock().unwrap().insert(member.index());
+        member.wait();
+    });
+    come.into_inner().unwrap().len()
+}
+
+#[test]
+fn threads_stay_from_kernel_to_kernel_and_a_forked_child_makes_its_own() {
+    let before = threads_of_this_process();
+    assert_eq!(met(4), 4);
+    let made = threads_of_this_process();
+    assert_eq!(made.len(), before.len() + 3);
+    for count in [2, 4, 3, 1, 4] {
+        assert_eq!(met(count), count);
+        assert_eq!(threads_of_this_process(), made, "no thread is made, and none ends");
+    }
+
+    // SAFETY: no other thread of this program holds a lock, and the child ends without returning.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let is_right = threads_of_this_process().len() == 1 && met(3) == 3 && threads_of_this_process().len() == 3;
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(if is_right { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: waits for our own child; `status` is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child has a team of its own");
+    assert_eq!(met(4), 4);
+    assert_eq!(threads_of_this_process(), made);
+}
