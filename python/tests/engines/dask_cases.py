@@ -19,6 +19,11 @@ def launch(client: Any, workers: int | None = None, **options: Any) -> rp.Job:
     return rp.launch(workers, engine="dask", client=client, **options)
 
 
+def workers(client: Any) -> list[str]:
+    """The addresses of all workers."""
+    return sorted(client.sync(client.scheduler.identity, n_workers=-1)["workers"])
+
+
 def place(comm: Any) -> str:
     """The address of the worker that this rank is on."""
     from distributed import get_worker

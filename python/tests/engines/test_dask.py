@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import ripieno as rp
-from dask_cases import PROMPT_S, launch, place, ranks_left
+from dask_cases import PROMPT_S, launch, place, ranks_left, workers
 from ripieno import errors
 from watching import comes_true
 
@@ -26,7 +26,24 @@ WORKERS = 4
 def test_every_worker_has_room_for_one_rank_with_its_threads(dask_threads):
     with launch(dask_threads) as job:
         assert (job.workers, job.threads) == (2, 2)
-        assert sorted(job.run(place)) == sorted(dask_threads.scheduler_info()["workers"])
+        assert sorted(job.run(place)) == workers(dask_threads)
+
+
+def test_workers_are_counted_while_the_client_asks_the_scheduler_for_itself(dask_threads):
+    stop = threading.Event()
+
+    def ask_without_workers() -> None:
+        while not stop.is_set():
+            dask_threads.sync(dask_threads._update_scheduler_info)
+
+    asking = threading.Thread(target=ask_without_workers)
+    asking.start()
+    try:
+        engine = dask.DaskEngine(client=dask_threads)
+        assert {engine.slots() for _ in range(300)} == {2}
+    finally:
+        stop.set()
+        asking.join()
 
 
 def test_jobs_that_are_launched_at_once_never_share_a_worker(dask_client):
@@ -46,7 +63,7 @@ def test_jobs_that_are_launched_at_once_never_share_a_worker(dask_client):
         job.start()
     for job in jobs:
         job.join()
-    assert sorted(places) == sorted(dask_client.scheduler_info()["workers"])
+    assert sorted(places) == workers(dask_client)
     assert [(error.needed, error.free, error.total) for error in refused] == [(2, 0, WORKERS)] * 3
 
 
@@ -97,7 +114,7 @@ def test_a_rank_takes_the_next_thread_that_is_free(dask_client, held):
 
 
 def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client):
-    worker = next(iter(dask_client.scheduler_info()["workers"]))
+    worker = workers(dask_client)[0]
     first, second = [], []
     ending = run.EventSubscription(dask_client, worker, first.append)
     staying = run.EventSubscription(dask_client, worker, second.append)
@@ -140,7 +157,7 @@ def test_adaptive_clusters_do_not_take_workers_away_from_a_job(dask_client):
 
 
 def test_workers_without_ripieno_or_with_another_one_are_named(dask_client, monkeypatch):
-    odd = next(iter(dask_client.scheduler_info()["workers"]))
+    odd = workers(dask_client)[0]
 
     def hide(error):
         class Hidden:

@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import ripieno as rp
-from dask_cases import RESTART_S, launch
+from dask_cases import RESTART_S, launch, workers
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
@@ -78,7 +78,7 @@ def test_chunks_are_read_in_place(dask_client, job, places):
 
 
 def test_what_lies_elsewhere_comes_from_there(dask_client, job, places):
-    (elsewhere,) = set(dask_client.scheduler_info()["workers"]) - set(places)
+    (elsewhere,) = set(workers(dask_client)) - set(places)
     futures = spread(dask_client, list(range(7)), [elsewhere] * 6 + [places[2]])
 
     chunks = job.run(lambda comm, chunks: chunks, futures)

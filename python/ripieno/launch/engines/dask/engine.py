@@ -126,7 +126,8 @@ class DaskEngine(Engine):
     def _workers(self) -> dict[str, dict[str, Any]]:
         """What the scheduler knows of those that take tasks, by address."""
         try:
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
+            # `scheduler_info` gives out what another thread, which asks for no workers, may have put there meanwhile.
+            workers = self._client.sync(self._client.scheduler.identity, n_workers=-1)["workers"]
         except OSError as error:
             raise EngineError(f"the Dask scheduler of this client does not answer: {error}") from error
         return {address: worker for address, worker in workers.items() if worker["status"] == "running"}
