@@ -539,6 +539,7 @@ class Cluster:
     ) -> Self: ...
 
 DISCIPLINES: list[str]
+STREAMED: list[str]
 
 def simulate(
     cluster: Cluster,

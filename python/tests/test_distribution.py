@@ -61,7 +61,10 @@ def test_sizes_of_blocks_are_tried_from_4_mib_down() -> None:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ({"algorithm": "gossip"}, "algorithm=gossip: expected one of chain, splitstream, csb, csb-llcf, bittorrent"),
+        (
+            {"algorithm": "gossip"},
+            "algorithm=gossip: expected one of chain, splitstream, tree, flat, csb, csb-llcf, bittorrent",
+        ),
         ({"root": 4}, "root=4"),
         ({"late": [(0, 1.0)]}, "late=0: expected another rank than the root"),
         ({"stopped": [(7, 1.0)]}, "stopped=7"),

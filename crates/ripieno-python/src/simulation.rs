@@ -15,6 +15,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("COLLECTIVES", names)?;
     module.add_class::<Cluster>()?;
     module.add("DISCIPLINES", Discipline::NAMES.to_vec())?;
+    let is_streamed = |name: &&str| Discipline::named(name).is_some_and(Discipline::is_streamed);
+    module.add("STREAMED", Discipline::NAMES.into_iter().filter(is_streamed).collect::<Vec<_>>())?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
     module.add_function(wrap_pyfunction!(distribute, module)?)?;
     module.add_function(wrap_pyfunction!(search_block_bytes, module)?)?;

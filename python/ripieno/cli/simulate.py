@@ -48,7 +48,8 @@ TIMELINE_MESSAGES = 2_000_000
 @click.option(
     "--heal",
     is_flag=True,
-    help="Broadcast by the machines that go on when ranks fail: chain, splitstream. csb, csb-llcf and bittorrent are.",
+    help="Broadcast by the machines that go on when ranks fail: chain, splitstream, flat. tree, csb, csb-llcf and "
+    "bittorrent do anyhow.",
 )
 @click.option("--block", metavar="SIZE|search", help="Block of these machines. By default a 256th, 16 KiB to 4 MiB.")
 @click.option("--late", multiple=True, metavar="RANK@TIME", help="A rank that comes late to these machines.")
@@ -126,8 +127,8 @@ def simulate_command(
         click.echo(timeline)
 
 
-#: What only machines do; chain and splitstream are plans as well.
-_MACHINES = ("csb", "csb-llcf", "bittorrent")
+#: What only machines do; chain, splitstream and flat are plans as well.
+_MACHINES = ("tree", "csb", "csb-llcf", "bittorrent")
 
 
 class _Asked(NamedTuple):

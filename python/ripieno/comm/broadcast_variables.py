@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overl
 import numpy as np
 
 from ripieno._checks import check_count
+from ripieno._native import DISCIPLINES, STREAMED
 from ripieno.comm.gathers import Gathers
 from ripieno.errors import InputError
 from ripieno.wire import packing
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Everybody fetches at once. With the others whoever asks first fetches first.
-AT_ONCE = ("chain", "splitstream")
-STRATEGIES = ("auto", "csb", "csb-llcf", "bittorrent", *AT_ONCE)
+#: All hosts fetch at once. With the others whoever asks first fetches first.
+AT_ONCE = tuple(STREAMED)
+STRATEGIES = ("auto", *DISCIPLINES)
 
 
 def check_strategy(strategy: object) -> None:
@@ -172,9 +173,9 @@ class BroadcastVariables(Gathers):
             Used at the root only; other ranks may leave it out.
         root : int
             The rank whose value it is.
-        strategy : {"auto", "csb", "csb-llcf", "bittorrent", "chain", "splitstream"}
-            How blocks find their ways. With "chain" and "splitstream" all hosts fetch at once, with the others each
-            when ``value`` is first used there. "auto" is "csb".
+        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"}
+            How blocks find their ways. By trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once, by
+            the others each when ``value`` is first used there. "auto" is "csb".
         block_bytes : int, optional
             Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB.
         per_host : bool

@@ -132,7 +132,7 @@ class FileDistribution(BroadcastVariables):
             otherwise one rank of each host.
         root : int
             Who has the files.
-        strategy : {"auto", "chain", "splitstream", "csb", "csb-llcf", "bittorrent"}
+        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"}
             How blocks find their ways. "auto" is "chain", as all ask at once, or "csb" if somebody has blocks already.
         block_bytes : int, optional
             Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB, or more of 4 MiB.

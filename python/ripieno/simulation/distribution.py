@@ -174,7 +174,8 @@ def distribute(
     nbytes
         Length of the value.
     algorithm
-        "chain", "splitstream", "csb" (fastest source first), "csb-llcf" (least busy source first) or "bittorrent".
+        "chain", "splitstream", "tree", "flat", "csb" (fastest source first), "csb-llcf" (least busy source first) or
+        "bittorrent".
     block_bytes
         Length of a block; by default a 256th of the value, 16 KiB to 4 MiB.
     root

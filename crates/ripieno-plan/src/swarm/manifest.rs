@@ -20,6 +20,10 @@ pub enum Discipline {
     /// As many trees as stripes. Every member has children in one of them; whoever loses its parent in a tree gets
     /// another.
     SplitStream,
+    /// A binomial tree over the members; whoever loses its parent gets another.
+    Tree,
+    /// Everybody gets everything from the root.
+    Flat,
     /// The tracker knows who has which blocks, and names a source for each fetch.
     CooperativeSharing {
         /// Which source first.
@@ -51,13 +55,15 @@ impl Discipline {
     /// BitTorrent as by default: eight uploads at once.
     pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbours: 16 };
     /// The names by which users ask for them.
-    pub const NAMES: [&'static str; 5] = ["chain", "splitstream", "csb", "csb-llcf", "bittorrent"];
+    pub const NAMES: [&'static str; 7] = ["chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"];
 
     /// The discipline of a name.
     pub fn named(name: &str) -> Option<Discipline> {
         match name {
             "chain" => Some(Discipline::Chain),
             "splitstream" => Some(Discipline::SplitStream),
+            "tree" => Some(Discipline::Tree),
+            "flat" => Some(Discipline::Flat),
             "csb" => Some(Discipline::CSB),
             "csb-llcf" => Some(Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: 3 }),
             "bittorrent" => Some(Discipline::BITTORRENT),
@@ -68,7 +74,7 @@ impl Discipline {
     /// Whether members pass on the bytes of a block while it comes in. Where they do not, a block is checked before it
     /// is passed on.
     pub fn is_streamed(self) -> bool {
-        matches!(self, Discipline::Chain | Discipline::SplitStream)
+        matches!(self, Discipline::Chain | Discipline::SplitStream | Discipline::Tree | Discipline::Flat)
     }
 }
 

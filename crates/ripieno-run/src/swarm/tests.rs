@@ -475,6 +475,25 @@ fn begin_on_two_hosts(world: &mut World, bytes: usize) -> u32 {
 }
 
 #[test]
+fn who_comes_late_gets_another_source_where_the_first_has_let_go() {
+    let bytes = 9 * BLOCK_BYTES;
+    for discipline in disciplines() {
+        let mut world = World::new(3);
+        let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, 2);
+        let (given, digests) = given(bytes);
+        let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![1]);
+        (1..3).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, None));
+        world.ranks[1].0.want(world.now, number);
+        world.run_until(|world| world.settled.is_some());
+        world.ranks[1].0.release(number);
+        (0..20).for_each(|_| _ = world.turn());
+        world.ranks[2].0.want(world.now, number);
+        world.run_until(|world| world.outcomes.contains_key(&2));
+        assert!(world.right(2, bytes), "{discipline:?}");
+    }
+}
+
+#[test]
 fn one_of_a_host_fetches_when_the_first_of_them_asks() {
     let bytes = 9 * BLOCK_BYTES;
     let mut world = World::new(4);

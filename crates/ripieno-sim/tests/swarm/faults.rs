@@ -194,7 +194,7 @@ fn the_root_may_die_once_the_others_have_everything_together() {
 fn random(seed: u64) {
     let mut state = seed;
     let mut draw = |below: usize| (next_random(&mut state) % below as u64) as usize;
-    let (name, discipline) = disciplines().nth(draw(5)).unwrap();
+    let (name, discipline) = disciplines().nth(draw(Discipline::NAMES.len())).unwrap();
     let p = 2 + draw(12);
     let mut asked = asked(discipline);
     asked.casts[0].bytes = 1 + draw(BYTES / 2);

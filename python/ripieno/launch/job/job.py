@@ -169,9 +169,9 @@ class Job(ABC):
         value : object
             As an argument of `run`. It is sent to rank 0, once, and goes from there to the other hosts, once to each.
             The ranks of a host share its memory.
-        strategy : {"auto", "csb", "csb-llcf", "bittorrent", "chain", "splitstream"}
-            How it finds its way from rank 0, as of `Communicator.broadcast_variable`. With "chain" and "splitstream"
-            all hosts fetch at once. "auto" is "csb".
+        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"}
+            How it finds its way from rank 0, as of `Communicator.broadcast_variable`. By trees ("chain",
+            "splitstream", "tree", "flat") all hosts fetch at once. "auto" is "csb".
 
         Returns
         -------

@@ -165,12 +165,17 @@ impl Member {
     }
 
     fn be_refused(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
-        if self.source_of(block) == Some(from) {
-            self.fetches.remove(&block);
-            self.neighbours.withdraw(from, block);
-            self.ask_instead(block, from, out);
-            self.fill(now, out);
+        if self.source_of(block) != Some(from) {
+            return;
         }
+        if self.manifest.is_some_and(|manifest| manifest.discipline.is_streamed()) {
+            // It has let go of the value, or has too much to do: the tracker names another.
+            return self.leave_source(from, out);
+        }
+        self.fetches.remove(&block);
+        self.neighbours.withdraw(from, block);
+        self.ask_instead(block, from, out);
+        self.fill(now, out);
     }
 
     fn begin(
@@ -221,7 +226,7 @@ impl Member {
                     tell(out, self.tracker, Message::Fetched { block, source: from, bytes_per_s: speed });
                 }
                 Discipline::BitTorrent { .. } => self.neighbours.announce(block, out),
-                Discipline::Chain | Discipline::SplitStream => {}
+                _ => {}
             }
             self.finish_if_whole(out);
         }
@@ -274,9 +279,9 @@ impl Member {
         let Some(manifest) = self.manifest else { return };
         self.uploads.set_stripes(manifest.stripe_count);
         let (limit, is_rarest_first) = match manifest.discipline {
-            Discipline::Chain | Discipline::SplitStream => (STREAMS_MAX, false),
             Discipline::CooperativeSharing { degree, .. } => (degree, false),
             Discipline::BitTorrent { uploads, .. } => (uploads, true),
+            _ => (STREAMS_MAX, false),
         };
         while let Some(Request { to, block, from_bytes }) = self.uploads.next(limit, is_rarest_first) {
             if self.can_serve(block) {
@@ -311,9 +316,9 @@ impl Member {
     fn fill(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
         match manifest.discipline {
-            Discipline::Chain | Discipline::SplitStream => self.fill_streams(now, &manifest, out),
             Discipline::BitTorrent { .. } => self.fill_rarest(now, out),
             Discipline::CooperativeSharing { .. } => {}
+            _ => self.fill_streams(now, &manifest, out),
         }
     }
 
@@ -337,9 +342,10 @@ impl Member {
             tell(out, source, Message::Cancel { block });
         }
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
-        match manifest.discipline {
-            Discipline::Chain | Discipline::SplitStream => self.leave_streams(source, out),
-            _ => blocks.into_iter().for_each(|block| self.ask_instead(block, source, out)),
+        if manifest.discipline.is_streamed() {
+            self.leave_streams(source, out);
+        } else {
+            blocks.into_iter().for_each(|block| self.ask_instead(block, source, out));
         }
     }
 

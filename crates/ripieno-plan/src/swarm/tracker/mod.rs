@@ -268,7 +268,7 @@ impl Tracker {
                 record.avoided.extend(sources);
                 blocks.into_iter().for_each(|block| self.fetch_again(from, block, out));
             }
-            Discipline::Chain | Discipline::SplitStream if is_again => {
+            discipline if discipline.is_streamed() && is_again => {
                 for stripe in 0..manifest.stripe_count {
                     let source = self.trees.as_ref().and_then(|trees| trees.source(stripe, from));
                     if let Some(source) = source.filter(|source| sources.contains(source)) {

@@ -5,11 +5,11 @@ use crate::swarm::{Discipline, Manifest};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The trees of one value. A chain is one tree, in which nobody has two children.
+/// The trees of one value: as many as stripes. A chain is one tree, in which nobody has two children.
 #[derive(Debug)]
 pub(super) struct Trees {
     root: usize,
-    is_chain: bool,
+    discipline: Discipline,
     stripe_count: usize,
     /// The members other than the root, in the order of the chain, and where each stands.
     order: Vec<usize>,
@@ -27,7 +27,7 @@ impl Trees {
         let size = order.len() + 1;
         let mut trees = Trees {
             root,
-            is_chain: manifest.discipline == Discipline::Chain,
+            discipline: manifest.discipline,
             stripe_count: if manifest.discipline.is_streamed() { manifest.stripe_count } else { 0 },
             places: order.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
             loads: order.iter().map(|&rank| (rank, 0)).chain([(root, 0)]).collect(),
@@ -38,7 +38,13 @@ impl Trees {
         };
         for stripe in 0..trees.stripe_count {
             for place in 0..trees.order.len() {
-                let distance = if trees.is_chain { place } else { stripe_parent(place + 1, size, stripe) };
+                let distance = match trees.discipline {
+                    Discipline::Chain => place,
+                    Discipline::Flat => 0,
+                    // In a binomial tree that of the parent has one binary one less, the lowest.
+                    Discipline::Tree => (place + 1) & place,
+                    _ => stripe_parent(place + 1, size, stripe),
+                };
                 let parent = if distance == 0 { root } else { trees.order[distance - 1] };
                 trees.link(stripe, trees.order[place], parent);
             }
@@ -66,13 +72,14 @@ impl Trees {
         self.parents.get(&(stripe, rank)).copied()
     }
 
-    /// Another source for a member than those that it is to avoid: in a chain the one before; in other trees the one
-    /// with the fewest children that does not itself stream from the member.
+    /// Another source for a member than those that it is to avoid: in a chain the one before; in a flat tree nobody but
+    /// the root; in other trees the one with the fewest children that does not itself stream from the member.
     pub(super) fn replace(&mut self, stripe: usize, rank: usize, avoided: &BTreeSet<usize>) -> usize {
         let is_able = |other: &usize| *other != rank && !avoided.contains(other) && !self.gone.contains(other);
-        let source = match self.is_chain {
-            true => self.order[..self.places[&rank]].iter().rev().copied().find(is_able),
-            false => {
+        let source = match self.discipline {
+            Discipline::Flat => None,
+            Discipline::Chain => self.order[..self.places[&rank]].iter().rev().copied().find(is_able),
+            _ => {
                 let able = self.loads.iter().filter(|(other, _)| is_able(other)).map(|(&other, &load)| (load, other));
                 let mut by_load: Vec<(usize, usize)> = able.collect();
                 by_load.sort_unstable();
