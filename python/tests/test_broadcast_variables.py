@@ -14,7 +14,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.errors import InputError
 
 BLOCK_BYTES = 1000
@@ -43,7 +43,7 @@ def mapped() -> set[str]:
 
 def values_of_all_lengths(comm):
     # A pickled array of no bytes is shorter than a block, and one of 5000 longer than five.
-    for strategy in STRATEGIES:
+    for strategy in LINK_STRATEGIES:
         for root in range(comm.world_size):
             for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):
                 given = sample(length) if comm.rank == root else None

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.wire import packing
 from stand_in_engine import StandIn
 
@@ -33,7 +33,7 @@ def use(comm, nested, other):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", LINK_STRATEGIES)
 def test_every_rank_has_the_value_of_the_caller_read_only(world, workers, strategy):
     nested = {"table": TABLE, "list": [np.ones(5, np.float32), "text"]}
     with world(workers).broadcast(nested, strategy=strategy) as value, world(workers).broadcast("other") as other:
@@ -105,7 +105,7 @@ def test_what_nobody_has_used_before_a_failure_is_there_after_it(end, rank):
 
 def one_too_many(comm):
     if comm.rank == 0:
-        comm._lasting_variable(packing.pack("rank 1 never hears of it"), "csb", 0)
+        comm._lasting_variable(packing.pack("rank 1 never hears of it"), "csb", [], 0)
 
 
 def test_ranks_that_may_have_begun_different_values_meet_anew_and_have_the_old_ones():
@@ -155,3 +155,15 @@ def test_an_engine_gets_the_value_once():
 def test_what_is_no_strategy_is_told_before_anything_is_sent(world):
     with pytest.raises(rp.InputError, match="strategy='fast': expected one of auto"):
         world(2).broadcast(1, strategy="fast")
+
+
+def test_a_value_in_a_shared_folder_is_there_until_it_is_released(tmp_path):
+    with rp.launch(workers=2, threads=1) as job:
+        with job.broadcast({"list": [TABLE]}, strategy="shared-file", places=[tmp_path]) as value:
+            assert job.run(lambda comm, value: int(value.value["list"][0][7]), value) == [7, 7]
+            assert len(list(tmp_path.glob("*.value"))) == 1
+        with pytest.raises(rp.BroadcastError, match="is not a folder"):
+            job.broadcast(TABLE, strategy="shared-file", places=[tmp_path / "none"])
+        with job.broadcast("after", strategy="shared-file", places=[tmp_path]) as value:
+            assert job.run(lambda comm, value: value.value, value) == ["after"] * 2
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ripieno.cli.options import Size, communicator, overwrite_option, quiet_option
-from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.comm.file_distribution import HostFile
 from ripieno.launch.script import run
 from ripieno.units import bytes_text, duration_text
@@ -43,7 +43,7 @@ SHOWN_MAX = 24
 )
 @click.option(
     "--strategy",
-    type=click.Choice(STRATEGIES),
+    type=click.Choice(LINK_STRATEGIES),
     default="auto",
     show_default=True,
     help="How blocks find their ways: auto is chain, or csb if some are there already.",

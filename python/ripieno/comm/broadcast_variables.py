@@ -10,24 +10,31 @@ import numpy as np
 from ripieno._checks import check_count
 from ripieno._native import DISCIPLINES, STREAMED
 from ripieno.comm.gathers import Gathers
-from ripieno.errors import InputError
+from ripieno.comm.serving import HAS_IT, LET_GO, Serving
+from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
+from ripieno.errors import BroadcastError, InputError
 from ripieno.wire import packing
 
 if TYPE_CHECKING:
-    from ripieno._native import Broadcasts as NativeBroadcasts
+    from collections.abc import Sequence
+
     from ripieno._native import Variable as NativeVariable
 
 T = TypeVar("T")
 
 #: All hosts fetch at once. With the others whoever asks first fetches first.
 AT_ONCE = tuple(STREAMED)
-STRATEGIES = ("auto", *DISCIPLINES)
+#: By links between ranks.
+LINK_STRATEGIES = ("auto", *DISCIPLINES)
+#: By files in places that all ranks see.
+SHARED_FILE = "shared-file"
+STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
 
 
-def check_strategy(strategy: object) -> None:
-    """Raise unless values can be given out by it."""
-    if strategy not in STRATEGIES:
-        raise InputError(f"strategy={strategy!r}: expected one of {', '.join(STRATEGIES)}")
+def check_strategy(strategy: object, strategies: Sequence[str] = STRATEGIES) -> None:
+    """Raise unless it is one of these."""
+    if strategy not in strategies:
+        raise InputError(f"strategy={strategy!r}: expected one of {', '.join(strategies)}")
 
 
 class Corruption(NamedTuple):
@@ -126,6 +133,46 @@ class BroadcastVariable(Generic[T]):
         self.release()
 
 
+class SharedFileVariable(BroadcastVariable[T]):
+    """A value that lies in files; what is native carries words about them only."""
+
+    def __init__(self, native: NativeVariable, root: int, rank: Gathers, serving: Serving, file: SharedFile) -> None:
+        super().__init__(native, SHARED_FILE, root)
+        self._serving = serving
+        self._file = file
+        self._is_root = rank.rank == root
+        # Hosts begin with different copies.
+        self._first = rank.nodes[rank.rank]
+        self._others = set(range(rank.world_size)) - {root}
+
+    @property
+    def value(self) -> T:
+        native = self._held()
+        if not self._opened:
+            self._opened.append(packing.read_blob(self._file.read(self._first)))
+            if not self._is_root:
+                native.tell(self.root, HAS_IT)
+        return self._opened[0]
+
+    def delivery(self) -> Delivery | None:
+        native, lost = self._held(), set(self._held().lost())
+        told = set(native.told())
+        if not self._is_root or not told | lost >= self._others:
+            return None
+        return Delivery(sorted(told), sorted(lost - told), [])
+
+    def release(self) -> None:
+        if self._native is not None and self._is_root:
+            self._serving.let_go(self._native)
+            self._serving.sweep()
+        elif self._native is not None:
+            self._native.tell(self.root, LET_GO)
+        super().release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
 class BroadcastVariables(Gathers):
     """The calls of a communicator that make broadcast variables."""
 
@@ -138,6 +185,7 @@ class BroadcastVariables(Gathers):
         strategy: str = "auto",
         block_bytes: int | None = None,
         per_host: bool = True,
+        places: Place | Sequence[Place] = (),
     ) -> BroadcastVariable[Any]: ...
 
     # None is what others than the root leave out.
@@ -150,6 +198,7 @@ class BroadcastVariables(Gathers):
         strategy: str = "auto",
         block_bytes: int | None = None,
         per_host: bool = True,
+        places: Place | Sequence[Place] = (),
     ) -> BroadcastVariable[T]: ...
 
     def broadcast_variable(
@@ -160,6 +209,7 @@ class BroadcastVariables(Gathers):
         strategy: str = "auto",
         block_bytes: int | None = None,
         per_host: bool = True,
+        places: Place | Sequence[Place] = (),
     ) -> BroadcastVariable[Any]:
         """Give all ranks the root's `value`, which they fetch when they need it, also when ranks die meanwhile.
 
@@ -173,13 +223,16 @@ class BroadcastVariables(Gathers):
             Used at the root only; other ranks may leave it out.
         root : int
             The rank whose value it is.
-        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"}
+        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
             How blocks find their ways. By trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once, by
             the others each when ``value`` is first used there. "auto" is "csb".
         block_bytes : int, optional
             Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB.
         per_host : bool
             Whether ranks of a host share what one of them has fetched. Otherwise every rank fetches for itself.
+        places : path or URL, or sequence of these
+            With "shared-file" only, and used at the root: folders that all ranks see under the same names, or URLs of
+            fsspec. The root writes the value to the first three.
 
         Returns
         -------
@@ -192,6 +245,11 @@ class BroadcastVariables(Gathers):
         The call itself is collective, and raises what collectives raise. What it has begun goes on also if a rank dies
         and calls of the communicator fail. Closing the communicator waits until all ranks have released the values that
         come from this one, or closed it too, 10 s at most.
+
+        With "shared-file" the call returns when the root has written the value, and raises `BroadcastError` on all
+        ranks if it cannot be written. Each rank maps a file of a folder, eight at a time, and compares the bytes with
+        the root's digest; the ranks of a host share its page cache. What a URL names each rank reads into memory of its
+        own. The files go once all ranks have released the value and the root calls or closes next.
 
         Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 5.
 
@@ -214,11 +272,14 @@ class BroadcastVariables(Gathers):
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # What is within the pickle would not be read-only; an empty array needs no memory.
         packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+        places = checked_for(strategy, places) if self.rank == root else []
         strategy, per_host = Gathers.broadcast(self, (strategy, per_host), root)
-        return self._begin_variable(self._serving(), packed, root, strategy, per_host, block_bytes)
+        if strategy == SHARED_FILE:
+            return self._begin_shared_file(self._service(), packed, root, places)
+        return self._begin_variable(self._service(), packed, root, strategy, per_host, block_bytes)
 
     def _lasting_variable(
-        self, packed: packing.Packed | None, strategy: str, generation: int
+        self, packed: packing.Packed | None, strategy: str, places: Sequence[str], generation: int
     ) -> BroadcastVariable[Any]:
         """A variable of rank 0 that outlasts this communicator, as long as its ranks' processes live.
 
@@ -226,11 +287,37 @@ class BroadcastVariables(Gathers):
         """
         if not self._lasting or self._lasting[-1][0] != generation:
             self._lasting.append((generation, self._meet_to_serve()))
-        return self._begin_variable(self._lasting[-1][1], packed, 0, strategy, True, None)
+        serving = self._lasting[-1][1]
+        if strategy == SHARED_FILE:
+            return self._begin_shared_file(serving, packed, 0, places)
+        return self._begin_variable(serving, packed, 0, strategy, True, None)
+
+    def _begin_shared_file(
+        self, serving: Serving, packed: packing.Packed | None, root: int, places: Sequence[str]
+    ) -> BroadcastVariable[Any]:
+        """Write what is packed, at the root, and tell all where."""
+        written: SharedFile | BroadcastError | None = None
+        if self.rank == root:
+            assert packed is not None, "the root has the value"
+            serving.sweep()
+            try:
+                written = write(packed, places)
+            except BroadcastError as error:
+                written = error
+        written = Gathers.broadcast(self, written, root)
+        if isinstance(written, BroadcastError):
+            raise written
+        assert written is not None, "the root has told where it is"
+        if self.rank == root:
+            native = serving.native.offer(0, [], DISCIPLINES[0], None, [])
+            serving.keep(native, written)
+        else:
+            native = serving.native.expect(root, None)
+        return SharedFileVariable(native, root, self, serving, written)
 
     def _begin_variable(
         self,
-        broadcasts: NativeBroadcasts,
+        serving: Serving,
         packed: packing.Packed | None,
         root: int,
         strategy: str,
@@ -244,10 +331,10 @@ class BroadcastVariables(Gathers):
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces = list(packing.blob_pieces(packed))
-            native = broadcasts.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
+            native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
         else:
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
-            native = broadcasts.expect(root, None if leader == self.rank else leader)
+            native = serving.native.expect(root, None if leader == self.rank else leader)
             if self.rank in order:
                 native.want()
         return BroadcastVariable(native, strategy, root)
@@ -265,12 +352,22 @@ class BroadcastVariables(Gathers):
             racks.setdefault(self.racks[rank], []).append(rank)
         return [rank for rack in racks.values() for rank in rack]
 
-    def _serving(self) -> NativeBroadcasts:
+    def _service(self) -> Serving:
         """What serves this communicator, from its first variable on."""
         if self._broadcasts is None:
             self._broadcasts = self._meet_to_serve()
         return self._broadcasts
 
-    def _meet_to_serve(self) -> NativeBroadcasts:
+    def _meet_to_serve(self) -> Serving:
         invited = self._native.invite()
-        return invited.meet(Gathers.allgather(self, invited.address))
+        native = invited.meet(Gathers.allgather(self, invited.address))
+        return Serving(native, set(range(self.world_size)) - {self.rank})
+
+
+def checked_for(strategy: str, places: Place | Sequence[Place]) -> list[str]:
+    """The places of a shared file, which other strategies do without."""
+    if strategy == SHARED_FILE:
+        return checked_places(places)
+    if places:
+        raise InputError(f"strategy={strategy!r} with places={places!r}: only 'shared-file' goes through places")
+    return []

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ripieno._checks import check_count
 from ripieno._native import BlockFile, Shown
 from ripieno._native import Variable as NativeVariable
-from ripieno.comm.broadcast_variables import BroadcastVariables, check_strategy
+from ripieno.comm.broadcast_variables import LINK_STRATEGIES, BroadcastVariables, check_strategy
 from ripieno.comm.gathers import Gathers
 from ripieno.errors import InputError, RipienoError
 from ripieno.files.results import PART_SUFFIX
@@ -206,7 +206,7 @@ class FileDistribution(BroadcastVariables):
         if strategy == "auto":
             has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
             strategy = "csb" if has_found else "chain"
-        broadcasts = self._serving()
+        broadcasts = self._service().native
         begun = []
         for at in range(len(orders.entries)):
             order = [rank for rank in members if rank != root and claims[rank][at].state != FAILED]
@@ -224,7 +224,7 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
         raise InputError(f"files={files!r}: expected a list of paths")
     if not os.fspath(out):
         raise InputError("out='': expected the name that the file gets on each host")
-    check_strategy(strategy)
+    check_strategy(strategy, LINK_STRATEGIES)
     if block is not None:
         check_count("block_bytes", block, "expected a whole number of bytes >= 1")
     names = [os.path.basename(path) for path in files]

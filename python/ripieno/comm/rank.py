@@ -16,8 +16,8 @@ from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
-    from ripieno._native import Broadcasts as NativeBroadcasts
     from ripieno._native import Communicator as NativeCommunicator
+    from ripieno.comm.serving import Serving
 
 
 R = TypeVar("R")
@@ -41,9 +41,9 @@ class Rank:
         self._on_event = on_event
         self._parent = parent
         self._replicated: Self | None = None
-        self._broadcasts: NativeBroadcasts | None = None
+        self._broadcasts: Serving | None = None
         # What serves values that outlast this communicator, the latest last: who meets the others again hands it on.
-        self._lasting: list[tuple[int, NativeBroadcasts]] = []
+        self._lasting: list[tuple[int, Serving]] = []
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank
         self.world_size: int = native.world_size

@@ -10,14 +10,17 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ripieno.comm.broadcast_variables import check_strategy
+from ripieno.comm.broadcast_variables import check_strategy, checked_for
 from ripieno.errors import InputError, SerializationError
 from ripieno.launch.job.programs import ForRank0
 from ripieno.launch.job.stand_ins import local, standing_for
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ripieno.comm.broadcast_variables import BroadcastVariable
     from ripieno.comm.communicator import Communicator
+    from ripieno.comm.shared_files import Place
     from ripieno.launch.job.job import Job
 
 T = TypeVar("T")
@@ -36,8 +39,9 @@ class Broadcast(Generic[T]):
         the value itself.
     """
 
-    def __init__(self, job: Job, value: T, strategy: str) -> None:
+    def __init__(self, job: Job, value: T, strategy: str, places: Place | Sequence[Place]) -> None:
         check_strategy(strategy)
+        self._places = checked_for(strategy, places)
         self._key = f"broadcast {next(_numbers)}"
         self._job: Job | None = job
         self._value: T | None = value
@@ -83,7 +87,7 @@ class Broadcast(Generic[T]):
         sealed = job._sealed(self._value) if job.workers > 1 and job.replicas == 1 else None
         if sealed is None:
             return _keep, (self._key, kind, self._value), {}
-        return _expect, (self._key, kind, ForRank0(sealed), self._strategy, job._broadcast_generation), {}
+        return _expect, (self._key, kind, ForRank0(sealed), self._strategy, self._places, job._broadcast_generation), {}
 
     def __repr__(self) -> str:
         if self._job is None:
@@ -156,9 +160,11 @@ def _keep(comm: Communicator, key: str, kind: str, value: Any) -> None:
     local()[key] = Received(kind, value)
 
 
-def _expect(comm: Communicator, key: str, kind: str, given: ForRank0, strategy: str, generation: int) -> None:
+def _expect(
+    comm: Communicator, key: str, kind: str, given: ForRank0, strategy: str, places: list[str], generation: int
+) -> None:
     sealed = given.value if comm.rank == 0 else None
-    local()[key] = Received(kind, variable=comm._lasting_variable(sealed, strategy, generation))
+    local()[key] = Received(kind, variable=comm._lasting_variable(sealed, strategy, places, generation))
 
 
 def _cause(error: SerializationError) -> BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
@@ -19,6 +19,7 @@ from ripieno.wire.packing import Packed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+    from ripieno.comm.shared_files import Place
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -161,7 +162,7 @@ class Job(ABC):
         """Where its ranks are, for people."""
         return "this process"
 
-    def broadcast(self, value: T, strategy: str = "auto") -> Broadcast[T]:
+    def broadcast(self, value: T, strategy: str = "auto", *, places: Place | Sequence[Place] = ()) -> Broadcast[T]:
         """Give all ranks `value`, to fetch when a program first uses it, until the handle is released or collected.
 
         Parameters
@@ -169,9 +170,11 @@ class Job(ABC):
         value : object
             As an argument of `run`. It is sent to rank 0, once, and goes from there to the other hosts, once to each.
             The ranks of a host share its memory.
-        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"}
+        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
             How it finds its way from rank 0, as of `Communicator.broadcast_variable`. By trees ("chain",
             "splitstream", "tree", "flat") all hosts fetch at once. "auto" is "csb".
+        places : path or URL, or sequence of these
+            Of "shared-file", and seen by all ranks: rank 0 writes the value to the first three.
 
         Returns
         -------
@@ -202,7 +205,7 @@ class Job(ABC):
         ...     job.run(program, table, 3)
         [9, 16]
         """
-        return Broadcast(self, value, strategy)
+        return Broadcast(self, value, strategy, places)
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:

@@ -1,0 +1,181 @@
+"""Values by files that all ranks see: the root writes them into folders or to URLs, and every rank reads for itself.
+
+A value is there as a whole or not at all, in up to `REPLICAS_MAX` places. A rank begins with one of them and takes the
+next if that one is gone or wrong. Ranks that map a file of a folder share the memory of their host's page cache.
+
+Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 5.1.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import BroadcastError, InputError
+from ripieno.files import results
+from ripieno.files.sources import file_system, is_url, opened
+from ripieno.wire import packing
+
+#: A value is written to so many places at most.
+REPLICAS_MAX = 3
+#: So many processes read a file of a folder at once.
+READERS_MAX = 8
+#: A process waits for its turn so long, and looks so often.
+TURN_S = 600.0
+LOOK_S = 0.02
+_DIGEST_BYTES = 16
+_LOCK_SUFFIX = ".readers"
+
+Place = str | os.PathLike[str]
+
+
+class SharedFile(NamedTuple):
+    """A value that was written.
+
+    Attributes
+    ----------
+    names : list of str
+        Paths and URLs of its copies.
+    size_bytes : int
+    digest : bytes
+        BLAKE2b of all bytes.
+    """
+
+    names: list[str]
+    size_bytes: int
+    digest: bytes
+
+    def read(self, first: int) -> NDArray[np.uint8]:
+        """Its bytes, read-only, from copy number `first`, counted around, or the next that is right.
+
+        Raises
+        ------
+        BroadcastError
+            No copy is right; says why of each.
+        """
+        reasons = []
+        for at in range(len(self.names)):
+            name = self.names[(first + at) % len(self.names)]
+            try:
+                return self._copy(name)
+            except (OSError, InputError) as error:
+                reasons.append(_sentence(error))
+        raise BroadcastError(f"no copy of the value can be read: {'; '.join(reasons)}")
+
+    def _copy(self, name: str) -> NDArray[np.uint8]:
+        """What one copy holds, if it is right."""
+        with _turn(name):
+            found = _downloaded(name, self.size_bytes) if is_url(name) else _mapped(name)
+            if found.nbytes != self.size_bytes or _digest(found) != self.digest:
+                raise InputError(f"{name}: its bytes are not those of the value")
+        return found
+
+    def remove(self) -> None:
+        """Remove all copies that are still there."""
+        for name in self.names:
+            with suppress(OSError, InputError):
+                if is_url(name):
+                    system, inner = file_system(name)
+                    system.rm(inner)
+                else:
+                    os.unlink(name)
+            if not is_url(name):
+                with suppress(OSError):
+                    os.unlink(name + _LOCK_SUFFIX)
+
+
+def checked_places(places: Place | Sequence[Place]) -> list[str]:
+    """The places as a list, or `InputError`."""
+    listed = [places] if isinstance(places, str | os.PathLike) else list(places)
+    if not listed:
+        raise InputError("strategy='shared-file': expected places=, a folder or URL that all ranks see, or several")
+    for place in listed:
+        if not isinstance(place, str | os.PathLike):
+            raise InputError(f"places={place!r}: expected a folder or URL, or a list of these")
+    names = [os.fspath(place) for place in listed]
+    return [name if is_url(name) else os.path.abspath(name) for name in names]
+
+
+def write(packed: packing.Packed, places: Sequence[str]) -> SharedFile:
+    """Write a value to the first `REPLICAS_MAX` places, whole and on the disk; nothing stays where one has no room.
+
+    Raises
+    ------
+    BroadcastError
+        It cannot be written; names the place, and says if its disk is full.
+    """
+    name = f"ripieno-{secrets.token_hex(8)}.value"
+    blob = np.zeros(packing.blob_bytes(packed), np.uint8)
+    packing.write_blob(packed, blob)
+    names = [f"{place.rstrip('/')}/{name}" for place in places[:REPLICAS_MAX]]
+    written = SharedFile(names, blob.nbytes, _digest(blob))
+    for name in names:
+        try:
+            with results.new_file(name) as part, open(part, "wb") as file:
+                file.write(blob.data)
+                file.flush()
+                os.fsync(file.fileno())
+            if not is_url(name):
+                open(name + _LOCK_SUFFIX, "xb").close()
+        except (OSError, InputError) as error:
+            written.remove()
+            raise BroadcastError(f"a value of {blob.nbytes:,} bytes cannot be written: {_sentence(error)}") from None
+    return written
+
+
+def _sentence(error: OSError | InputError) -> str:
+    return results.explain(error) if isinstance(error, OSError) else str(error)
+
+
+def _digest(blob: NDArray[np.uint8]) -> bytes:
+    return hashlib.blake2b(blob.data, digest_size=_DIGEST_BYTES).digest()
+
+
+def _mapped(path: str) -> NDArray[np.uint8]:
+    with open(path, "rb") as file:
+        return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+
+
+def _downloaded(url: str, size_bytes: int) -> NDArray[np.uint8]:
+    found = np.empty(size_bytes, np.uint8)
+    view, done = found.data, 0
+    with opened(url) as file:
+        while done < size_bytes and (count := file.readinto(view[done:])):  # type: ignore[attr-defined]
+            done += count
+    found = found[:done]
+    found.flags.writeable = False
+    return found
+
+
+@contextmanager
+def _turn(name: str) -> Iterator[None]:
+    """Meanwhile this is one of the `READERS_MAX` processes that read a file of a folder; what URLs name serves all."""
+    if is_url(name):
+        yield
+        return
+    with open(name + _LOCK_SUFFIX, "r+b") as file:
+        # The system gives a lock back when its process ends, however it does.
+        deadline = time.monotonic() + TURN_S
+        while not any(_locks(file.fileno(), slot) for slot in range(READERS_MAX)):
+            if time.monotonic() > deadline:
+                raise InputError(f"{name}: {READERS_MAX} others have been reading it for {TURN_S:g} s")
+            time.sleep(LOOK_S)
+        yield
+
+
+def _locks(descriptor: int, slot: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
+    except BlockingIOError:
+        return False
+    return True
