@@ -80,3 +80,84 @@ def test_what_a_step_that_failed_has_added_does_not_count():
             job.step()
 
     assert counter.value == 3
+
+
+def count(comm, rows, largest, ends):
+    for _ in range(comm.rank + 1):
+        rows.add(10)
+    largest.add(comm.rank)
+    amount = np.array([comm.rank, 0.5])
+    ends.add(amount)
+    # It is the program's own.
+    amount[:] = 7
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_programs_add_and_the_caller_reads(world, workers):
+    job = world(workers)
+    rows, largest, ends = job.accumulator(5), job.accumulator(-1, op="max"), job.accumulator(np.zeros(2))
+    unused = job.accumulator(1)
+    for _ in range(2):
+        job.run(count, rows, largest, ends)
+    job.run(lambda comm: rows.add(0.5) if comm.rank == 0 else None)
+    once = 10 * workers * (workers + 1) // 2
+    assert (rows.value, largest.value, unused.value) == (5 + 2 * once + 0.5, workers - 1, 1)
+    assert ends.value.tolist() == [workers * (workers - 1), float(workers)]
+
+
+def add_and_fail(comm, counter):
+    counter.add(1)
+    if comm.rank == 0:
+        raise KeyError("as it is to be")
+    comm.barrier()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_program_that_failed_has_added_does_not_count(workers):
+    with rp.launch(workers=workers, threads=1) as job:
+        counter = job.accumulator(0)
+        with pytest.raises(KeyError):
+            job.run(add_and_fail, counter)
+        assert counter.value == 0
+        job.run(lambda comm: counter.add(comm.rank + 1))
+        assert counter.value == workers * (workers + 1) // 2
+
+
+def test_replicas_count_once():
+    with rp.launch(workers=4, replicas=2, threads=1) as job:
+        counter = job.accumulator(0)
+        job.run(lambda comm, counter: counter.add(comm.rank + 1), counter)
+        assert counter.value == 3
+
+
+def test_sums_of_floats_have_the_same_bits_in_every_run(world):
+    amounts = np.random.default_rng(3).normal(size=(3, 50))
+    sums = set()
+    for _ in range(3):
+        total = world(3).accumulator(0.0)
+        world(3).run(lambda comm, total: [total.add(amount) for amount in amounts[comm.rank]][:0], total)
+        sums.add(float(total.value))
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("amount", "message"), [([1, 2], "a list: expected a number"), (np.ones(2), r"the shape is \(2,\): expected \(\)")]
+)
+def test_a_program_can_only_add_numbers_of_the_right_shape(world, workers, amount, message):
+    counter = world(workers).accumulator(0)
+    with pytest.raises(rp.InputError, match=message):
+        world(workers).run(lambda comm, counter, amount: counter.add(amount), counter, amount)
+
+
+def test_only_programs_of_its_own_job_add_to_an_accumulator(world):
+    counter = world(1).accumulator(0)
+    with pytest.raises(rp.InputError, match="only be added to in programs"):
+        counter.add(1)
+    with pytest.raises(rp.InputError, match="only be added to in programs"):
+        world(2).run(lambda comm, counter: counter.value, world(2).accumulator(0))
+    with pytest.raises(rp.InputError, match="of another job"):
+        world(2).run(lambda comm, counter: counter.add(1), counter)
+    with pytest.raises(rp.InputError, match="op='mean': expected one of sum"):
+        world(1).accumulator(0, op="mean")
+    assert counter.value == 0

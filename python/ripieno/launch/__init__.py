@@ -14,6 +14,7 @@ from ripieno.flight.trace import Trace
 from ripieno.host import usable_cores
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
+from ripieno.launch.job.accumulators import JobAccumulator
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
@@ -21,7 +22,7 @@ from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
 
-__all__ = ["Broadcast", "Job", "init", "launch"]
+__all__ = ["Broadcast", "Job", "JobAccumulator", "init", "launch"]
 
 
 def launch(

@@ -10,7 +10,7 @@
 Source: Zhang et al., "Social image clustering with iterative MapReduce (Twister)", section 3.
 """
 
-from ripieno.mapreduce.accumulators import Accumulator
+from ripieno.launch.job.accumulators import Accumulator
 from ripieno.mapreduce.driver import MapReduce
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task

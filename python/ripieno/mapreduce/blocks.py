@@ -8,7 +8,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import Groups, KeyValues, Table
-from ripieno.mapreduce.accumulators import Amounts, Ledger, fold
+from ripieno.launch.job.accumulators import Amounts, Ledger, fold
 from ripieno.mapreduce.tasks import size_bytes
 
 EXPECTED = "expected KeyValues, (keys, values), a Table or a dict of ids to arrays, or None"

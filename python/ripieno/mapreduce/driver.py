@@ -19,8 +19,8 @@ import numpy as np
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.launch import Job
+from ripieno.launch.job.accumulators import Amounts, fold
 from ripieno.mapreduce import statistics, worker
-from ripieno.mapreduce.accumulators import Amounts, fold
 from ripieno.mapreduce.blocks import joined
 from ripieno.mapreduce.emitted import Shuffle
 from ripieno.mapreduce.fingerprint import fingerprint

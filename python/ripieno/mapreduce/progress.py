@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ripieno.mapreduce.accumulators import Accumulator, Amounts, combined
+from ripieno.launch.job.accumulators import Accumulator, Amounts, combined
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
 if TYPE_CHECKING:

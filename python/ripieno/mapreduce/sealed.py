@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ripieno.errors import InputError, SerializationError
+from ripieno.launch.job.accumulators import Accumulator, Ledger
 from ripieno.launch.process import parcel
-from ripieno.mapreduce.accumulators import Accumulator, Ledger
 
 
 class Sealed:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno._threads import mapped
 from ripieno.errors import CommunicatorClosed
-from ripieno.mapreduce.accumulators import Amounts, Ledger, fold
+from ripieno.launch.job.accumulators import Amounts, Ledger, fold
 from ripieno.mapreduce.blocks import Reducer, bytes_of
 from ripieno.mapreduce.emitted import Pool, Shuffle
 from ripieno.mapreduce.sealed import Sealed

@@ -13,6 +13,7 @@ from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
+from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
 from ripieno.launch.job.programs import Seat
 from ripieno.launch.job.stand_ins import forget, standing_for
@@ -40,7 +41,7 @@ class InlineJob(Job):
             except SerializationError as error:
                 raise unsendable(program, error) from error
             try:
-                with running(self._seat.comm):
+                with running(self._seat.comm), PROGRAMS.page() as self._added[0]:
                     result = program(self._seat.comm, *args, **kwargs)
             except BaseException as error:
                 self._has_failed = True

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, WeakValueDictionary
 
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
+from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.process import parcel
 from ripieno.wire.packing import Packed
@@ -65,6 +66,9 @@ class Job(ABC):
         self.epoch = 0
         self._trace = trace
         self._listeners = [] if on_event is None else [on_event]
+        # By number; and what each rank has added to them in the program that ran last.
+        self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
+        self._added: dict[int, Amounts] = {}
         # What no handle stands for any more, and ranks still keep.
         self._dropped: deque[str] = deque()
         self._over: str | None = None
@@ -137,7 +141,9 @@ class Job(ABC):
             self._running = True
             self._idle.clear()
             try:
-                return self._run(program, args, kwargs)
+                results = self._run(program, args, kwargs)
+                self._add_up()
+                return results
             except Exception as error:
                 if self._was_closed:
                     raise CommunicatorClosed("the job was closed while it ran a program") from error
@@ -206,6 +212,51 @@ class Job(ABC):
         [9, 16]
         """
         return Broadcast(self, value, strategy, places)
+
+    def accumulator(self, initial: Any, op: str = "sum") -> JobAccumulator:
+        """A value that programs of this job add to, and that the caller reads.
+
+        Parameters
+        ----------
+        initial : number or ndarray
+            Its value at first; its shape is that of what is added.
+        op : {"sum", "prod", "min", "max"}
+            How it is combined with what is added.
+
+        Returns
+        -------
+        JobAccumulator
+            A program that refers to it, or gets it as an argument, calls its ``add(amount)``. Its ``value`` changes
+            when the program has ended well on all ranks: rank by rank, so that a sum has the same bits in every run.
+            What a program that fails has added does not count.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> def program(comm, rows):
+        ...     rows.add(10 + comm.rank)
+        >>> with rp.launch(workers=2) as job:
+        ...     rows = job.accumulator(0)
+        ...     _ = job.run(program, rows)
+        ...     rows.value
+        21
+        """
+        made = JobAccumulator(initial, op)
+        self._accumulators[made.number] = made
+        return made
+
+    def _add_up(self) -> None:
+        """Combine what the ranks have added, of each logical rank once, with the accumulators."""
+        added, self._added = self._added, {}
+        by_rank = {rank % (self.workers // self.replicas): added[rank] for rank in sorted(added, reverse=True)}
+        amounts: Amounts = {}
+        known = dict(self._accumulators)
+        if any(number not in known for each in by_rank.values() for number in each):
+            raise InputError("a program has added to an accumulator of another job")
+        for rank in sorted(by_rank):
+            fold(amounts, by_rank[rank], {number: each.op for number, each in known.items()})
+        for number, amount in amounts.items():
+            known[number].value = combined(known[number].op, known[number].value, amount)
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:

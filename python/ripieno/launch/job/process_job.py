@@ -280,6 +280,7 @@ class ProcessJob(Job, Generic[M]):
         """One message of `kind` from every member; serves exchanges and events until then, and raises on failure."""
         self._reports.clear()
         self._answers.clear()
+        self._added.clear()
         conversation = _Conversation(kind, self, within_s)
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
@@ -397,6 +398,8 @@ class _Conversation:
             self.apart.append(value)
         elif kind == "exchange":
             self._exchanged(member, value)
+        elif kind == "added":
+            self._job._added[member.rank] = value
         elif kind == "can-read":
             member.can_read = value
         elif kind == "event":

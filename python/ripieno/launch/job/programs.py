@@ -13,6 +13,7 @@ import numpy as np
 import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
+from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.report import FailureReport
@@ -223,8 +224,10 @@ def _run(
 ) -> None:
     rank = seat.comm.rank
     seat.events.is_heard = is_heard
-    with running(seat.comm):
+    with running(seat.comm), PROGRAMS.page() as amounts:
         result = program(seat.comm, *args, **kwargs)
+    if amounts:
+        channel.send("added", amounts)
     try:
         seat.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:

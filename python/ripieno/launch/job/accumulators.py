@@ -1,10 +1,11 @@
-"""Accumulators: the tasks of a job add, the driver reads.
+"""Accumulators: programs or tasks add, the caller or driver reads.
 
-What is added is combined task by task, ranks in order, so a sum has the same bits whichever task was faster.
+What is added is combined task by task, ranks in order, so a sum has the same bits whichever was faster.
 """
 
 from __future__ import annotations
 
+import itertools
 import operator
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,8 @@ _OPS: dict[str, tuple[Callable[[Any, Any], Any], np.ufunc]] = {
 
 Amounts = dict[int, Any]
 
+_numbers = itertools.count()
+
 
 class Accumulator:
     """A value that `map` and `reduce` add to, wherever they refer to it, and that only the driver reads.
@@ -46,11 +49,37 @@ class Accumulator:
         self.op = op
         self.value = initial
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("an accumulator is known to the functions of its own job only")
 
     def __repr__(self) -> str:
         return f"<Accumulator {self.number}: {self.value}>"
+
+
+class JobAccumulator(Accumulator):
+    """A value that programs add to, wherever they refer to it, and that the caller reads; `Job.accumulator` makes it.
+
+    Attributes
+    ----------
+    value : number or ndarray
+        The initial value, combined with the additions of all programs that have ended well.
+    """
+
+    def __init__(self, initial: Any, op: str) -> None:
+        super().__init__(next(_numbers), initial, op)
+
+    def add(self, amount: Any) -> None:
+        """In a program: combine `amount`, a number or an array of the shape of the initial value, with it.
+
+        Raises
+        ------
+        InputError
+            Not a number, or of another shape; or not in the thread that runs a program.
+        """
+        PROGRAMS.adder(self.number, np.shape(self.value), self.op).add(amount)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _adder, (self.number, np.shape(self.value), self.op)
 
 
 class Adder:
@@ -77,14 +106,21 @@ class Adder:
     @property
     def value(self) -> NoReturn:
         """Not here."""
-        raise InputError("an accumulator can only be added to in map and reduce: read it in the driver, after the step")
+        raise InputError(f"{self._ledger.rule}: read it where it was made, later")
 
 
 class Ledger:
-    """What the tasks of one rank add: each thread writes on the page of the task that it is running."""
+    """What the tasks of one rank add: each thread writes on the page of the task that it is running.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    where : str
+        Which code adds to these accumulators.
+    """
+
+    def __init__(self, where: str = "map and reduce, by the thread that calls them") -> None:
         self._thread = threading.local()
+        self.rule = f"an accumulator can only be added to in {where}"
 
     def adder(self, number: int, shape: tuple[int, ...], op: str) -> Adder:
         """The rank's end of an accumulator."""
@@ -94,18 +130,28 @@ class Ledger:
     def page(self) -> Iterator[Amounts]:
         """Collects what this thread adds meanwhile, by the number of the accumulator."""
         amounts: Amounts = {}
+        # A program that runs in the calling process may itself run others.
+        before = getattr(self._thread, "amounts", None)
         self._thread.amounts = amounts
         try:
             yield amounts
         finally:
-            del self._thread.amounts
+            self._thread.amounts = before
 
     def amounts(self) -> Amounts:
         """The page that this thread writes on."""
         amounts: Amounts | None = getattr(self._thread, "amounts", None)
         if amounts is None:
-            raise InputError("an accumulator can only be added to in map and reduce, by the thread that calls them")
+            raise InputError(self.rule)
         return amounts
+
+
+#: Where ranks are threads of a process each has pages of its own.
+PROGRAMS = Ledger("programs, by the thread that runs them")
+
+
+def _adder(number: int, shape: tuple[int, ...], op: str) -> Adder:
+    return PROGRAMS.adder(number, shape, op)
 
 
 def combined(op: str, left: Any, right: Any) -> Any:
