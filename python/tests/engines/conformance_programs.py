@@ -131,3 +131,32 @@ def clustered(comm, rows: np.ndarray, n_clusters: int) -> tuple[np.ndarray, list
     options = program.KMeansOptions(n_clusters, "array", [rows[:n_clusters]], 5, 0)
     clustering = program.fit(comm, InMemory(rows), None, options).clustering
     return clustering.centroids, comm.allgather(clustering.labels), clustering.inertia
+
+
+def variable_used(comm, values):
+    """Which numbers of the value of each root each rank sees; `values` has a strategy for each root."""
+    seen = []
+    for root, strategy in enumerate(values):
+        given = {"table": [np.arange(200_000) + root]} if comm.rank == root else None
+        with comm.broadcast_variable(given, root, strategy=strategy, per_host=root % 2 == 0) as variable:
+            (table,) = variable.value["table"]
+            assert not table.flags.writeable
+            seen.append(int(table[comm.rank]))
+    return seen
+
+
+def handle_used(comm, table):
+    """What a broadcast value of the job holds here."""
+    return int(table.value[comm.rank])
+
+
+def distributed(comm, files, out):
+    """What came of each file, as the root knows it, and its bytes at this rank."""
+    rows = comm.distribute(files, f"{out}/{{rank}}/") if comm.rank == 0 else comm.distribute()
+    states = {(row.rank, row.state, row.error) for row in rows}
+    names = [os.path.join(out, str(comm.rank), os.path.basename(name)) for name in comm.broadcast(files)]
+    digests = []
+    for name in names:
+        with open(name, "rb") as file:
+            digests.append(hashlib.sha256(file.read()).hexdigest())
+    return states, digests

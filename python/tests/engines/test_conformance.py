@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import conformance_programs as programs
@@ -116,6 +117,47 @@ def test_50_MB_go_there_and_back(engine: Standing):
 
     assert [digest for digest, _ in rows] == [programs.hashlib.sha256(array).hexdigest()] * SLOTS
     np.testing.assert_array_equal(rows[-1][1], array * 2)
+
+
+def test_broadcast_variables_are_the_same_on_every_rank_by_links_of_their_own(engine: Standing):
+    strategies = ["auto", "chain", "bittorrent", "splitstream"][:SLOTS]
+
+    rows = engine.job().run(programs.variable_used, strategies)
+
+    assert rows == [[rank + root for root in range(len(strategies))] for rank in range(SLOTS)]
+
+
+@pytest.mark.parametrize("strategy", ["auto", "chain"])
+def test_a_broadcast_value_of_a_job_outlives_a_program_that_fails(engine: Standing, strategy: str):
+    job = engine.job()
+    with job.broadcast(np.arange(200_000), strategy) as used, job.broadcast(np.arange(200_000), strategy) as unused:
+        assert job.run(programs.handle_used, used) == list(range(SLOTS))
+        with suppress(programs.Wrong):
+            job.run(programs.fail, 1, "raise", "in a collective")
+        for table in (unused, used):
+            assert job.run(programs.handle_used, table) == list(range(SLOTS))
+
+
+def test_files_of_rank_0_reach_every_rank(engine: Standing, tmp_path: Path):
+    contents = [bytes(0), np.random.default_rng(4).bytes(1_000_003)]
+    files = [str(tmp_path / f"given {at}") for at in range(len(contents))]
+    for name, content in zip(files, contents, strict=True):
+        Path(name).write_bytes(content)
+
+    rows = engine.job().run(programs.distributed, files, str(tmp_path / "copies"))
+
+    assert rows[0][0] == {(rank, "fetched", "") for rank in range(SLOTS)}
+    expected = [programs.hashlib.sha256(content).hexdigest() for content in contents]
+    assert [digests for _, digests in rows] == [expected] * SLOTS
+
+
+def test_accumulators_hold_what_all_ranks_have_added(engine: Standing):
+    job = engine.job()
+    rows = job.accumulator(0)
+
+    job.run(lambda comm, rows: rows.add(comm.rank + 1), rows)
+
+    assert rows.value == SLOTS * (SLOTS + 1) // 2
 
 
 def test_events_arrive_in_order_with_their_rank(engine: Standing):
