@@ -6,7 +6,7 @@ use super::encoding::{Arrived, encoded_bytes};
 use super::wave::Wave;
 use super::{OnBlock, Regrouping};
 use crate::error::Error;
-use std::sync::Mutex;
+use ripieno_kernels::Threads;
 use std::time::Instant;
 
 /// What the ranks have for one part.
@@ -20,6 +20,15 @@ struct Pieces<'a> {
 enum Piece<'a> {
     Own(Block),
     Came { from: usize, size: PartSize, bytes: &'a [u8] },
+}
+
+impl Piece<'_> {
+    fn row_count(&self) -> u64 {
+        match self {
+            Piece::Own(block) => block.view().row_count(),
+            Piece::Came { size, .. } => size.rows,
+        }
+    }
 }
 
 impl Regrouping<'_> {
@@ -51,7 +60,7 @@ impl Regrouping<'_> {
             }
             all.push(Pieces { pieces, into });
         }
-        merge_all(all, &form, &merged_form, self.options.threads.get())?;
+        merge_all(all, &form, &merged_form, &Threads::new(self.options.threads.get()))?;
         drop(wave);
         self.regrouped.merge += started.elapsed();
 
@@ -66,23 +75,19 @@ impl Regrouping<'_> {
     }
 }
 
+/// Putting a row into a table takes some 20 ns, as long as so many operations on numbers side by side.
+const MERGING_OPERATIONS: usize = 1000;
+
 /// Merges parts, each on whichever thread is free.
-fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, thread_count: usize) -> Result<(), Error> {
-    let helper_count = thread_count.min(all.len()).saturating_sub(1);
-    let all = Mutex::new(all.into_iter());
-    let next = || all.lock().expect("taking a part does not panic").next();
-    let merge = || {
-        let mut scratch = Scratch::default();
-        while let Some(Pieces { pieces, into }) = next() {
-            *into = merged(pieces, form, merged_form, &mut scratch)?;
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let helpers: Vec<_> = (0..helper_count).map(|_| scope.spawn(merge)).collect();
-        let own = merge();
-        helpers.into_iter().map(|helper| helper.join().expect("merging does not panic")).fold(own, Result::and)
-    })
+fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, threads: &Threads) -> Result<(), Error> {
+    let rows: u64 = all.iter().flat_map(|parts| &parts.pieces).map(Piece::row_count).sum();
+    let operations = MERGING_OPERATIONS * rows as usize / all.len().max(1);
+    let mut outcomes: Vec<_> = all.iter().map(|_| Ok(())).collect();
+    let parts = all.into_iter().zip(&mut outcomes).collect();
+    threads.for_each(parts, operations, Scratch::default, |scratch, (Pieces { pieces, into }, outcome)| {
+        *outcome = merged(pieces, form, merged_form, scratch).map(|block| *into = block);
+    });
+    outcomes.into_iter().collect()
 }
 
 /// One block of what the ranks have, in the order of the ranks.
