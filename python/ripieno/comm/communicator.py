@@ -26,6 +26,7 @@ from ripieno.comm.file_distribution import FileDistribution
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import Groups
 from ripieno.comm.keyed_data import KeyedData
+from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.errors import CommunicatorClosed, InputError
@@ -59,7 +60,7 @@ def _asynchronous(
     return begin
 
 
-class Communicator(KeyedData, Groups, Exchanges, FileDistribution, Gathers, Reductions):
+class Communicator(KeyedData, Groups, Exchanges, FileDistribution, Gathers, LocalTasks, Reductions):
     """One rank's part in the conversation of all ranks.
 
     Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.

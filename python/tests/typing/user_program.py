@@ -77,6 +77,11 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     print(rate)
 
     comm.barrier()
+    assert_type(comm.tasks(str, [1, 2]), list[str])
+    with comm.team(threads=2) as team:
+        assert_type(team.run(float), list[float])
+        assert_type(team.tasks(len, ["part"]), list[int])
+        print(team.threads)
     if comm.rank == 0:
         comm.send([1, 2], to=1)
         comm.send_into(mine, to=1)
