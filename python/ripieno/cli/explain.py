@@ -58,6 +58,9 @@ def _collective_command(collective: str) -> click.Command:
         metavar="FILE",
         help="Draw the plan, who sends to whom in each round: .svg or .html.",
     )
+    @click.option(
+        "--strategies", is_flag=True, help="Of broadcast: those of broadcast variables, and why auto is which."
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
     @overwrite_option
     def command(
@@ -66,6 +69,7 @@ def _collective_command(collective: str) -> click.Command:
         order: str | None,
         algorithm: str | None,
         draw: Path | None,
+        strategies: bool,
         as_json: bool,
         overwrite: bool,
         **words: Any,
@@ -79,13 +83,20 @@ def _collective_command(collective: str) -> click.Command:
         Examples:
           ripieno explain allreduce --ranks 64 --bytes 64MiB --racks 4 --uplink 40gbit
           ripieno explain broadcast --ranks 8 --draw plan.svg --algorithm binomial
+          ripieno explain broadcast --ranks 8 --bytes 64MiB --rate 100mbit --strategies
         """
         from ripieno.files.results import check_results, new_file
-        from ripieno.simulation import explain, pictures
+        from ripieno.simulation import explain, explain_strategies, pictures
 
         if collective == COLLECTIVE:
             raise click.UsageError(f"{COLLECTIVE}: expected the name of one, such as allreduce")
+        if strategies and (collective != "broadcast" or order or algorithm or draw):
+            raise click.UsageError("--strategies: expected broadcast without --order, --algorithm and --draw")
         cluster = cluster_of(**words)
+        if strategies:
+            compared = explain_strategies(cluster, nbytes=nbytes, root=root)
+            click.echo(json.dumps(compared.as_json(), indent=2) if as_json else str(compared))
+            return
         if draw is not None:
             pictures.check_picture(draw)
             check_results({"--draw": draw}, overwrite=overwrite)

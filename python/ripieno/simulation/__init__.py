@@ -8,14 +8,17 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import Distribution, distribute, search_block_bytes
 from ripieno.simulation.explanation import Explanation, explain
 from ripieno.simulation.simulate import Simulation, simulate
+from ripieno.simulation.strategies import StrategyExplanation, explain_strategies
 
 __all__ = [
     "Cluster",
     "Distribution",
     "Explanation",
     "Simulation",
+    "StrategyExplanation",
     "distribute",
     "explain",
+    "explain_strategies",
     "search_block_bytes",
     "simulate",
 ]

@@ -1,0 +1,135 @@
+"""The strategies of broadcast variables beside each other: when all ask at once, and when one receiver is slow."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ripieno.errors import InputError
+from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.distribution import DISCIPLINES, distribute
+from ripieno.units import bytes_text, duration_text, size_text
+
+#: The slow receiver has this share of the rate.
+SLOW_SHARE = 0.2
+#: What runs if nobody names a strategy: for files, which all ranks ask for at once, and for variables.
+AUTO_AT_ONCE, AUTO_WHEN_NEEDED = "chain", "csb"
+
+
+@dataclass(frozen=True)
+class StrategyTimes:
+    """One strategy.
+
+    Attributes
+    ----------
+    strategy
+        Its name.
+    at_once_s
+        Until all have the value if all ask at once.
+    beside_slow_s
+        The same, of all others, if the receiver in the middle has a fifth of the rate.
+    most_sent_bytes
+        The most that a rank sends, if all ask at once.
+    """
+
+    strategy: str
+    at_once_s: float
+    beside_slow_s: float
+    most_sent_bytes: int
+
+
+@dataclass(frozen=True)
+class StrategyExplanation:
+    """All strategies, the fastest for a gang that asks at once first.
+
+    Attributes
+    ----------
+    nbytes, cluster
+        What is given out, and where.
+    strategies
+        Every one.
+    """
+
+    nbytes: int
+    cluster: Cluster
+    strategies: list[StrategyTimes]
+
+    @property
+    def why(self) -> str:
+        """What runs by default for whom, and what the other one would take there."""
+        by_name = {each.strategy: each for each in self.strategies}
+        gang, others = by_name[AUTO_AT_ONCE], by_name[AUTO_WHEN_NEEDED]
+        once = f"{duration_text(gang.at_once_s)}, with {others.strategy} {_times(others.at_once_s, gang.at_once_s)}"
+        slow = (
+            f"{duration_text(others.beside_slow_s)}, with {gang.strategy} "
+            f"{_times(gang.beside_slow_s, others.beside_slow_s)}"
+        )
+        return (
+            f"auto is {gang.strategy} for files, which all ranks ask for at once: {once}. It is {others.strategy} for "
+            f"variables, whose receivers ask when they need it, and come and go: beside a slow one others wait {slow}."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the cluster as JSON has it."""
+        return {
+            "collective": "broadcast",
+            "nbytes": self.nbytes,
+            "ranks": self.cluster.ranks,
+            "why": self.why,
+            "strategies": [asdict(each) for each in self.strategies],
+        }
+
+    def __str__(self) -> str:
+        from rich.console import Console
+        from rich.table import Table
+
+        target = Console(file=io.StringIO(), width=160, highlight=False)
+        target.print(
+            f"broadcast variable of {size_text(self.nbytes)} among {self.cluster.ranks:,} ranks: {self.cluster}"
+        )
+        table = Table(box=None, pad_edge=False, header_style="")
+        for heading in ("strategy", "all at once", "beside a slow one", "a rank sends"):
+            table.add_column(heading, justify="left" if heading == "strategy" else "right")
+        for each in self.strategies:
+            times = duration_text(each.at_once_s), duration_text(each.beside_slow_s)
+            table.add_row(each.strategy, *times, bytes_text(each.most_sent_bytes))
+        target.print(table)
+        target.print(self.why, soft_wrap=True)
+        file = target.file
+        assert isinstance(file, io.StringIO)
+        return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> StrategyExplanation:
+    """Play every strategy of a broadcast variable on a modelled cluster, with equal receivers and with a slow one.
+
+    Parameters
+    ----------
+    cluster
+        Where; a rank per node.
+    nbytes
+        Of the value, at least 1.
+    root
+        Who has it.
+
+    Raises
+    ------
+    InputError
+        There are fewer than three ranks or no bytes, or nodes have several ranks.
+    """
+    if cluster.ranks < 3 or cluster.ranks != cluster.nodes or nbytes < 1:
+        raise InputError("strategies: expected a byte or more, and three ranks or more, of which each has a node")
+    slow = (root + cluster.ranks // 2) % cluster.ranks
+    beside = replace(cluster, slow_nodes=[*cluster.slow_nodes, (slow, 1 / SLOW_SHARE)])
+    found = []
+    for strategy in DISCIPLINES:
+        once = distribute(cluster, nbytes=nbytes, algorithm=strategy, root=root)
+        ends = distribute(beside, nbytes=nbytes, algorithm=strategy, root=root).ends
+        others_s = [end.at_s for rank, end in enumerate(ends) if rank != slow and end.at_s is not None]
+        found.append(StrategyTimes(strategy, once.seconds, max(others_s), max(once.sent_bytes)))
+    return StrategyExplanation(nbytes, cluster, sorted(found, key=lambda each: each.at_once_s))
+
+
+def _times(seconds: float, other_s: float) -> str:
+    return f"{seconds / other_s:.2f} times as long"

@@ -1,0 +1,40 @@
+"""The strategies of broadcast variables beside each other, on modelled clusters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import ripieno.simulation as simulation
+from click.testing import CliRunner
+from ripieno.cli.explain import explain_command
+from ripieno.errors import InputError
+
+MIB = 1 << 20
+
+
+def test_a_chain_is_best_for_a_gang_and_sharing_beside_a_slow_receiver():
+    found = simulation.explain_strategies(
+        simulation.Cluster(nodes=8, rate_bits_per_s=1e8, alpha_s=5e-5), nbytes=4 * MIB
+    )
+    by_name = {each.strategy: each for each in found.strategies}
+    assert found.strategies[0].strategy == "chain" and set(by_name) == {*simulation.distribution.DISCIPLINES}
+    assert by_name["csb"].beside_slow_s < 1.3 * by_name["csb"].at_once_s
+    assert by_name["chain"].beside_slow_s > 4 * by_name["chain"].at_once_s
+    assert by_name["flat"].most_sent_bytes >= 7 * 4 * MIB > by_name["tree"].most_sent_bytes
+
+
+def test_the_command_says_why_auto_is_which():
+    words = ["broadcast", "--ranks", "5", "--bytes", "1MiB", "--rate", "100mbit", "--strategies"]
+    text = CliRunner().invoke(explain_command, words, catch_exceptions=False).output
+    assert "auto is chain for files" in text and "It is csb for" in text
+    found = json.loads(CliRunner().invoke(explain_command, [*words, "--json"], catch_exceptions=False).output)
+    assert found["why"] in text.replace("\n", " ")
+    refused = CliRunner().invoke(explain_command, ["allreduce", *words[1:]])
+    assert refused.exit_code == 2 and "--strategies: expected broadcast" in refused.output
+
+
+@pytest.mark.parametrize(("nodes", "nbytes"), [(2, 1000), (3, 0)])
+def test_too_few_ranks_or_bytes_are_told(nodes, nbytes):
+    with pytest.raises(InputError, match="strategies: expected a byte or more, and three ranks"):
+        simulation.explain_strategies(simulation.Cluster(nodes=nodes), nbytes=nbytes)
