@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from full_disk import files_of_at_most
-from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.errors import InputError
 
 BLOCK_BYTES = 1000
@@ -32,7 +32,7 @@ def sample(bytes_count: int) -> bytes:
 
 def files_of_all_lengths(comm, folder):
     given = [f"{folder}/{length}" for length in (0, 1, BLOCK_BYTES, 7 * BLOCK_BYTES + 3)]
-    for strategy in STRATEGIES:
+    for strategy in LINK_STRATEGIES:
         rows = comm.distribute(given, f"{folder}/{strategy}/{{rank}}", 1, strategy=strategy, block_bytes=BLOCK_BYTES)
         assert all(row.state == "fetched" and not row.error for row in rows), rows
         assert [row.rank for row in rows] == list(range(comm.world_size)) * 4 if comm.rank == 1 else True
@@ -46,7 +46,7 @@ def test_every_rank_has_the_bytes_and_nothing_else(world, tmp_path):
         (tmp_path / str(length)).write_bytes(sample(length))
     (tmp_path / "1").chmod(0o750)
     world(3).run(files_of_all_lengths, str(tmp_path))
-    for strategy in STRATEGIES:
+    for strategy in LINK_STRATEGIES:
         for rank in range(3):
             folder = tmp_path / strategy / str(rank)
             assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
@@ -135,7 +135,7 @@ def wrong_arguments(comm, folder):
         ([f"{folder}/none"], {}, "none is not a file"),
         ([], {}, r"files=\[\]"),
         ([f"{folder}/given", f"{folder}/other/given"], {}, "given is the name of several files"),
-        ([f"{folder}/given"], {"strategy": "tree"}, "strategy='tree': expected one of auto"),
+        ([f"{folder}/given"], {"strategy": "shared-file"}, "strategy='shared-file': expected one of auto"),
         ([f"{folder}/given"], {"block_bytes": 0}, "block_bytes=0"),
     ):
         with pytest.raises(InputError, match=said):
