@@ -351,6 +351,7 @@ def assign_accumulate(
     labels: NDArray[np.int32],
     threads: int,
     squared_distances: NDArray[np.float64] | None,
+    bsp: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 def assign(
     points: NDArray[Any],

@@ -177,6 +177,22 @@ def test_what_is_wrong_with_a_row_that_a_worker_has_already_names_it(digits):
         job.run(fit_own, [0, 1000, len(digits)], points, np.ones(len(digits)), options)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_both_models_of_threads_give_the_same_bits(digits, workers):
+    """So many clusters that several threads are worth it."""
+    fits = [
+        rp.KMeans(100, workers=workers, threads=3, thread_model=model, random_state=0, max_iter=5).fit(digits)
+        for model in ("fork-join", "bsp")
+    ]
+    first, second = ((fit.cluster_centers_.tobytes(), fit.labels_.tobytes(), fit.inertia_) for fit in fits)
+    assert first == second
+
+
+def test_another_model_of_threads_is_refused(digits):
+    with pytest.raises(InputError, match="thread_model='pool': expected one of fork-join, bsp"):
+        rp.KMeans(2, thread_model="pool").fit(digits)
+
+
 def test_every_rank_ends_with_the_same_centroids(world, digits):
     parts, _, _ = fit(world, 5, digits.astype(np.float32), start_from(digits, 50))
 

@@ -3,8 +3,9 @@
 //! Each thread has clusters of its own and passes over all labels, so every sum adds its rows in row order, whatever
 //! the number of threads, and nothing is added up between threads. Cost: `n·d`, and reading `n` labels per thread.
 
+use crate::phased::Phased;
 use crate::simd::{Job, Vector};
-use crate::{Centroid, Matrix, Point, Threads};
+use crate::{Centroid, Matrix, Member, Point, Threads};
 
 /// What [`recenter`] did.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +73,27 @@ pub(crate) fn accumulate<P: Point>(
     }
     let operations = 4 * points.values().len() / clusters.len().max(1);
     threads.for_each(clusters, operations, || (), |(), clusters| threads.simd().run(clusters));
+}
+
+/// As [`accumulate`], by all members of a loop: each divides the clusters alike, and adds up its own share.
+///
+/// # Safety
+/// In this phase, nobody else takes of the sums.
+pub(crate) unsafe fn accumulate_share<P: Point>(
+    points: Matrix<P>,
+    labels: &[i32],
+    weights: Option<&[f64]>,
+    sums: &Phased<f64>,
+    weight_sums: &Phased<f64>,
+    (member, threads): (&Member, &Threads),
+) {
+    let ends = shares(labels, weight_sums.len(), share_count(points, threads));
+    let Some(&end) = ends.get(member.index()) else { return };
+    let first = member.index().checked_sub(1).map_or(0, |before| ends[before]);
+    let columns = points.columns();
+    // SAFETY: shares do not overlap.
+    let own = unsafe { (sums.part(first * columns..end * columns), weight_sums.part(first..end)) };
+    threads.simd().run(Clusters { points, labels, weights, first, sums: own.0, weight_sums: own.1 });
 }
 
 /// With few columns a row costs less than asking whose it is.

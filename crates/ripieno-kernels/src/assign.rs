@@ -9,11 +9,13 @@
 //! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
 //! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
 
-use crate::accumulate::accumulate;
+use crate::accumulate::{accumulate, accumulate_share};
 use crate::distances::squared_distance;
 use crate::panels::{Form, Frame, Panels};
+use crate::phased::Phased;
 use crate::simd::{self, Job, Lanes, Nearest, ROW_STEP, Vector};
-use crate::{Centroid, Matrix, Point, Threads};
+use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
 #[derive(Debug)]
@@ -41,9 +43,63 @@ pub fn assign_accumulate<P: Point>(
     pass: Pass,
     threads: &Threads,
 ) -> f64 {
+    if threads.model() == ThreadModel::Bsp && points.rows() > 0 {
+        return assign_accumulate_in_phases(points, centroids, weights, pass, threads);
+    }
     let inertia = assign_weighted(points, centroids, weights, pass.labels, pass.squared_distances, threads);
     accumulate(points, pass.labels, weights, pass.sums, pass.weight_sums, threads);
     inertia
+}
+
+/// Both phases in one loop of the threads, with a barrier between.
+fn assign_accumulate_in_phases<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    weights: Option<&[f64]>,
+    pass: Pass,
+    threads: &Threads,
+) -> f64 {
+    let Pass { labels, squared_distances, sums, weight_sums } = pass;
+    check_shapes(points, centroids, weights, labels);
+    assert!(squared_distances.as_ref().is_none_or(|each| each.len() == points.rows()), "one entry per row");
+    assert_eq!(weight_sums.len(), centroids.rows(), "a weight per centroid");
+    assert_eq!(sums.len(), weight_sums.len() * points.columns(), "a sum per centroid and column");
+    let search = Search::new(points, centroids, threads);
+    let mut inertias = vec![0.0; points.rows().div_ceil(search.block_rows)];
+    let threads = &threads.worth(inertias.len(), search.block_operations());
+    let next = AtomicUsize::new(0);
+    let (labels, squared_distances) = (Phased::new(labels), squared_distances.map(Phased::new));
+    let (block_inertias, sums, weight_sums) = (Phased::new(&mut inertias), Phased::new(sums), Phased::new(weight_sums));
+    threads.run(|member| {
+        let mut scratch = search.scratch();
+        loop {
+            let block = next.fetch_add(1, Ordering::Relaxed);
+            if block >= block_inertias.len() {
+                break;
+            }
+            let rows = block * search.block_rows..points.rows().min((block + 1) * search.block_rows);
+            // SAFETY: every block is taken once, and the whole of nothing before the barrier.
+            let (labels, distances, inertia) = unsafe {
+                let distances = squared_distances.as_ref().map(|each| each.part(rows.clone()));
+                (labels.part(rows), distances, &mut block_inertias.part(block..block + 1)[0])
+            };
+            *inertia = search.weighted_block(block, labels, distances, weights, &mut scratch, threads);
+        }
+        drop(scratch);
+        member.wait();
+        // SAFETY: labels are no more written, and nothing else writes the sums.
+        unsafe {
+            accumulate_share(points, labels.whole(), weights, &sums, &weight_sums, (member, threads));
+        }
+    });
+    // Blocks are the same for every number of threads, so the sum is too.
+    inertias.iter().sum()
+}
+
+fn check_shapes<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, weights: Option<&[f64]>, labels: &[i32]) {
+    assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
+    assert_eq!(labels.len(), points.rows(), "one label per row");
+    assert!(weights.is_none_or(|weights| weights.len() == points.rows()), "one weight per row");
 }
 
 /// Assigns each row to its nearest centroid; ties go to the lowest index.
@@ -114,9 +170,7 @@ fn assign_weighted<P: Point>(
     squared_distances: Option<&mut [f64]>,
     threads: &Threads,
 ) -> f64 {
-    assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
-    assert_eq!(labels.len(), points.rows(), "one label per row");
-    assert!(weights.is_none_or(|weights| weights.len() == points.rows()), "one weight per row");
+    check_shapes(points, centroids, weights, labels);
     if points.rows() == 0 {
         return 0.0;
     }
@@ -126,17 +180,7 @@ fn assign_weighted<P: Point>(
     let parts = labels.chunks_mut(search.block_rows).zip(distances).zip(&mut inertias).enumerate();
     threads.for_each(parts.collect(), search.block_operations(), || search.scratch(), {
         |scratch: &mut Scratch, (block, ((labels, distances), inertia))| {
-            let mut own = std::mem::take(&mut scratch.distances);
-            let distances = distances.unwrap_or(&mut own[..labels.len()]);
-            search.block(block, labels, distances, scratch, threads);
-            *inertia = match weights {
-                Some(weights) => {
-                    let weights = &weights[block * search.block_rows..];
-                    distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum()
-                }
-                None => distances.iter().sum(),
-            };
-            scratch.distances = own;
+            *inertia = search.weighted_block(block, labels, distances, weights, scratch, threads);
         }
     });
     // Blocks are the same for every number of threads, so the sum is too.
@@ -221,6 +265,30 @@ impl<'a, P: Point> Search<'a, P> {
             labels: vec![0; self.block_rows],
             distances: vec![0.0; self.block_rows],
         }
+    }
+
+    /// As [`Search::block`]; returns the inertia of the rows.
+    fn weighted_block(
+        &self,
+        block: usize,
+        labels: &mut [i32],
+        squared_distances: Option<&mut [f64]>,
+        weights: Option<&[f64]>,
+        scratch: &mut Scratch,
+        threads: &Threads,
+    ) -> f64 {
+        let mut own = std::mem::take(&mut scratch.distances);
+        let distances = squared_distances.unwrap_or(&mut own[..labels.len()]);
+        self.block(block, labels, distances, scratch, threads);
+        let inertia = match weights {
+            Some(weights) => {
+                let weights = &weights[block * self.block_rows..];
+                distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum()
+            }
+            None => distances.iter().sum(),
+        };
+        scratch.distances = own;
+        inertia
     }
 
     /// Labels and squared distances of block number `block`.

@@ -4,6 +4,18 @@ use crate::Simd;
 use crate::team::{self, Member};
 use std::sync::Mutex;
 
+/// How the threads of a rank go through the phases of a kernel.
+///
+/// Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+/// clusters", section III.A: LRT-FJ and LRT-BSP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadModel {
+    /// Each phase is an order to the helpers. What lies between is the caller's.
+    ForkJoin,
+    /// All phases are one order, with barriers between. What lies between, every thread does for itself.
+    Bsp,
+}
+
 /// The threads, and the SIMD level, that a kernel may use.
 ///
 /// A description, cheap to make: the threads themselves stay from kernel to kernel. The caller's own is one of them.
@@ -11,6 +23,7 @@ use std::sync::Mutex;
 pub struct Threads {
     count: usize,
     simd: Simd,
+    model: ThreadModel,
 }
 
 /// Below this many operations, about 50 µs of them, a thread that sleeps costs more to wake than it saves.
@@ -32,7 +45,13 @@ impl Threads {
     pub fn with_simd(count: usize, simd: Simd) -> Threads {
         assert!(count > 0, "the caller's own thread is one");
         simd.check();
-        Threads { count, simd }
+        Threads { count, simd, model: ThreadModel::ForkJoin }
+    }
+
+    /// The same threads in another model, for the kernels that know it: [`crate::assign_accumulate`]. The others fork
+    /// and join.
+    pub fn in_model(self, model: ThreadModel) -> Threads {
+        Threads { model, ..self }
     }
 
     /// How many threads, the caller's included.
@@ -43,6 +62,17 @@ impl Threads {
     /// The SIMD level.
     pub fn simd(&self) -> Simd {
         self.simd
+    }
+
+    /// The model.
+    pub fn model(&self) -> ThreadModel {
+        self.model
+    }
+
+    /// Those of the threads that are worth it for `part_count` parts of `operations` each.
+    pub(crate) fn worth(&self, part_count: usize, operations: usize) -> Threads {
+        let worth = part_count.saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD;
+        Threads { count: self.count.min(part_count).min(worth + 1).max(1), ..*self }
     }
 
     /// Calls `work` once for each part, on whichever thread is free, and returns when all are done.
@@ -58,11 +88,10 @@ impl Threads {
         scratch: impl Fn() -> S + Sync,
         work: impl Fn(&mut S, T) + Sync,
     ) {
-        let worth = parts.len().saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD;
-        let helper_count = self.count.min(parts.len()).min(worth + 1).saturating_sub(1);
+        let threads = self.worth(parts.len(), operations);
         let parts = Mutex::new(parts.into_iter());
         let next = || parts.lock().expect("taking a part does not panic").next();
-        team::run(helper_count + 1, |_| {
+        threads.run(|_| {
             let mut scratch = scratch();
             while let Some(part) = next() {
                 work(&mut scratch, part);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Numbers, expected};
-use ripieno_kernels::{Centroid, Matrix, Pass, Point, Simd, Threads, assign, assign_accumulate};
+use ripieno_kernels::{Centroid, Matrix, Pass, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
 
 /// The result of a pass, compared bit by bit.
 #[derive(Debug, PartialEq)]
@@ -192,19 +192,22 @@ fn rows_far_outside_the_centroids_are_assigned_exactly() {
     }
 }
 
+const MODELS: [ThreadModel; 2] = [ThreadModel::ForkJoin, ThreadModel::Bsp];
+
 fn same_bits<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, weights: &[f64]) {
     let want = pass(points, centroids, Some(weights), &Threads::new(1));
     for count in [2, 3, 5] {
-        for simd in Simd::available() {
-            let got = pass(points, centroids, Some(weights), &Threads::with_simd(count, simd));
-            assert!(got == want, "{count} threads, {simd:?}");
+        for (simd, model) in Simd::available().into_iter().flat_map(|simd| MODELS.map(|model| (simd, model))) {
+            let threads = Threads::with_simd(count, simd).in_model(model);
+            let got = pass(points, centroids, Some(weights), &threads);
+            assert!(got == want, "{count} threads, {model:?}, {simd:?}");
         }
     }
 }
 
 #[test]
-fn the_number_of_threads_does_not_change_a_bit() {
-    for (n, d, k) in [(3000, 70, 100), (20000, 2, 100), (5000, 20, 2)] {
+fn neither_the_number_of_threads_nor_their_model_changes_a_bit() {
+    for (n, d, k) in [(0, 3, 2), (40, 3, 2), (3000, 70, 100), (20000, 2, 100), (5000, 20, 2)] {
         let weights = reals(3, n, |x| x + 1.0);
         let (points, centroids) = (reals(1, n * d, |x| x), reals(2, k * d, |x| x));
         same_bits(Matrix::new(&points, n, d), Matrix::new(&centroids, k, d), &weights);

@@ -6,7 +6,7 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use ripieno_kernels::{Cells, Centre, Centroid, Growth, Matrix, Pass, Point, Threads};
+use ripieno_kernels::{Cells, Centre, Centroid, Growth, Matrix, Pass, Point, ThreadModel, Threads};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -71,7 +71,10 @@ fn assign_accumulate<'py>(
     labels: PyReadwriteArray1<'py, i32>,
     threads: NonZeroUsize,
     squared_distances: Option<PyReadwriteArray1<'py, f64>>,
+    bsp: bool,
 ) -> PyResult<Sums<'py>> {
+    let model = if bsp { ThreadModel::Bsp } else { ThreadModel::ForkJoin };
+    let threads = Threads::new(threads.get()).in_model(model);
     for_points!(points, array => {
         assign_accumulate_of(py, array, centroids.extract()?, weights, labels, threads, squared_distances)
     })
@@ -83,7 +86,7 @@ fn assign_accumulate_of<'py, P: Point + numpy::Element>(
     centroids: PyReadonlyArray2<'py, P::Centroid>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     mut labels: PyReadwriteArray1<'py, i32>,
-    threads: NonZeroUsize,
+    threads: Threads,
     mut squared_distances: Option<PyReadwriteArray1<'py, f64>>,
 ) -> PyResult<Sums<'py>>
 where
@@ -96,9 +99,7 @@ where
     let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
     let mut weight_sums = vec![0.0; centroids.rows()];
     let pass = Pass { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
-    let inertia = with_threads(py, threads, |threads| {
-        ripieno_kernels::assign_accumulate(points, centroids, weights, pass, threads)
-    });
+    let inertia = py.detach(|| ripieno_kernels::assign_accumulate(points, centroids, weights, pass, &threads));
     let shape = [centroids.rows(), centroids.columns()];
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
 }

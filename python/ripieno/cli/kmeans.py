@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -21,10 +21,14 @@ from ripieno.features.index import Patches, find_patches
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import BinaryFiles, open_source
+from ripieno.kernels import THREAD_MODELS
 from ripieno.report import write_report
 
 ARRAYS = ("centroids", "labels")
-LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_state", "workers", "threads", "engine")
+LISTED_PARAMETERS = (
+    *("n_clusters", "init", "n_init", "max_iter", "tol", "random_state"),
+    *("workers", "threads", "thread_model", "engine"),
+)
 
 
 @click.command("kmeans", short_help="Cluster the vectors of files.")
@@ -61,6 +65,7 @@ LISTED_PARAMETERS = ("n_clusters", "init", "n_init", "max_iter", "tol", "random_
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")
+@method_option("--thread-model", THREAD_MODELS, "How a worker's threads go through an iteration")
 @fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -68,6 +73,7 @@ def kmeans_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    thread_model: Literal["fork-join", "bsp"],
     init: str,
     n_init: int | None,
     max_iter: int,
@@ -110,6 +116,7 @@ def kmeans_command(
         random_state=seed,
         workers=workers,
         threads=threads,
+        thread_model=thread_model,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

@@ -20,6 +20,9 @@ Points = NDArray[Any]
 Centroids = NDArray[Any]
 Labels = NDArray[np.int32]
 
+#: How threads go through the phases of a kernel.
+THREAD_MODELS = ("fork-join", "bsp")
+
 
 def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of centroids for points of a type."""
@@ -34,6 +37,7 @@ def assign_accumulate(
     squared_distances: NDArray[np.float64] | None,
     *,
     threads: int = 1,
+    thread_model: str = "fork-join",
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Assign every point to its nearest centroid and add the points up by centroid, in one pass.
 
@@ -48,6 +52,9 @@ def assign_accumulate(
         The squared distance to it.
     threads
         Threads to compute with.
+    thread_model
+        One of `THREAD_MODELS`, of equal results: "fork-join" forks for the assignment, and again for the sums; with
+        "bsp" the threads go through both, with a barrier between.
 
     Returns
     -------
@@ -58,7 +65,8 @@ def assign_accumulate(
     inertia : float
         Weighted sum of the squared distances.
     """
-    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances)
+    is_bsp = thread_model == "bsp"
+    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, is_bsp)
 
 
 def assign(

@@ -24,6 +24,7 @@ from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
+from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+    thread_model : {"fork-join", "bsp"}, default="fork-join"
+        How a worker's threads go through an iteration, with the same result: they fork for the assignment and again
+        for the sums, or go through both with a barrier between.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     verbose : int, default=0
@@ -130,6 +134,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
+        thread_model: Literal["fork-join", "bsp"] = "fork-join",
         engine: str | Engine | Job = "local",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
@@ -141,6 +146,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.thread_model = thread_model
         self.verbose = verbose
 
     def fit(
@@ -188,6 +194,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             starts=self._starts(source, comm),
             max_iter=self.max_iter,
             tol=self.tol,
+            thread_model=self.thread_model,
         )
         weights = checked_weights(sample_weight, source)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm)
@@ -254,6 +261,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
         if isinstance(self.init, str) and self.init not in INITS:
             raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
+        if self.thread_model not in THREAD_MODELS:
+            raise InputError(f"thread_model={self.thread_model!r}: expected one of {', '.join(THREAD_MODELS)}")
 
     def _starts(self, source: Dataset | InMemory, comm: Communicator | None) -> list[int | NDArray[Any]]:
         """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""

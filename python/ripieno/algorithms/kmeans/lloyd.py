@@ -54,6 +54,7 @@ def lloyd(
     *,
     max_iter: int,
     tol: float,
+    thread_model: str = "fork-join",
     clock: Clock,
     on_iteration: Callable[[int, float, float], None],
 ) -> Clustering:
@@ -71,6 +72,8 @@ def lloyd(
         Iterations at most.
     tol
         Squared Frobenius norm of the centroids' shift at which to stop.
+    thread_model
+        How the threads of a rank go through an iteration, as for `ripieno.kernels.assign_accumulate`.
     clock
         Told what is computation and what is communication.
     on_iteration
@@ -82,7 +85,13 @@ def lloyd(
         labels, previous = previous, labels
         with clock.computing():
             sums, weight_sums, inertia = kernels.assign_accumulate(
-                rows.points, centroids, rows.weights, labels, distances, threads=comm.threads
+                rows.points,
+                centroids,
+                rows.weights,
+                labels,
+                distances,
+                threads=comm.threads,
+                thread_model=thread_model,
             )
             changed = float(not np.array_equal(labels, previous))
         with clock.communicating():

@@ -37,6 +37,7 @@ class KMeansOptions:
     starts: Sequence[int | NDArray[Any]]
     max_iter: int
     tol: float
+    thread_model: str = "fork-join"
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,7 @@ def _run(
         centroids,
         max_iter=options.max_iter,
         tol=tol,
+        thread_model=options.thread_model,
         clock=clock,
         on_iteration=on_iteration,
     )
