@@ -2,10 +2,10 @@
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
 //! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
-//! All matrices are row-major and contiguous. Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of sparse rows,
-//! [`solve_factors`] of ratings, with the [`scatter`] matrix of factors; [`add_products`] of columns. Pairs of points:
-//! [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts. Graphs: [`graph`] reads
-//! edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
+//! All matrices are row-major and contiguous. Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of
+//! sparse rows, [`solve_factors`] of ratings, with the [`scatter`] matrix of factors; [`add_products`] of columns.
+//! Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts. Graphs:
+//! [`graph`] reads edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.

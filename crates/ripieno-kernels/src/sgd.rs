@@ -3,16 +3,16 @@
 //! A step reads the entries of its rows twice, for their scores and for the gradient, and moves the features that occur
 //! in them, each by a length of its own. All that is known of a feature lies together, so that it is fetched once.
 //! Cost: `4·k` operations an entry, and a root and a quotient for each feature of a step and column of weights.
-//! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR
-//! 12, 2011, section 1.1.
+//! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
+//! JMLR 12, 2011, section 1.1.
 
 use crate::logistic::to_chances;
 
 /// Keeps the first step finite where a gradient is zero.
 const EPSILON: f64 = 1e-10;
 
-/// What is to become small, of the scores of a row. With one column they are of the second of two classes, else there is
-/// a column for each class.
+/// What is to become small, of the scores of a row. With one column they are of the second of two classes, else there
+/// is a column for each class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
     /// Minus the logarithm of the probability of the class: logistic function of one column, softmax of more.
@@ -127,8 +127,8 @@ fn epoch(rows: &Descent, order: &[i64], step_count: usize, weights: &mut [f64], 
     loss
 }
 
-/// What is known of all features: of each `k` weights, `k` sums of squares, `k` of the gradient, and how many entries it
-/// has in the step.
+/// What is known of all features: of each `k` weights, `k` sums of squares, `k` of the gradient, and how many entries
+/// it has in the step.
 struct Features {
     k: usize,
     known: Vec<f64>,
