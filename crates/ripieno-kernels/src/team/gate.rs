@@ -29,7 +29,7 @@ pub(super) trait Word: Default {
 /// How long a thread looks before it sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
-    /// Looking, with the core kept.
+    /// Looking, with the core offered to others every few looks.
     pub(super) spin: Duration,
     /// Looks after that, before each of which others may have the core.
     pub(super) yields: u32,
@@ -115,6 +115,8 @@ impl Word for AtomicU32 {
             if is_over() {
                 break;
             }
+            // What this thread waits for may be waiting for its core, on which other programs have put both.
+            std::thread::yield_now();
         }
         (0..patience.yields).find_map(|_| {
             std::thread::yield_now();
