@@ -73,8 +73,7 @@ impl Broadcasts {
         let pieces: Vec<(usize, Bytes)> = pieces.iter().map(read).collect::<PyResult<_>>()?;
         let offered = py.detach(|| {
             let pieces: Vec<(usize, &[u8])> = pieces.iter().map(|(offset, piece)| (*offset, piece.read())).collect();
-            let memory = broadcasts::assemble(length_bytes, &pieces)?;
-            Ok(self.inner.offer(memory, discipline, block_bytes, order))
+            self.inner.offer(length_bytes, &pieces, discipline, block_bytes, order)
         });
         let failed = |error: std::io::Error| {
             PyMemoryError::new_err(format!("a value of {length_bytes} bytes in shared memory: {error}"))
@@ -112,6 +111,9 @@ impl Broadcasts {
         Variable { inner, interruption: self.interruption.clone() }
     }
 }
+
+/// Sender, block, bytes, and the seconds when the first and the last bytes came.
+type Fetch = (usize, usize, usize, f64, f64);
 
 /// A value of a communicator's ranks, released when it is dropped.
 #[pyclass(frozen, module = "ripieno._native")]

@@ -6,7 +6,7 @@
 use crate::block_file::{BlockFile, Blocks, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
-use ripieno_net::links::{Bell, HostMemory};
+use ripieno_net::links::{Bell, Filler, HostMemory};
 use ripieno_net::mesh::Mesh;
 pub use ripieno_plan::swarm::{Corruption, Discipline};
 use ripieno_plan::swarm::{Manifest, Timing};
@@ -24,6 +24,8 @@ const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(250);
 /// A rank that leaves goes on giving for so long at most.
 const LINGER: Duration = Duration::from_secs(10);
+/// So much of a value is copied at most before its blocks are given out.
+const FILL_BYTES_MAX: usize = 4 << 20;
 /// Processes on a busy machine may need so long to answer.
 const TIMING: Timing = Timing { stall: Duration::from_secs(2), answer: Duration::from_secs(3) };
 
@@ -93,6 +95,8 @@ enum Command {
     Tell { number: u32, to: usize, bytes: Vec<u8> },
     Want(u32),
     Release(u32),
+    Fill { number: u32, digests: Vec<Digest> },
+    Abandon(u32),
     Close,
 }
 
@@ -111,29 +115,35 @@ impl Broadcasts {
         Ok(Broadcasts { shared, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Gives out a value. `order` has those that fetch it at once, as a chain is to run. All ranks call this or
-    /// [`Self::expect`] in the same order.
+    /// Gives out a value of `length_bytes`, which is made of pieces, each at its place; between them are zeros. `order`
+    /// has those that fetch it at once, as a chain is to run. All ranks call this or [`Self::expect`] in the same order.
+    ///
+    /// The pieces are copied. Blocks go out as soon as they are, so the first does at once.
     pub fn offer(
         &self,
-        value: HostMemory,
+        length_bytes: usize,
+        pieces: &[(usize, &[u8])],
         discipline: Discipline,
         block_bytes: Option<usize>,
         order: Vec<usize>,
-    ) -> Variable {
-        let manifest = Manifest::new(value.len(), block_bytes, discipline, order.len() + 1);
-        let digests = Blocks::of(&value, manifest.block_bytes).digests;
-        self.give(value, manifest, digests, order)
+    ) -> io::Result<Variable> {
+        let manifest = Manifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
+        let mut filler = HostMemory::to_fill(length_bytes)?;
+        let variable = self.give(filler.memory().clone(), manifest, Vec::new(), order);
+        let number = variable.number;
+        let tell = |digests| self.shared.tell(Command::Fill { number, digests });
+        fill(&mut filler, pieces, &manifest, tell).inspect_err(|_| self.shared.tell(Command::Abandon(number)))?;
+        Ok(variable)
     }
 
     /// Gives out a file, which is not to change meanwhile. `order` has those that call [`Self::fetch`].
     pub fn offer_file(&self, file: BlockFile, discipline: Discipline, order: Vec<usize>) -> Variable {
         let BlockFile { memory, blocks, .. } = file;
         let manifest = Manifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
-        self.give(memory, manifest, blocks.digests, order)
+        self.give(Arc::new(memory), manifest, blocks.digests, order)
     }
 
-    fn give(&self, value: HostMemory, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>) -> Variable {
-        let value = Arc::new(value);
+    fn give(&self, value: Arc<HostMemory>, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>) -> Variable {
         let offered = value.clone();
         let variable = self.begin(|meter| Command::Offer { value: offered, manifest, digests, order, meter });
         lock(&self.shared.state).ended.insert(variable.number, Ok(value));
@@ -354,11 +364,66 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
     }
 }
 
-/// Memory of `length_bytes` that is made of pieces, each at its place; between them are zeros.
-pub fn assemble(length_bytes: usize, pieces: &[(usize, &[u8])]) -> io::Result<HostMemory> {
-    let mut memory = HostMemory::new(length_bytes)?;
-    for (offset, piece) in pieces {
-        memory[*offset..offset + piece.len()].copy_from_slice(piece);
+/// Copies pieces in the order of their places, and tells the digests of blocks: of one at first, then of as many again,
+/// up to [`FILL_BYTES_MAX`].
+fn fill(
+    filler: &mut Filler,
+    pieces: &[(usize, &[u8])],
+    manifest: &Manifest,
+    tell: impl Fn(Vec<Digest>),
+) -> io::Result<()> {
+    let most = (FILL_BYTES_MAX / manifest.block_bytes).max(1);
+    let (mut digests, mut told_count) = (Vec::new(), 0);
+    let mut pieces = pieces.iter().peekable();
+    let memory = filler.memory().clone();
+    for block in 0..manifest.block_count() {
+        let start = block * manifest.block_bytes;
+        let end = start + manifest.block_length(block);
+        while let at = memory.len()
+            && at < end
+        {
+            match pieces.peek() {
+                Some((offset, piece)) if offset + piece.len() <= at => _ = pieces.next(),
+                Some((offset, piece)) if *offset <= at => {
+                    filler.push(&piece[at - offset..piece.len().min(end - offset)])?;
+                }
+                next => filler.skip(next.map_or(end, |piece| piece.0.min(end)) - at),
+            }
+        }
+        digests.extend(Blocks::of(&memory[start..end], manifest.block_bytes).digests);
+        if digests.len() > told_count.min(most) || block + 1 == manifest.block_count() {
+            told_count += digests.len();
+            tell(std::mem::take(&mut digests));
+        }
     }
-    Ok(memory)
+    Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn pieces_come_to_their_places_and_each_digest_is_told_once_and_early() {
+        let (head, body) = (vec![1; 100], (0..5000).map(|at| at as u8).collect::<Vec<u8>>());
+        let pieces: [(usize, &[u8]); 3] = [(0, &head), (128, &body), (5200, &[])];
+        let mut expected = vec![0; 5300];
+        expected[..100].copy_from_slice(&head);
+        expected[128..5128].copy_from_slice(&body);
+        let manifest = Manifest::new(expected.len(), Some(50), Discipline::Chain, 2);
+        let mut filler = HostMemory::to_fill(expected.len()).unwrap();
+        let memory = filler.memory().clone();
+        let told = RefCell::new(Vec::new());
+        let tell = |digests: Vec<Digest>| {
+            assert!(memory.len() >= 50 * (told.borrow().len() + digests.len()).min(106), "what is told is there");
+            assert!(digests.len() <= told.borrow().len() + 1, "as many again at most");
+            told.borrow_mut().extend(digests);
+        };
+        fill(&mut filler, &pieces, &manifest, tell).unwrap();
+        assert_eq!(memory[..], expected);
+        assert_eq!(told.into_inner(), Blocks::of(&expected, 50).digests);
+    }
+}
+        Command::Fill { number, digests } => driver.fill(now, number, &digests),
+        Command::Abandon(number) => driver.abandon(number),

@@ -11,6 +11,8 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a file system reserves no room, zeros are written in pieces of this size.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
@@ -21,7 +23,8 @@ pub struct HostMemory {
     mapping: Mapping,
     fd: OwnedFd,
     inode: u64,
-    length_bytes: usize,
+    /// How much of it can be read: all of it, unless somebody is filling it.
+    ready_bytes: AtomicUsize,
     /// Whether it was made here, and may be written.
     is_own: bool,
 }
@@ -34,7 +37,14 @@ impl HostMemory {
         let fd = sealed_memfd("ripieno-value", length_bytes.max(1))?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
         let inode = rustix::fs::fstat(&fd)?.st_ino;
-        Ok(HostMemory { mapping, fd, inode, length_bytes, is_own: true })
+        Ok(HostMemory { mapping, fd, inode, ready_bytes: length_bytes.into(), is_own: true })
+    }
+
+    /// Memory for `length_bytes`, of which can be read what was filled.
+    pub fn to_fill(length_bytes: usize) -> io::Result<Filler> {
+        let mut memory = HostMemory::new(length_bytes)?;
+        *memory.ready_bytes.get_mut() = 0;
+        Ok(Filler { memory: Arc::new(memory), length_bytes })
     }
 
     /// A whole file, to read only. Nobody may make it shorter meanwhile.
@@ -42,7 +52,7 @@ impl HostMemory {
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let (length_bytes, inode) = (file_bytes(&fd)?, rustix::fs::fstat(&fd)?.st_ino);
         let mapping = Mapping::read_only(&fd, length_bytes.max(1))?;
-        Ok(HostMemory { mapping, fd, inode, length_bytes, is_own: false })
+        Ok(HostMemory { mapping, fd, inode, ready_bytes: length_bytes.into(), is_own: false })
     }
 
     /// A file of `length_bytes`, made if it is not there, and how long it was. Its bytes have room on the disk, so
@@ -60,7 +70,7 @@ impl HostMemory {
         reserve(&fd, old_bytes, length_bytes)?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
         let inode = rustix::fs::fstat(&fd)?.st_ino;
-        Ok((HostMemory { mapping, fd, inode, length_bytes, is_own: true }, old_bytes))
+        Ok((HostMemory { mapping, fd, inode, ready_bytes: length_bytes.into(), is_own: true }, old_bytes))
     }
 
     /// Waits until what was written is on the disk.
@@ -106,7 +116,7 @@ impl Store for HostMemory {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is shorter than the value"));
         }
         let mapping = Mapping::read_only(&fd, length_bytes.max(1))?;
-        Ok(HostMemory { mapping, fd, inode: place.inode, length_bytes, is_own: false })
+        Ok(HostMemory { mapping, fd, inode: place.inode, ready_bytes: length_bytes.into(), is_own: false })
     }
 }
 
@@ -114,8 +124,10 @@ impl Deref for HostMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped as long as `self` and readable; whoever made it writes it no more once others know its place.
-        unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), self.length_bytes) }
+        let ready_bytes = self.ready_bytes.load(Ordering::Acquire);
+        // SAFETY: mapped as long as `self` and readable; whoever made it writes it no more once others know its place,
+        // and whoever fills it writes nothing before the end of what is ready.
+        unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), ready_bytes) }
     }
 }
 
@@ -123,7 +135,40 @@ impl DerefMut for HostMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         assert!(self.is_own, "what another process has made is read only");
         // SAFETY: mapped as long as `self`, readable and writable; others map it once it is written no more.
-        unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr(), self.length_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr(), *self.ready_bytes.get_mut()) }
+    }
+}
+
+/// Fills memory from its begin to its end, while others read what is there.
+#[derive(Debug)]
+pub struct Filler {
+    memory: Arc<HostMemory>,
+    length_bytes: usize,
+}
+
+impl Filler {
+    /// What is filled.
+    pub fn memory(&self) -> &Arc<HostMemory> {
+        &self.memory
+    }
+
+    /// Adds bytes. They are written by the kernel, which takes pages as it comes to them and need not clear them.
+    pub fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut at = self.memory.len();
+        assert!(bytes.len() <= self.length_bytes - at, "no more is filled than was asked for");
+        while !bytes.is_empty() {
+            let count = rustix::io::pwrite(&self.memory.fd, bytes, at as u64)?;
+            (at, bytes) = (at + count, &bytes[count..]);
+            self.memory.ready_bytes.store(at, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Leaves so many bytes zero.
+    pub fn skip(&mut self, count: usize) {
+        let at = self.memory.len();
+        assert!(count <= self.length_bytes - at, "no more is filled than was asked for");
+        self.memory.ready_bytes.store(at + count, Ordering::Release);
     }
 }
 
@@ -140,6 +185,21 @@ mod tests {
             drop(made);
             assert_eq!(read[..], vec![7; length_bytes]);
         }
+    }
+
+    #[test]
+    fn what_is_filled_is_read_as_far_as_it_is_there() {
+        let mut filler = HostMemory::to_fill(10_000).unwrap();
+        let memory = filler.memory().clone();
+        assert!(memory.is_empty());
+        filler.push(&[7; 5000]).unwrap();
+        assert_eq!(memory[..], [7; 5000]);
+        filler.skip(10);
+        filler.push(&[8; 4990]).unwrap();
+        assert_eq!(memory[..], [&[7; 5000][..], &[0; 10], &[8; 4990]].concat());
+        assert_eq!(HostMemory::at(memory.place(), 10_000).unwrap()[..], memory[..]);
+        let overfull = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| filler.push(&[9])));
+        assert!(overfull.is_err(), "there is no room");
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub mod thread;
 
 pub use descriptors::{receive_fds, send_fds};
 pub use doorbell::{Bell, Doorbell, Watch};
-pub use host_memory::HostMemory;
+pub use host_memory::{Filler, HostMemory};
 pub use region::Region;
 pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};
 pub use tcp::TcpLink;

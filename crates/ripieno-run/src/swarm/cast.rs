@@ -15,6 +15,8 @@ pub(super) enum Holding<M> {
     /// What is to come is not known yet.
     Awaited,
     Coming(M),
+    /// At the root, which has still to write the rest: the blocks of which digests are known are there.
+    Filling(Arc<M>),
     Here(Arc<M>),
 }
 
@@ -36,7 +38,12 @@ pub(super) struct Cast<M> {
     /// None until this rank wants the value, or others need this rank for it.
     pub(super) node: Option<Node>,
     pub(super) holding: Holding<M>,
+    /// As far as they are known: those of the first blocks.
     pub(super) digests: Vec<Digest>,
+    /// Blocks that came whole before their digests, and from whom.
+    unchecked: BTreeMap<usize, usize>,
+    /// At the root, while it makes digests: who has been told the first of them.
+    pub(super) informed: BTreeSet<usize>,
     /// Blocks that lay here before.
     pub(super) found: Have,
     pub(super) meter: Arc<Meter>,
@@ -64,6 +71,8 @@ impl<M: Store> Cast<M> {
             node: None,
             holding: Holding::Awaited,
             digests: Vec::new(),
+            unchecked: BTreeMap::new(),
+            informed: BTreeSet::new(),
             found: Have::none(0),
             meter: Arc::default(),
             partial: BTreeMap::new(),
@@ -79,11 +88,45 @@ impl<M: Store> Cast<M> {
         Cast { holding: Holding::Coming(memory), digests, found, ..Cast::awaited(root, None) }
     }
 
-    /// A value that is here, at its root.
+    /// A value that is here, at its root, as far as there are digests.
     pub(super) fn given(node: Node, value: Arc<M>, digests: Vec<Digest>) -> Cast<M> {
         let root = node.rank();
-        let holding = Holding::Here(value);
-        Cast { node: Some(node), holding, digests, is_over: false, ..Cast::awaited(root, None) }
+        let holding = Holding::Filling(value);
+        let mut cast = Cast { node: Some(node), holding, digests, is_over: false, ..Cast::awaited(root, None) };
+        cast.note_filled();
+        cast
+    }
+
+    /// At the root: more of the value is there. Whether that is all of it.
+    pub(super) fn fill(&mut self, digests: &[Digest]) -> bool {
+        self.digests.extend(digests);
+        self.note_filled();
+        matches!(self.holding, Holding::Here(_))
+    }
+
+    fn note_filled(&mut self) {
+        let is_filled = self.manifest().is_some_and(|manifest| manifest.block_count() == self.digests.len());
+        if let (true, Holding::Filling(value)) = (is_filled, &self.holding) {
+            self.holding = Holding::Here(value.clone());
+        }
+    }
+
+    /// Takes the digests of the first blocks, or of more of them; what the node is to be told.
+    pub(super) fn learn(&mut self, first_block: usize, digests: &[Digest]) -> Vec<Event> {
+        let known = self.digests.len().saturating_sub(first_block);
+        if first_block > self.digests.len() || known >= digests.len() {
+            return Vec::new();
+        }
+        self.digests.extend(&digests[known..]);
+        let later = self.unchecked.split_off(&self.digests.len());
+        let now = std::mem::replace(&mut self.unchecked, later);
+        now.into_iter().map(|(block, from)| self.check(block, from)).collect()
+    }
+
+    /// Whether a block is what the root has: once all of it has come, and its digest is known.
+    fn check(&mut self, block: usize, from: usize) -> Event {
+        self.partial.remove(&block);
+        Event::Checked { block, from, is_right: self.digests[block] == digest(self.block(block)) }
     }
 
     /// Whether nothing was done for it yet.
@@ -115,13 +158,22 @@ impl<M: Store> Cast<M> {
         match &self.holding {
             Holding::Awaited => &[],
             Holding::Coming(memory) => &memory[range],
-            Holding::Here(value) => &value[range],
+            Holding::Filling(value) | Holding::Here(value) => &value[range],
+        }
+    }
+
+    /// How long a block is.
+    pub(super) fn block_length(&self, block: usize) -> usize {
+        match &self.holding {
+            Holding::Awaited => 0,
+            _ => self.range(block).len(),
         }
     }
 
     /// How much of a block is here.
     pub(super) fn here_bytes(&self, block: usize) -> usize {
         match &self.node {
+            _ if matches!(self.holding, Holding::Filling(_)) && block >= self.digests.len() => 0,
             Some(node) if node.have().has(block) => self.range(block).len(),
             _ => self.partial.get(&block).copied().unwrap_or(0),
         }
@@ -170,9 +222,11 @@ impl<M: Store> Cast<M> {
         self.partial.insert(block, until_bytes);
         let mut events = vec![Event::Arrived { block, until_bytes }];
         if until_bytes == self.range(block).len() {
-            let is_right = self.digests.get(block) == Some(&digest(self.block(block)));
-            self.partial.remove(&block);
-            events.push(Event::Checked { block, from: peer, is_right });
+            if block < self.digests.len() {
+                events.push(self.check(block, peer));
+            } else {
+                self.unchecked.insert(block, peer);
+            }
         }
         events
     }

@@ -114,8 +114,9 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// Begins to give out a value, the first bytes of `value`, whose blocks have these `digests`: its number. `order`
-    /// has those that ask for it at once, as a chain is to run.
+    /// Begins to give out a value, the first bytes of `value`, whose blocks have these `digests`: its number. If there
+    /// are fewer digests than blocks, the others [come later](Self::fill), and so do the bytes. `order` has those that
+    /// ask for it at once, as a chain is to run.
     pub fn offer(
         &mut self,
         now: Duration,
@@ -132,6 +133,27 @@ impl<M: Store> Driver<M> {
         self.events.push_back((number, Event::Start));
         self.begin(now);
         number
+    }
+
+    /// More blocks of a value that is given out are there, and have these digests. Bytes that can be read once are to
+    /// stay as they are.
+    pub fn fill(&mut self, now: Duration, number: u32, digests: &[Digest]) {
+        let Some(cast) = self.casts.get_mut(&number) else { return };
+        let first_block = cast.digests.len();
+        let is_whole = cast.fill(digests);
+        let informed = if is_whole { std::mem::take(&mut cast.informed) } else { cast.informed.clone() };
+        for to in informed {
+            self.push(number, to, &Word::Digests { first_block, digests: digests.to_vec() });
+        }
+        if is_whole {
+            self.tell_sharers(number);
+        }
+        self.settle(now);
+    }
+
+    /// Gives up a value that will not be whole: its receivers will find that its root is lost.
+    pub fn abandon(&mut self, number: u32) {
+        self.drop_cast(number);
     }
 
     /// Notes that a value comes from `root`: its number. It is fetched once this rank [wants](Self::want) it, by
@@ -385,6 +407,14 @@ impl<M: Store> Driver<M> {
                     None => {}
                 }
             }
+            Word::Digests { first_block, digests } => {
+                let cast = self.casts.get_mut(&number).expect("it was found");
+                let manifest = cast.node.as_ref().and_then(Node::manifest);
+                if manifest.is_some_and(|it| first_block + digests.len() <= it.block_count()) {
+                    let events = cast.learn(first_block, &digests);
+                    self.events.extend(events.into_iter().map(|event| (number, event)));
+                }
+            }
             Word::Alone | Word::Released => {
                 if self.casts[&number].sharing.is_some() {
                     self.start(now, number);
@@ -399,9 +429,8 @@ impl<M: Store> Driver<M> {
                     if !is_sound(manifest, &digests) {
                         return;
                     }
-                    if cast.digests.is_empty() {
-                        cast.digests = digests;
-                    }
+                    let events = cast.learn(0, &digests);
+                    self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
                 match message {
                     Message::Released => {
@@ -487,12 +516,15 @@ impl<M: Store> Driver<M> {
             }
             Action::Tell { to, message } => {
                 let digests = if manifest_of(&message).is_some() { cast.digests.clone() } else { Vec::new() };
+                if let (Message::Welcome { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
+                    cast.informed.insert(to);
+                }
                 self.push(number, to, &Word::Said { message, digests });
             }
             Action::Send { to, block, from_bytes } => {
                 let outbox = self.peers.get_mut(&to).map(|peer| &mut peer.outbox);
                 match outbox {
-                    Some(outbox) if from_bytes < cast.block(block).len() => outbox.begin(number, block, from_bytes),
+                    Some(outbox) if from_bytes < cast.block_length(block) => outbox.begin(number, block, from_bytes),
                     _ => self.events.push_back((number, Event::Sent { to, block })),
                 }
             }
@@ -549,5 +581,5 @@ fn manifest_of(message: &Message) -> Option<&Manifest> {
 }
 
 fn is_sound(manifest: &Manifest, digests: &[Digest]) -> bool {
-    manifest.block_bytes > 0 && manifest.stripe_count > 0 && manifest.block_count() == digests.len()
+    manifest.block_bytes > 0 && manifest.stripe_count > 0 && manifest.block_count() >= digests.len()
 }

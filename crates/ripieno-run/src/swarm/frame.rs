@@ -20,8 +20,10 @@ pub type Digest = [u8; 8];
 /// What ranks tell each other about one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Word {
-    /// A message of the machines. With a manifest go the digests of its blocks.
+    /// A message of the machines. With a manifest go the digests of its first blocks.
     Said { message: Message, digests: Vec<Digest> },
+    /// From the root: the digests of more blocks.
+    Digests { first_block: usize, digests: Vec<Digest> },
     /// To the root: I will ask for this value, perhaps.
     Here,
     /// To the root: I will ask for it no more.

@@ -136,7 +136,7 @@ impl Outbox {
     fn end_chunk<M: Store>(&mut self, frame: &Frame, casts: &BTreeMap<u32, Cast<M>>, sent: &mut Vec<Sent>) {
         let Frame::Chunk { cast, block, from_bytes, length_bytes, .. } = *frame else { return };
         let mut is_last = false;
-        if from_bytes + length_bytes == casts[&cast].block(block).len() {
+        if from_bytes + length_bytes == casts[&cast].block_length(block) {
             let count = self.streams.len();
             self.stop(cast, block);
             // Who was told to stop meanwhile is told no end.
@@ -149,7 +149,7 @@ impl Outbox {
 impl Stream {
     /// How much can go now.
     fn length<M: Store>(&self, cast: &Cast<M>) -> usize {
-        let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block(self.block).len());
+        let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block_length(self.block));
         let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
         if length_bytes < STEP_BYTES && here_bytes < block_bytes { 0 } else { length_bytes }
     }

@@ -59,6 +59,8 @@ struct Net {
     dead: BTreeSet<usize>,
     /// They stand still, and nobody is told.
     silent: BTreeSet<usize>,
+    /// From these to those nothing comes through, for now.
+    held: BTreeSet<(usize, usize)>,
     /// Bytes that each rank has still to send before one of them comes wrong.
     tampered: BTreeMap<usize, usize>,
 }
@@ -116,6 +118,9 @@ impl Link for PipeLink {
 
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let mut net = self.net.lock().unwrap();
+        if net.held.contains(&(self.peer, self.rank)) {
+            return Ok(0);
+        }
         let pipe = net.pipes.entry((self.peer, self.rank)).or_default();
         let count = pipe.len().min(into.len());
         into[..count].copy_from_slice(&pipe.make_contiguous()[..count]);
@@ -125,6 +130,9 @@ impl Link for PipeLink {
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
+        if self.net.lock().unwrap().held.contains(&(self.peer, self.rank)) {
+            return Ok(&[]);
+        }
         self.staged = self
             .net
             .lock()
@@ -218,10 +226,16 @@ impl World {
 
     /// Everybody begins a value; all want it at once.
     fn begin(&mut self, root: usize, bytes: usize, discipline: Discipline) -> u32 {
+        self.begin_with(root, bytes, discipline, usize::MAX)
+    }
+
+    /// The same; of the value so many blocks are there at first.
+    fn begin_with(&mut self, root: usize, bytes: usize, discipline: Discipline, block_count: usize) -> u32 {
         let (now, size) = (self.now, self.ranks.len());
         let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
         let order = (1..size).map(|after| (root + after) % size).collect();
-        let (given, digests) = given(bytes);
+        let (given, mut digests) = given(bytes);
+        digests.truncate(block_count);
         let number = self.ranks[root].0.offer(now, given, manifest, digests, order);
         for (rank, (driver, _)) in self.ranks.iter_mut().enumerate().filter(|(rank, _)| *rank != root) {
             assert_eq!(driver.expect(now, root, None), number, "rank {rank}");
@@ -295,6 +309,77 @@ fn everybody_gets_the_bytes_from_every_root() {
                     assert_eq!(world.settled, Some((others, vec![], vec![])));
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn blocks_go_out_as_they_are_made_and_none_before() {
+    let (size, block_count) = (4, 20);
+    let bytes = block_count * BLOCK_BYTES;
+    let digests = given(bytes).1;
+    for discipline in disciplines() {
+        let mut world = World::new(size);
+        let number = world.begin_with(0, bytes, discipline, 1);
+        let meters: Vec<Arc<Meter>> = (1..size).map(|_| Arc::default()).collect();
+        meters.iter().zip(1..).for_each(|(meter, rank)| world.ranks[rank].0.watch(number, meter.clone()));
+        for (told, made) in [(1, 1), (1, 2), (2, 10), (10, block_count)] {
+            world.ranks[0].0.fill(world.now, number, &digests[told..made]);
+            (0..400).for_each(|_| _ = world.turn());
+            let came: Vec<u64> = meters.iter().map(|meter| meter.came_bytes()).collect();
+            // By BitTorrent any block is asked for, and the root is asked for one at a time.
+            let most = (made * BLOCK_BYTES) as u64;
+            let is_random = discipline == Discipline::BITTORRENT && made < block_count;
+            let is_right = |&came: &u64| came == most || is_random && came < most;
+            assert!(came.iter().all(is_right), "{discipline:?}, {made} blocks: {came:?}");
+            assert_eq!(world.outcomes.len(), if made == block_count { size - 1 } else { 0 });
+        }
+        assert!((1..size).all(|rank| world.right(rank, bytes)), "{discipline:?}");
+    }
+}
+
+#[test]
+fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
+    let bytes = 20 * BLOCK_BYTES;
+    let digests = given(bytes).1;
+    for is_tampered in [false, true] {
+        let mut world = World::new(4);
+        let number = world.begin_with(0, bytes, Discipline::Chain, 1);
+        let meter: Arc<Meter> = Arc::default();
+        world.ranks[3].0.watch(number, meter.clone());
+        (0..10).for_each(|_| _ = world.turn());
+        world.net.lock().unwrap().held.insert((0, 3));
+        if is_tampered {
+            world.net.lock().unwrap().tampered.insert(2, 2 * BLOCK_BYTES);
+        }
+        world.ranks[0].0.fill(world.now, number, &digests[1..]);
+        world.run_until(|world| world.outcomes.len() == 2);
+        // Four blocks are asked for ahead, and none of them is done with.
+        (0..20).for_each(|_| _ = world.turn());
+        assert_eq!(meter.came_bytes(), 5 * BLOCK_BYTES as u64);
+        world.net.lock().unwrap().held.clear();
+        world.run_until(|world| world.settled.is_some());
+        assert!(world.right(3, bytes));
+        assert_eq!(world.settled, Some((vec![1, 2, 3], vec![], vec![2; usize::from(is_tampered)])));
+    }
+}
+
+#[test]
+fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
+    let bytes = 20 * BLOCK_BYTES;
+    for (discipline, dies) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
+        let mut world = World::new(4);
+        let number = world.begin_with(1, bytes, discipline, 7);
+        (0..30).for_each(|_| _ = world.turn());
+        if dies {
+            world.net.lock().unwrap().dead.insert(1);
+        } else {
+            world.ranks[1].0.abandon(number);
+        }
+        world.run_until(|world| world.outcomes.len() == 3);
+        for ending in world.outcomes.values() {
+            let is_named = matches!(ending, Err(Ending::Failure(Failure::RootLost { root: 1, .. })));
+            assert!(is_named, "{discipline:?}: {ending:?}");
         }
     }
 }
