@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from ripieno.cli import main
 from ripieno.lab import why_not
 
 BENCHES = Path(__file__).resolve().parents[2] / "benches"
@@ -290,9 +292,21 @@ def test_an_epoch_of_gradient_descent_is_timed_beside_scikit_learn(tmp_path):
 
 
 @needs_lab
-def test_strategies_of_broadcast_are_timed_beside_their_simulations(tmp_path):
-    target = tmp_path / "figures.json"
-    command = [sys.executable, str(BENCHES / "strategies.py"), "--quick", "--kill", "1@50%", "--json", str(target)]
+def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tmp_path):
+    target, page = tmp_path / "figures.json", tmp_path / "page.html"
+    words = ["--hosts", "4", "--bytes", "1MiB", "--repetitions", "1", "--kill", "1@50%", "--slow", "1@0.2"]
+    command = [
+        sys.executable,
+        "-m",
+        "ripieno",
+        "bench",
+        "strategies",
+        *words,
+        "--json",
+        str(target),
+        "--out",
+        str(page),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
     rows = json.loads(target.read_text())["rows"]
@@ -300,4 +314,28 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations(tmp_path):
     assert [row["strategy"] for row in rows] == ["chain", "splitstream", "csb", "bittorrent"]
     for row in rows:
         assert row["simulated"] > 1 and all(multiple > 0.5 for multiple in row["multiples"])
-        assert len(row["killed"]) == len(row["of_undisturbed"]) == 1
+        assert row["killed"] == [2] and row["slow"] == [1, 0.2]
+        assert len(row["killed_of_undisturbed"]) == len(row["slow_of_undisturbed"]) == 1
+        assert 0 < row["serialization_shares"][0] < 1
+        assert row["cpu_s_per_host"][0] > 0 and row["switches_per_host"][0] > 0
+    drawn = page.read_text()
+    assert drawn.count("<svg ") == 12 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
+    # Of 64 blocks and what is ahead of the array each of three hosts has all, from somebody.
+    chain = ElementTree.fromstring(re.findall(r"<svg .*?</svg>", drawn, re.DOTALL)[0])
+    told = [title.text for title in chain.iter("{http://www.w3.org/2000/svg}title") if "block " in (title.text or "")]
+    assert sorted(int(re.match(r"block (\d+) from rank", each)[1]) for each in told) == sorted([*range(65)] * 3)
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--kill", "8@50%"], "kill=8: expected 1 to 7 hosts, for the root lives"),
+        (["--kill", "3"], "--kill='3': expected COUNT@SHARE%, such as 3@50%"),
+        (["--slow", "0@0.2"], "slow=0: expected a host, 1 to 7, which is not the root"),
+        (["--slow", "5@2"], "slow=5@2.0: expected a share of the rate, between 0 and 1"),
+        (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, bittorrent"),
+    ],
+)
+def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, told, capfd):
+    assert main(["bench", "strategies", *words]) == 2
+    assert told in capfd.readouterr().err

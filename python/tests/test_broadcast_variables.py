@@ -208,3 +208,26 @@ def test_the_root_that_dies_is_named():
     found = outcomes("csb", 0, signal.SIGKILL)
     assert len(found) == 3
     assert all("rank 0, the root of the broadcast, is lost" in outcome for outcome in found), found
+
+
+def recorded(comm):
+    value = sample(5 * BLOCK_BYTES) if comm.rank == 0 else None
+    made = [
+        comm.broadcast_variable(value, strategy="chain", block_bytes=BLOCK_BYTES, per_host=False, record=record)
+        for record in (True, False)
+    ]
+    for variable in made:
+        _ = variable.value
+    comm.barrier()
+    found, nothing = (variable.recorded() for variable in made)
+    assert nothing == ([], 0) and found.left_out_bytes == 0
+    return [] if comm.rank == 0 else found.fetches
+
+
+def test_what_comes_from_whom_is_recorded_if_that_is_asked_for(world):
+    for rank, fetches in enumerate(world(3).run(recorded)[1:], start=1):
+        blob_bytes = sum(fetch.size_bytes for fetch in fetches)
+        assert 5 * BLOCK_BYTES < blob_bytes < 6 * BLOCK_BYTES
+        assert [fetch.block for fetch in fetches] == list(range(6))
+        assert {fetch.sender for fetch in fetches} == {rank - 1}
+        assert all(0 <= fetch.start_s <= fetch.end_s < PATIENCE_S for fetch in fetches)

@@ -12,6 +12,8 @@ from ripieno.cli import main
 #: Each option that names a result, of each command, with input that is not there: that is found out later.
 RESULTS = {
     "bench --json": ["bench", "barrier", "--json", "result.json"],
+    "bench strategies --json": ["bench", "strategies", "--json", "result.json"],
+    "bench strategies --out": ["bench", "strategies", "--out", "result.html"],
     "bench --plot": ["bench", "barrier", "--plot", "result.html"],
     "bfs --out": ["bfs", "none.txt", "--source", "0", "--out", "result.csv"],
     "bfs --trace": ["bfs", "none.txt", "--source", "0", "--trace", "result.json"],

@@ -333,6 +333,17 @@ def test_a_cable_carries_its_rate_and_no_more(lab):
 
 
 @needs_lab
+def test_one_cable_may_have_another_rate(lab):
+    lab.set_rate("h1", f"{PAYLOAD_MBIT / 5:f}mbit")
+    try:
+        slow, other = (best_mbit(lab, [ends], 1_000_000, enough=0.0) for ends in ((0, 1), (2, 0)))
+    finally:
+        lab.set_rate("h1", lab.blueprint.rate)
+
+    assert slow < 0.25 * PAYLOAD_MBIT < other
+
+
+@needs_lab
 def test_hosts_of_a_rack_share_its_uplink(lab):
     before = lab.counters()
     rate = best_mbit(lab, [(0, 2), (1, 3)], 2_000_000, enough=0.95 * PAYLOAD_MBIT)

@@ -152,6 +152,20 @@ impl Variable {
         (meter.came_bytes(), meter.gave_bytes(), meter.is_released())
     }
 
+    /// Records from now on which block comes from whom, and when.
+    fn begin_record(&self) {
+        self.inner.meter().begin_record();
+    }
+
+    /// What was recorded: senders, blocks, bytes, and the seconds since the variable began here when the first and the
+    /// last bytes came; and the bytes for which the record had no room.
+    fn record(&self) -> (Vec<Fetch>, usize) {
+        let record = self.inner.record();
+        let told =
+            |it: &broadcasts::Fetched| (it.from, it.block, it.bytes, it.first.as_secs_f64(), it.last.as_secs_f64());
+        (record.fetches.iter().map(told).collect(), record.left_out_bytes)
+    }
+
     /// Tells another rank something about the variable.
     fn tell(&self, to: usize, bytes: Vec<u8>) {
         self.inner.tell(to, bytes);

@@ -11,7 +11,7 @@ use ripieno_net::mesh::Mesh;
 pub use ripieno_plan::swarm::{Corruption, Discipline};
 use ripieno_plan::swarm::{Manifest, Timing};
 use ripieno_run::swarm::{Driver, News};
-pub use ripieno_run::swarm::{Ending, Meter};
+pub use ripieno_run::swarm::{Ending, Fetched, Meter, Record};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -65,9 +65,12 @@ pub struct Variable {
     shared: Arc<Shared>,
     number: u32,
     meter: Arc<Meter>,
+    /// When it began, by the clock of the thread.
+    begun: Duration,
 }
 
 struct Shared {
+    started: Instant,
     bell: Bell,
     state: Mutex<State>,
     changed: Condvar,
@@ -92,18 +95,23 @@ enum Command {
     Offer { value: Arc<HostMemory>, manifest: Manifest, digests: Vec<Digest>, order: Vec<usize>, meter: Arc<Meter> },
     Expect { root: usize, leader: Option<usize>, meter: Arc<Meter> },
     Fetch { root: usize, file: BlockFile, meter: Arc<Meter> },
+    Fill { number: u32, digests: Vec<Digest> },
+    Abandon(u32),
     Tell { number: u32, to: usize, bytes: Vec<u8> },
     Want(u32),
     Release(u32),
-    Fill { number: u32, digests: Vec<Digest> },
-    Abandon(u32),
     Close,
 }
 
 impl Broadcasts {
     /// Begins to serve a group of `size` over its mesh.
     pub fn new(rank: usize, size: usize, mesh: Mesh) -> Result<Broadcasts, NetError> {
-        let shared = Arc::new(Shared { bell: mesh.bell(), state: Mutex::default(), changed: Condvar::new() });
+        let shared = Arc::new(Shared {
+            started: Instant::now(),
+            bell: mesh.bell(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         let driver = Driver::new(rank, size, TIMING, Box::new(HostMemory::new));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
@@ -161,7 +169,7 @@ impl Broadcasts {
     }
 
     fn begin(&self, command: impl FnOnce(Arc<Meter>) -> Command) -> Variable {
-        let meter = Arc::new(Meter::default());
+        let (meter, begun) = (Arc::new(Meter::default()), self.shared.started.elapsed());
         let mut state = lock(&self.shared.state);
         let number = state.next;
         state.next += 1;
@@ -169,7 +177,7 @@ impl Broadcasts {
         state.commands.push_back(command(meter.clone()));
         drop(state);
         self.shared.bell.ring();
-        Variable { shared: self.shared.clone(), number, meter }
+        Variable { shared: self.shared.clone(), number, meter, begun }
     }
 
     /// Goes on to give values to those who are fetching them, for a while; then ends.
@@ -225,6 +233,16 @@ impl Variable {
     /// How far it is.
     pub fn meter(&self) -> &Meter {
         &self.meter
+    }
+
+    /// What has come since [`Meter::begin_record`], by the time since the variable began here.
+    pub fn record(&self) -> Record {
+        let mut record = self.meter.record();
+        for fetched in &mut record.fetches {
+            fetched.first = fetched.first.saturating_sub(self.begun);
+            fetched.last = fetched.last.saturating_sub(self.begun);
+        }
+        record
     }
 
     /// Tells another rank something about the variable.
@@ -315,7 +333,7 @@ impl Drop for Ends<'_> {
 
 fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &Shared) {
     let _ends = Ends(shared);
-    let started = Instant::now();
+    let started = shared.started;
     let mut closes_at = None;
     loop {
         for command in shared.take_commands() {
@@ -354,6 +372,8 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
             let number = driver.fetch_into(now, root, memory, blocks.digests, have);
             driver.watch(number, meter);
         }
+        Command::Fill { number, digests } => driver.fill(now, number, &digests),
+        Command::Abandon(number) => driver.abandon(number),
         Command::Tell { number, to, bytes } => driver.tell(number, to, bytes),
         Command::Want(number) => driver.want(now, number),
         Command::Release(number) => driver.release(number),
@@ -425,5 +445,3 @@ mod tests {
         assert_eq!(told.into_inner(), Blocks::of(&expected, 50).digests);
     }
 }
-        Command::Fill { number, digests } => driver.fill(now, number, &digests),
-        Command::Abandon(number) => driver.abandon(number),

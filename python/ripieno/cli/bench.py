@@ -9,13 +9,28 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import overwrite_option
+from ripieno.cli.options import Size, overwrite_option
+from ripieno.errors import InputError
 
 # Seconds for the calls of one case in one run.
 BUDGET_S = 0.05
 
 
-@click.command("bench", short_help="Time collectives beside the limit and the peers.")
+class _Bench(click.Command):
+    """Collectives; `strategies` is a command of its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == [STRATEGIES]:
+            return strategies_command.make_context(f"{info_name} {STRATEGIES}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+STRATEGIES = "strategies"
+
+
+@click.command("bench", cls=_Bench, short_help="Time collectives beside the limit and the peers.")
 @click.argument("collectives", metavar="COLLECTIVE[,…]|all", default="all")
 @click.option("--ranks", metavar="LIST", help="Numbers of ranks to start, such as 2,4,8; 2 by default.")
 @click.option(
@@ -65,6 +80,8 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
     all that a rank sends. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a
     launcher, such as `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
 
+    `ripieno bench strategies` broadcasts a value to emulated hosts; see its --help.
+
     \b
     Examples:
       ripieno bench allreduce --ranks 2,4 --against openmpi,mpich --plot speed.html
@@ -100,3 +117,76 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
+
+
+@click.command(STRATEGIES)
+@click.option("--hosts", type=click.IntRange(min=2), default=8, show_default=True, help="The root among them.")
+@click.option("--bytes", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Of the value.")
+@click.option("--rate", default="100mbit", show_default=True, help="Of a host's cable.")
+@click.option("--strategies", metavar="LIST", default="chain,splitstream,csb,bittorrent", show_default=True)
+@click.option("--kill", metavar="COUNT@SHARE%", help="Kill so many hosts after this share of the undisturbed time.")
+@click.option("--slow", metavar="HOST@SHARE", help="Give this host, counted from 0, this share of the rate.")
+@click.option("--block", "block_bytes", type=Size(), metavar="SIZE", help="Of a block. By default a 256th.")
+@click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each run.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="PAGE.html",
+    help="Draw which block went from whom to whom, and the rate of every host.",
+)
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@overwrite_option
+def strategies_command(
+    strategies: str,
+    kill: str | None,
+    slow: str | None,
+    out: Path | None,
+    target: Path | None,
+    overwrite: bool,
+    **words: Any,
+) -> None:
+    """Broadcast a value to emulated hosts by each strategy, undisturbed and with hosts that are killed or slow.
+
+    Times are those of the last host, as multiples of what the bytes take at the rate of a cable; TCP's headers alone
+    make it 1.046. Beside them stand simulated ones. This needs what `ripieno lab` needs, root among it.
+
+    \b
+    Examples:
+      ripieno bench strategies --kill 2@50% --out swarm.html
+      ripieno bench strategies --hosts 32 --rate 10mbit --bytes 6.4MiB --slow 5@0.2
+    """
+    from ripieno.bench import strategies as bench
+    from ripieno.files.results import check_results, new_file
+
+    check_results({"--out": out, "--json": target}, overwrite=overwrite)
+    names = strategies.split(",")
+    for name in names:
+        if name not in bench.STRATEGIES:
+            raise InputError(f"--strategies={name!r}: expected some of {', '.join(bench.STRATEGIES)}")
+    asked = bench.Asked(strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words)
+    found = bench.measure(asked)
+    found.show()
+    for path, text in ((out, found.page), (target, lambda: json.dumps(found.as_json(), indent=2) + "\n")):
+        if path is not None:
+            with new_file(path) as part:
+                part.write_text(text(), "utf-8")
+            click.echo(path)
+
+
+def _killed(text: str | None) -> tuple[int, float] | None:
+    if text is None:
+        return None
+    count, _, share = text.partition("@")
+    if not count.isdecimal() or not share.endswith("%") or not share[:-1].isdecimal():
+        raise InputError(f"--kill={text!r}: expected COUNT@SHARE%, such as 3@50%")
+    return int(count), int(share[:-1]) / 100
+
+
+def _slowed(text: str | None) -> tuple[int, float] | None:
+    if text is None:
+        return None
+    host, _, share = text.partition("@")
+    try:
+        return int(host), float(share)
+    except ValueError:
+        raise InputError(f"--slow={text!r}: expected HOST@SHARE, such as 5@0.2") from None

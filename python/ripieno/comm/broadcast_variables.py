@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
 
@@ -55,6 +56,43 @@ class Corruption(NamedTuple):
     receiver: int
 
 
+class Fetched(NamedTuple):
+    """A block, or part of one, that came from another rank.
+
+    Attributes
+    ----------
+    sender : int
+        From which rank.
+    block : int
+        Which, counted from 0.
+    size_bytes : int
+        How much of it, in bytes.
+    start_s, end_s : float
+        When its first and its last bytes were here, in seconds since the variable was made on this rank.
+    """
+
+    sender: int
+    block: int
+    size_bytes: int
+    start_s: float
+    end_s: float
+
+
+class Recorded(NamedTuple):
+    """What came to a rank, as far as it was recorded.
+
+    Attributes
+    ----------
+    fetches : list of Fetched
+        In the order of blocks, 65,536 at most.
+    left_out_bytes : int
+        Bytes of further blocks.
+    """
+
+    fetches: list[Fetched]
+    left_out_bytes: int
+
+
 class Delivery(NamedTuple):
     """What the root knows of a broadcast variable once nobody fetches it any more.
 
@@ -81,13 +119,17 @@ class BroadcastVariable(Generic[T]):
     value : object
         The root's value. The first access waits for it, the others return the same object. Its arrays, also those in
         lists and dicts, are read-only, and lie in memory that the ranks of a host share.
+    serialization_s : float
+        Seconds that this rank has spent on turning the value into bytes and copying them, at the root, or on turning
+        bytes into the value.
     """
 
-    def __init__(self, native: NativeVariable, strategy: str, root: int) -> None:
+    def __init__(self, native: NativeVariable, strategy: str, root: int, serialization_s: float = 0.0) -> None:
         self._native: NativeVariable | None = native
         self._opened: list[T] = []
         self.strategy = strategy
         self.root = root
+        self.serialization_s = serialization_s
 
     @property
     def value(self) -> T:
@@ -96,7 +138,9 @@ class BroadcastVariable(Generic[T]):
             native.want()
             # To NumPy's stubs it is no buffer before Python 3.12.
             shown: Any = native.wait()
+            begun_s = time.perf_counter()
             self._opened.append(packing.read_blob(np.frombuffer(shown, np.uint8)))
+            self.serialization_s += time.perf_counter() - begun_s
         return self._opened[0]
 
     def delivery(self) -> Delivery | None:
@@ -105,6 +149,11 @@ class BroadcastVariable(Generic[T]):
         if report is None:
             return None
         return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])
+
+    def recorded(self) -> Recorded:
+        """Which block came from whom, and when; nothing unless the variable was made with ``record=True``."""
+        fetches, left_out_bytes = self._held().record()
+        return Recorded([Fetched(*each) for each in fetches], left_out_bytes)
 
     def release(self) -> None:
         """Let go of the value here; the same when the variable is let go of.
@@ -186,6 +235,7 @@ class BroadcastVariables(Gathers):
         block_bytes: int | None = None,
         per_host: bool = True,
         places: Place | Sequence[Place] = (),
+        record: bool = False,
     ) -> BroadcastVariable[Any]: ...
 
     # None is what others than the root leave out.
@@ -199,6 +249,7 @@ class BroadcastVariables(Gathers):
         block_bytes: int | None = None,
         per_host: bool = True,
         places: Place | Sequence[Place] = (),
+        record: bool = False,
     ) -> BroadcastVariable[T]: ...
 
     def broadcast_variable(
@@ -210,6 +261,7 @@ class BroadcastVariables(Gathers):
         block_bytes: int | None = None,
         per_host: bool = True,
         places: Place | Sequence[Place] = (),
+        record: bool = False,
     ) -> BroadcastVariable[Any]:
         """Give all ranks the root's `value`, which they fetch when they need it, also when ranks die meanwhile.
 
@@ -233,6 +285,8 @@ class BroadcastVariables(Gathers):
         places : path or URL, or sequence of these
             With "shared-file" only, and used at the root: folders that all ranks see under the same names, or URLs of
             fsspec. The root writes the value to the first three.
+        record : bool
+            Whether to record here which block comes from whom, and when: `BroadcastVariable.recorded`.
 
         Returns
         -------
@@ -271,12 +325,17 @@ class BroadcastVariables(Gathers):
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # What is within the pickle would not be read-only; an empty array needs no memory.
+        begun_s = time.perf_counter()
         packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+        packed_s = time.perf_counter() - begun_s
         places = checked_for(strategy, places) if self.rank == root else []
         strategy, per_host = Gathers.broadcast(self, (strategy, per_host), root)
         if strategy == SHARED_FILE:
-            return self._begin_shared_file(self._service(), packed, root, places)
-        return self._begin_variable(self._service(), packed, root, strategy, per_host, block_bytes)
+            made = self._begin_shared_file(self._service(), packed, root, places)
+        else:
+            made = self._begin_variable(self._service(), packed, root, strategy, per_host, block_bytes, record)
+        made.serialization_s += packed_s
+        return made
 
     def _lasting_variable(
         self, packed: packing.Packed | None, strategy: str, places: Sequence[str], generation: int
@@ -290,7 +349,7 @@ class BroadcastVariables(Gathers):
         serving = self._lasting[-1][1]
         if strategy == SHARED_FILE:
             return self._begin_shared_file(serving, packed, 0, places)
-        return self._begin_variable(serving, packed, 0, strategy, True, None)
+        return self._begin_variable(serving, packed, 0, strategy, True, None, False)
 
     def _begin_shared_file(
         self, serving: Serving, packed: packing.Packed | None, root: int, places: Sequence[str]
@@ -323,6 +382,7 @@ class BroadcastVariables(Gathers):
         strategy: str,
         per_host: bool,
         block_bytes: int | None,
+        record: bool,
     ) -> BroadcastVariable[Any]:
         """Offer what is packed, at the root, or expect it."""
         discipline = "csb" if strategy == "auto" else strategy
@@ -331,13 +391,18 @@ class BroadcastVariables(Gathers):
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces = list(packing.blob_pieces(packed))
+            begun_s = time.perf_counter()
             native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
+            copied_s = time.perf_counter() - begun_s
         else:
+            copied_s = 0.0
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
             native = serving.native.expect(root, None if leader == self.rank else leader)
+            if record:
+                native.begin_record()
             if self.rank in order:
                 native.want()
-        return BroadcastVariable(native, strategy, root)
+        return BroadcastVariable(native, strategy, root, copied_s)
 
     def _members(self, root: int, per_host: bool) -> list[int]:
         """Who fetches: the root, then of each host one, or every rank; those of a rack one after the other."""

@@ -15,7 +15,7 @@ from types import TracebackType
 
 from ripieno.errors import InputError, LabError
 from ripieno.lab import cables, enter, kernel, registry, wiring
-from ripieno.lab.blueprint import Blueprint, Host
+from ripieno.lab.blueprint import Blueprint, Host, bits_per_s
 from ripieno.lab.cables import Counters
 from ripieno.lab.guard import Guard
 from ripieno.lab.run import Program, run
@@ -229,6 +229,10 @@ class Lab:
     def heal(self, name: str) -> None:
         """Plug the cable of a host, or the uplink of a rack, in again."""
         cables.plug(self._prefix, [self._cable(name)])
+
+    def set_rate(self, name: str, rate: str) -> None:
+        """Give both directions of a host's cable another rate, such as "20mbit"."""
+        wiring.set_rate(self._prefix, self.blueprint, self.host(name), bits_per_s("rate", rate))
 
     def silent(self) -> set[str]:
         """Names of the cables that are pulled."""

@@ -62,6 +62,14 @@ def _switches(blueprint: Blueprint) -> Iterable[str]:
         yield f"link set {down} type bridge_slave learning off flood off"
 
 
+def set_rate(prefix: str, blueprint: Blueprint, host: Host, rate_bits_per_s: int) -> None:
+    """Hold both directions of a host's cable to another rate."""
+    ends = ((prefix + SWITCHES, host.name, QUEUE_BYTES), (prefix + host.name, "eth0", HOST_QUEUE_BYTES))
+    for namespace, device, queue_bytes in ends:
+        with inside(namespace):
+            batch("tc", [_shaper(device, rate_bits_per_s, blueprint.burst_bytes, queue_bytes, "change")])
+
+
 def _ports(prefix: str, blueprint: Blueprint) -> Iterable[str]:
     for host in blueprint.hosts:
         yield (
@@ -88,8 +96,8 @@ def _port_shapers(blueprint: Blueprint) -> list[str]:
     ] + [_shaper(host.name, blueprint.rate_bits_per_s, blueprint.burst_bytes, QUEUE_BYTES) for host in blueprint.hosts]
 
 
-def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: int) -> str:
-    return f"qdisc add dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes} limit {queue_bytes}"
+def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: int, verb: str = "add") -> str:
+    return f"qdisc {verb} dev {device} root tbf rate {rate_bits_per_s}bit burst {burst_bytes} limit {queue_bytes}"
 
 
 def _set_up(prefix: str, blueprint: Blueprint, host: Host, congestion_control: str) -> None:

@@ -51,9 +51,15 @@ def write(picture: str, path: Path, part: Path) -> None:
     if path.suffix == ".svg":
         part.write_text(picture, "utf-8")
         return
-    page = "<!doctype html>\n<html lang='en'><meta charset='utf-8'><title>Ripieno</title>"
-    style = "<style>html { color-scheme: light dark; } body { margin: 1rem; }</style>"
-    part.write_text(f"{page}{style}\n{picture}</html>\n", "utf-8")
+    part.write_text(page("Ripieno", picture), "utf-8")
+
+
+def page(title: str, body: str) -> str:
+    """A page that fetches nothing, around pictures and what else is in `body`."""
+    head = f"<!doctype html>\n<html lang='en'><meta charset='utf-8'><title>{escape(title)}</title>"
+    style = "<style>html { color-scheme: light dark; } body { margin: 1rem; font: 14px system-ui, sans-serif; }"
+    table = "td, th { text-align: right; padding: 0 1em 0 0; font-weight: normal; white-space: nowrap; }</style>"
+    return f"{head}{style} {table}\n{body}</html>\n"
 
 
 def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, root: int = 0) -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from ripieno.simulation.distribution import Distribution, Fetch
+from ripieno.simulation.distribution import Distribution, End, Fetch
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
 #: More rows or bars show nothing more.
@@ -38,26 +38,32 @@ _STYLE = """
 def swarm(found: Distribution) -> str:
     """The fetches of a distribution that kept them, by time, and the bytes between any two ranks."""
     assert found.fetches is not None, "a picture is drawn of fetches"
-    count = found.cluster.ranks
+    title = f"broadcast of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}"
+    return draw(title, found.fetches, found.ends, found.seconds)
+
+
+def draw(title: str, fetches: Sequence[Fetch], ends: Sequence[End], seconds: float) -> str:
+    """Fetches by time, and the bytes between any two ranks; `ends` has all ranks, `seconds` the last end."""
+    count = len(ends)
     shown = list(range(count)) if count <= ROWS_DRAWN else [row * (count - 1) // (ROWS_DRAWN - 1) for row in range(64)]
     rows = {rank: row for row, rank in enumerate(shown)}
     by_receiver: defaultdict[int, list[Fetch]] = defaultdict(list)
-    for fetch in found.fetches:
+    for fetch in fetches:
         by_receiver[fetch.receiver].append(fetch)
-    ends_s = [fetch.end_s for fetch in found.fetches] + [found.seconds]
+    ends_s = [fetch.end_s for fetch in fetches] + [seconds]
     end_s = max(ends_s) or 1.0
     scale = _WIDTH / end_s
     rates = {rank: _rates(by_receiver[rank], end_s) for rank in shown}
     highest = max((max(values) for values in rates.values()), default=0.0) or 1.0
     height = _TOP + len(shown) * _ROW + _BOTTOM
     body = [_seconds(end_s, scale, height)]
-    every = max(1, len(found.fetches) // FETCHES_DRAWN)
+    every = max(1, len(fetches) // FETCHES_DRAWN)
     for rank in shown:
         top = _TOP + rows[rank] * _ROW
         body.append(_text(_LEFT - 8, top + 13, f"rank {rank}" if count <= ROWS_DRAWN else f"{rank:,}", "end"))
         body += [_bar(fetch, top, scale) for fetch in by_receiver[rank][::every]]
         body.append(_area(rates[rank], top + _ROW - 1, highest))
-        end = found.ends[rank]
+        end = ends[rank]
         if end.at_s is not None and (end.kind != "done" or end.at_s > 0):
             x = _LEFT + end.at_s * scale
             kind = "end" if end.kind == "done" else "lost"
@@ -67,13 +73,9 @@ def swarm(found: Distribution) -> str:
                 f"<title>{told}</title></line>"
             )
     right = _LEFT + _WIDTH + _GAP
-    body.append(_fields(found.fetches, shown, right))
-    took = duration_text(found.seconds) if found.seconds else "0 s"
-    title = (
-        f"broadcast of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}: {took}; "
-        f"rows up to {bytes_text(highest)}/s"
-    )
-    width = max(right + len(shown) * _FIELD + 16, _LEFT + 7.2 * len(title))
+    body.append(_fields(fetches, shown, right))
+    title = f"{title}: {duration_text(seconds) if seconds else '0 s'}; rows up to {bytes_text(highest)}/s"
+    width = max(right + len(shown) * _FIELD + 16, right + 112, _LEFT + 7.2 * len(title))
     size = f"viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' height='{height:.0f}'"
     head = _text(_LEFT, 22, title, "start", " class='title'")
     parts = [f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", f"<style>{_STYLE}</style>", head, *body, "</svg>", ""]
@@ -144,7 +146,7 @@ def _fields(fetches: Sequence[Fetch], shown: Sequence[int], left: float) -> str:
 
 def _seconds(end_s: float, scale: float, height: float) -> str:
     unit, factor = unit_of(end_s)
-    power = 10.0
+    power = 1000.0
     while power * factor > end_s:
         power /= 10
     step = next(power * part for part in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0) if end_s / (power * part * factor) <= 10)

@@ -12,7 +12,7 @@ import numpy as np
 import ripieno as rp
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from ripieno.comm.broadcast_variables import Delivery
+from ripieno.comm.broadcast_variables import Delivery, Recorded
 from ripieno.comm.file_distribution import HostFile
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
@@ -68,6 +68,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     with comm.broadcast_variable(mine, strategy="chain", block_bytes=1 << 20, per_host=True) as shared:
         assert_type(shared.value, Floats)
         assert_type(shared.delivery(), Delivery | None)
+        assert_type(shared.recorded(), Recorded)
     assert_type(comm.broadcast_variable({"rate": 0.1} if comm.rank == 0 else None).value, dict[str, float])
     copied = comm.distribute(["model.bin"], "/scratch/", strategy="csb", overwrite=True, keep_partial=True)
     assert_type(copied, list[HostFile])

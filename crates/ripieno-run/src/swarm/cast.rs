@@ -214,11 +214,11 @@ impl<M: Store> Cast<M> {
     }
 
     /// Bytes of a block have come, up to `until_bytes`: what the node is to be told.
-    pub(super) fn arrived(&mut self, peer: usize, block: usize, until_bytes: usize) -> Vec<Event> {
+    pub(super) fn arrived(&mut self, now: Duration, peer: usize, block: usize, until_bytes: usize) -> Vec<Event> {
         if until_bytes <= self.here_bytes(block) {
             return Vec::new();
         }
-        self.meter.note_came(until_bytes - self.here_bytes(block));
+        self.meter.note_came(now, peer, block, until_bytes - self.here_bytes(block));
         self.partial.insert(block, until_bytes);
         let mut events = vec![Event::Arrived { block, until_bytes }];
         if until_bytes == self.range(block).len() {

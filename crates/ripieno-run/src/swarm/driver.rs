@@ -314,7 +314,7 @@ impl<M: Store> Driver<M> {
                 let count = link.receive(room.unwrap_or(&mut self.scratch[..length_bytes]))?;
                 it.inbox.advance(count);
                 if let Some(cast) = self.casts.get_mut(&coming.cast).filter(|_| is_wanted) {
-                    let events = cast.arrived(peer, coming.block, coming.at_bytes + count);
+                    let events = cast.arrived(now, peer, coming.block, coming.at_bytes + count);
                     self.events.extend(events.into_iter().map(|event| (coming.cast, event)));
                 }
                 read_bytes += count;

@@ -1,6 +1,36 @@
 //! How far a value is on this rank, for other threads to look at.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// So many fetches are recorded of one value; more are only counted.
+const FETCHES_RECORDED_MAX: usize = 1 << 16;
+
+/// A block, or part of one, that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Which.
+    pub block: usize,
+    /// From whom.
+    pub from: usize,
+    /// How much of it.
+    pub bytes: usize,
+    /// When its first bytes were here, by the time that the driver is told.
+    pub first: Duration,
+    /// When its last bytes were.
+    pub last: Duration,
+}
+
+/// What has come, in the order of blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Of each block from each sender.
+    pub fetches: Vec<Fetched>,
+    /// Bytes of blocks for which the record had no room.
+    pub left_out_bytes: usize,
+}
 
 /// Counts of one value.
 #[derive(Debug, Default)]
@@ -8,6 +38,15 @@ pub struct Meter {
     came_bytes: AtomicU64,
     gave_bytes: AtomicU64,
     is_released: AtomicBool,
+    is_recorded: AtomicBool,
+    record: Mutex<Recorded>,
+}
+
+/// By block and sender.
+#[derive(Debug, Default)]
+struct Recorded {
+    fetches: BTreeMap<(usize, usize), Fetched>,
+    left_out_bytes: usize,
 }
 
 impl Meter {
@@ -26,8 +65,36 @@ impl Meter {
         self.is_released.load(Ordering::Relaxed)
     }
 
-    pub(super) fn note_came(&self, count: usize) {
+    /// Records from now on what comes when from whom.
+    pub fn begin_record(&self) {
+        self.is_recorded.store(true, Ordering::Relaxed);
+    }
+
+    /// What was recorded so far.
+    pub fn record(&self) -> Record {
+        let recorded = self.recorded();
+        Record { fetches: recorded.fetches.values().copied().collect(), left_out_bytes: recorded.left_out_bytes }
+    }
+
+    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note_came(&self, now: Duration, from: usize, block: usize, count: usize) {
         self.came_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        if !self.is_recorded.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut recorded = self.recorded();
+        let has_room = recorded.fetches.len() < FETCHES_RECORDED_MAX;
+        match recorded.fetches.get_mut(&(block, from)) {
+            Some(fetched) => (fetched.bytes, fetched.last) = (fetched.bytes + count, now),
+            None if has_room => {
+                let fetched = Fetched { block, from, bytes: count, first: now, last: now };
+                recorded.fetches.insert((block, from), fetched);
+            }
+            None => recorded.left_out_bytes += count,
+        }
     }
 
     pub(super) fn note_gave(&self, count: usize) {
@@ -36,5 +103,27 @@ impl Meter {
 
     pub(super) fn note_released(&self) {
         self.is_released.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_is_recorded_once_that_is_asked_for_and_in_bounded_room() {
+        let meter = Meter::default();
+        let at = Duration::from_millis;
+        meter.note_came(at(1), 3, 0, 10);
+        meter.begin_record();
+        for (ms, from, count) in [(2, 3, 20), (3, 3, 5), (4, 1, 7)] {
+            meter.note_came(at(ms), from, 0, count);
+        }
+        let fetched = |from, bytes, first, last| Fetched { block: 0, from, bytes, first: at(first), last: at(last) };
+        assert_eq!(meter.record().fetches, [fetched(1, 7, 4, 4), fetched(3, 25, 2, 3)]);
+        (1..=FETCHES_RECORDED_MAX).for_each(|block| meter.note_came(at(5), 1, block, 2));
+        let record = meter.record();
+        assert_eq!((record.fetches.len(), record.left_out_bytes), (FETCHES_RECORDED_MAX, 4));
+        assert_eq!(meter.came_bytes(), 42 + 2 * FETCHES_RECORDED_MAX as u64);
     }
 }

@@ -22,7 +22,7 @@ mod tests;
 pub use blocks::Blocks;
 pub use driver::{Driver, Ending, Maker, News};
 pub use frame::Digest;
-pub use meter::Meter;
+pub use meter::{Fetched, Meter, Record};
 
 use crate::link::{Link, LinkError};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
-"""A rank of the benchmark of broadcast strategies: fetches a value several times, and notes when it was there.
+"""A rank of `ripieno bench strategies`: fetches a value several times, and notes when it was there.
 
-benches/strategies_rank.py CASE_JSON FOLDER
+python -m ripieno.bench.strategies_rank CASE_JSON FOLDER
 
 Run as all ranks; each writes what it found to a file of its own, for those that are killed have none.
 """
@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import threading
 import time
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
 from ripieno.launch.script.environment import init
 
 
@@ -38,6 +42,8 @@ class Case:
         Ranks that kill themselves.
     kill_after_s
         When, in seconds from the beginning.
+    record
+        Whether to note which block came from whom, and when.
     """
 
     strategy: str
@@ -46,30 +52,47 @@ class Case:
     block_bytes: int | None = None
     killed: list[int] = field(default_factory=list)
     kill_after_s: float = 0.0
+    record: bool = False
 
 
 def main(case: Case, folder: Path) -> None:
     """Run as one rank."""
     comm = init()
     value = np.random.default_rng(case.size_bytes).integers(0, 256, case.size_bytes, np.uint8)
+    expected = zlib.crc32(value.data)
+    given = value if comm.rank == 0 else None
+    del value
     # The first variable makes acquaintances, which is not counted.
     with comm.broadcast_variable(0 if comm.rank == 0 else None) as first:
         _ = first.value
-    found = []
+    found: list[dict[str, Any]] = []
     for _ in range(case.repetitions):
         comm.barrier()
+        before = resource.getrusage(resource.RUSAGE_SELF)
         begin_s = time.monotonic()
         if comm.rank in case.killed:
             threading.Timer(case.kill_after_s, os.kill, [os.getpid(), signal.SIGKILL]).start()
-        made = comm.broadcast_variable(
-            value if comm.rank == 0 else None, strategy=case.strategy, block_bytes=case.block_bytes
-        )
+        made = comm.broadcast_variable(given, strategy=case.strategy, block_bytes=case.block_bytes, record=case.record)
         with made as variable:
             there = variable.value
             end_s = time.monotonic()
-            assert (there == value).all(), "the bytes are not the root's"
-            # All hosts are of one machine, and read one clock.
-            found.append([begin_s, end_s])
+            after = resource.getrusage(resource.RUSAGE_SELF)
+            if not case.killed:
+                # Who is through leaves the cores to the others.
+                comm.barrier()
+            if zlib.crc32(there.data) != expected:
+                raise AssertionError("the bytes are not the root's")
+            found.append(
+                {
+                    # All hosts are of one machine, and read one clock.
+                    "begin_s": begin_s,
+                    "end_s": end_s,
+                    "cpu_s": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+                    "switches": after.ru_nvcsw + after.ru_nivcsw - before.ru_nvcsw - before.ru_nivcsw,
+                    "serialization_s": variable.serialization_s,
+                    "fetches": variable.recorded().fetches if case.record else [],
+                }
+            )
         (folder / f"{comm.rank}.json").write_text(json.dumps(found))
     if not case.killed:
         comm.close()

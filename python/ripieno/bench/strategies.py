@@ -1,0 +1,338 @@
+"""Broadcast variables on emulated hosts: each strategy beside its simulation and what the bytes take on a cable.
+
+A time is that from the beginning on all hosts until the last of them has the value, divided by the bytes over the rate
+of a host's cable. TCP's headers alone make it 1.046. When hosts are killed or slow, the time of the others stands
+beside it, as a multiple of the undisturbed one.
+
+Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 6.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ripieno.bench import figures, table
+from ripieno.bench.strategies_rank import Case
+from ripieno.errors import InputError, LabError
+from ripieno.lab import Lab
+from ripieno.lab.blueprint import bits_per_s, wire_share
+from ripieno.simulation import Cluster, distribute, pictures, swarm_picture
+from ripieno.simulation.distribution import End, Fetch
+from ripieno.units import bytes_text
+
+STRATEGIES = ("chain", "splitstream", "csb", "bittorrent")
+#: Multiples of bytes over rate, at most, by hosts.
+TARGETS = {
+    8: {"chain": 1.06, "splitstream": 1.15, "csb": 1.3, "bittorrent": 1.5},
+    32: {"chain": 1.08, "splitstream": 1.2, "csb": 1.5, "bittorrent": 1.6},
+}
+#: Of the undisturbed time, when hosts are killed, and when one is slow: a chain and trees wait for that one.
+KILLED_TARGET = 1.25
+SLOW_TARGETS = {"csb": 1.3, "bittorrent": 1.3}
+TIMEOUT_S, ALPHA_S = 300.0, 50e-6
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured.
+
+    Parameters
+    ----------
+    hosts
+        How many, the root among them.
+    size_bytes
+        Of the value.
+    rate
+        Of a host's cable, such as "100mbit".
+    strategies
+        Which, of `STRATEGIES`.
+    repetitions
+        How often each.
+    block_bytes
+        Of a block, if not as usual.
+    kill
+        How many hosts to kill, and after which share of the undisturbed time.
+    slow
+        A host other than the root, and the share of the rate that it has.
+    record
+        Whether to note which block came from whom, and when.
+    """
+
+    hosts: int
+    size_bytes: int
+    rate: str
+    strategies: Sequence[str] = STRATEGIES
+    repetitions: int = 3
+    block_bytes: int | None = None
+    kill: tuple[int, float] | None = None
+    slow: tuple[int, float] | None = None
+    record: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kill is not None and not 1 <= self.kill[0] < self.hosts:
+            raise InputError(f"kill={self.kill[0]}: expected 1 to {self.hosts - 1} hosts, for the root lives")
+        if self.kill is not None and not 0 <= self.kill[1] < 1:
+            raise InputError(f"kill={self.kill[0]}@{self.kill[1]:.0%}: expected a share of the time, 0% to 99%")
+        if self.slow is not None and not 1 <= self.slow[0] < self.hosts:
+            raise InputError(f"slow={self.slow[0]}: expected a host, 1 to {self.hosts - 1}, which is not the root")
+        if self.slow is not None and not 0 < self.slow[1] < 1:
+            raise InputError(f"slow={self.slow[0]}@{self.slow[1]}: expected a share of the rate, between 0 and 1")
+
+    @property
+    def ideal_s(self) -> float:
+        """What the bytes take at the rate of a cable, in seconds."""
+        return 8 * self.size_bytes / bits_per_s("rate", self.rate)
+
+    @property
+    def killed(self) -> list[int]:
+        """The ranks that are killed, spread over the chain."""
+        count = 0 if self.kill is None else self.kill[0]
+        return sorted({1 + (2 * index + 1) * (self.hosts - 1) // (2 * count) for index in range(count)})
+
+    def cluster(self) -> Cluster:
+        """The same hosts as a model, which knows payload only."""
+        return Cluster(nodes=self.hosts, rate_bits_per_s=bits_per_s("rate", self.rate) * wire_share(), alpha_s=ALPHA_S)
+
+    def __str__(self) -> str:
+        return f"{bytes_text(self.size_bytes)} to {self.hosts} hosts × {self.rate}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One broadcast, as the ranks that lived have seen it.
+
+    Attributes
+    ----------
+    ends_s
+        When each rank had the value, in seconds since the first began; None for those that were killed.
+    cpu_s
+        Seconds of computing of each of them.
+    switches
+        How often each was taken from a core, or gave it up.
+    serialization_s
+        Seconds that the root has spent on packing the value and copying it, and others at most on unpacking it.
+    fetches
+        What came from whom when, if that was noted.
+    """
+
+    ends_s: list[float | None]
+    cpu_s: list[float]
+    switches: list[int]
+    serialization_s: float
+    fetches: list[Fetch]
+
+    def seconds(self, left_out: Sequence[int] = ()) -> float:
+        """When the last rank had the value, but for those left out."""
+        return max(end for rank, end in enumerate(self.ends_s) if end is not None and rank not in left_out)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of a strategy: runs, and the simulated seconds of each kind."""
+
+    strategy: str
+    runs: list[Run]
+    modelled_s: float
+    killed: list[Run]
+    killed_modelled_s: float | None
+    slow: list[Run]
+    slow_modelled_s: float | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """All rows, and how busy the machine was."""
+
+    asked: Asked
+    rows: list[Row]
+    load: tuple[float, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """Figures of all runs, without what came from whom."""
+        ideal_s, asked = self.asked.ideal_s, self.asked
+        rows = []
+        for row in self.rows:
+            undisturbed_s = statistics.median(run.seconds() for run in row.runs)
+            told: dict[str, Any] = {
+                "strategy": row.strategy,
+                "multiples": [run.seconds() / ideal_s for run in row.runs],
+                "simulated": row.modelled_s / ideal_s,
+                "target": TARGETS.get(asked.hosts, {}).get(row.strategy),
+                "cpu_s_per_host": [statistics.mean(run.cpu_s) for run in row.runs],
+                "serialization_shares": [run.serialization_s / run.seconds() for run in row.runs],
+                "switches_per_host": [statistics.mean(run.switches) for run in row.runs],
+            }
+            if row.killed_modelled_s is not None:
+                told["killed"] = asked.killed
+                told["killed_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.killed]
+                told["killed_simulated"] = row.killed_modelled_s / row.modelled_s
+            if row.slow_modelled_s is not None and asked.slow is not None:
+                told["slow"] = asked.slow
+                told["slow_of_undisturbed"] = [run.seconds([asked.slow[0]]) / undisturbed_s for run in row.slow]
+                told["slow_simulated"] = row.slow_modelled_s / row.modelled_s
+            rows.append(told)
+        return {
+            "machine": figures.machine(),
+            "load": self.load,
+            "hosts": asked.hosts,
+            "bytes": asked.size_bytes,
+            "rate": asked.rate,
+            "rows": rows,
+        }
+
+    def show(self) -> None:
+        """Print a table."""
+        headings, lines = self._cells()
+        shown = Table(title=self._title(), title_justify="left")
+        for heading in headings:
+            shown.add_column(heading, justify="right")
+        for line in lines:
+            shown.add_row(*line)
+        table.console().print(shown)
+
+    def page(self) -> str:
+        """The table, and of each kind of run of each strategy the first one drawn; fetches nothing."""
+        headings, lines = self._cells()
+        body = [f"<h1>{escape(self._title())}</h1>", "<table>", _table_row(headings, "th")]
+        body += [_table_row(line, "td") for line in lines] + ["</table>"]
+        kills, slow = self.asked.killed, self.asked.slow
+        for each in self.rows:
+            kinds = [("undisturbed", each.runs), (f"ranks {kills} killed", each.killed)]
+            kinds.append(("" if slow is None else f"rank {slow[0]} at {slow[1]:g} of the rate", each.slow))
+            body += [self._picture(f"{each.strategy}, {kind}", runs[0]) for kind, runs in kinds if runs]
+        return pictures.page(f"Broadcast of {self.asked}", "\n".join(body))
+
+    def _picture(self, title: str, run: Run) -> str:
+        lost_s = max((fetch.end_s for fetch in run.fetches), default=0.0)
+        ends = [End("lost" if end is None else "done", end, "") for end in run.ends_s]
+        return swarm_picture.draw(f"{self.asked}, {title}", run.fetches, ends, max(run.seconds(), lost_s))
+
+    def _title(self) -> str:
+        load = f"load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after"
+        return f"{self.asked}: multiples of bytes / rate, median (least – greatest); {load}"
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        headings = ["strategy", "real", "simulated", "target", "", "CPU s / host", "switches / host", "serialization"]
+        rows = self.as_json()["rows"]
+        for kind in ("killed", "slow"):
+            if kind in rows[0]:
+                headings += [f"{kind}, of undisturbed", "simulated", "target", ""]
+        lines = []
+        for row in rows:
+            line = [row["strategy"], _samples(row["multiples"]), f"{row['simulated']:.3f}"]
+            line += _verdict(row["multiples"], row["target"])
+            line += [f"{statistics.median(row['cpu_s_per_host']):.2f}"]
+            line += [f"{statistics.median(row['switches_per_host']):,.0f}"]
+            line += [f"{statistics.median(row['serialization_shares']):.2%}"]
+            for kind, target in (("killed", KILLED_TARGET), ("slow", SLOW_TARGETS.get(row["strategy"]))):
+                if kind in row:
+                    samples = row[f"{kind}_of_undisturbed"]
+                    line += [_samples(samples), f"{row[f'{kind}_simulated']:.3f}", *_verdict(samples, target)]
+            lines.append(line)
+        return headings, lines
+
+
+def measure(asked: Asked) -> Found:
+    """Broadcast a value by each strategy, really and simulated.
+
+    Raises
+    ------
+    LabError
+        If this machine cannot emulate hosts, or a rank did not get the value.
+    """
+    load = os.getloadavg()[0]
+    with Lab(hosts=asked.hosts, rate=asked.rate) as lab:
+        rows = [_row(lab, asked, strategy) for strategy in asked.strategies]
+    return Found(asked, rows, (load, os.getloadavg()[0]))
+
+
+def _row(lab: Lab, asked: Asked, strategy: str) -> Row:
+    case = Case(strategy, asked.size_bytes, asked.repetitions, asked.block_bytes, record=asked.record)
+
+    def modelled_s(cluster: Cluster, left_out: Sequence[int] = ()) -> float:
+        found = distribute(cluster, nbytes=asked.size_bytes, algorithm=strategy, block_bytes=asked.block_bytes)
+        ends = [end.at_s for rank, end in enumerate(found.ends) if end.kind == "done" and rank not in left_out]
+        return max(at_s for at_s in ends if at_s is not None)
+
+    cluster = asked.cluster()
+    undisturbed_s = modelled_s(cluster)
+    runs = _runs(lab, case)
+    row = Row(strategy, runs, undisturbed_s, [], None, [], None)
+    if asked.kill is not None:
+        median_s = statistics.median(run.seconds() for run in runs)
+        once = replace(case, repetitions=1, killed=asked.killed, kill_after_s=asked.kill[1] * median_s)
+        killed = [run for _ in range(asked.repetitions) for run in _runs(lab, once)]
+        dead = [(rank, asked.kill[1] * undisturbed_s) for rank in asked.killed]
+        row = replace(row, killed=killed, killed_modelled_s=modelled_s(replace(cluster, dead=dead)))
+    if asked.slow is not None:
+        rank, share = asked.slow
+        lab.set_rate(lab.hosts[rank].name, f"{share * bits_per_s('rate', asked.rate) / 1000:f}kbit")
+        try:
+            slow = _runs(lab, case)
+        finally:
+            lab.set_rate(lab.hosts[rank].name, asked.rate)
+        slowed = replace(cluster, slow_nodes=[(rank, 1 / share)])
+        row = replace(row, slow=slow, slow_modelled_s=modelled_s(slowed, [rank]))
+    return row
+
+
+def _runs(lab: Lab, case: Case) -> list[Run]:
+    """What the ranks have seen that lived, by repetition."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = [sys.executable, "-m", "ripieno.bench.strategies_rank", json.dumps(asdict(case)), folder]
+        code = lab.run(words, timeout_s=TIMEOUT_S, prefix=False, keep_going=bool(case.killed))
+        if code != 0 and not case.killed:
+            raise LabError(f"{case.strategy}: the ranks ended with code {code}")
+        by_rank: dict[int, list[dict[str, Any]]] = {}
+        for rank in range(len(lab.hosts)):
+            file = Path(folder) / f"{rank}.json"
+            if file.exists():
+                by_rank[rank] = json.loads(file.read_text())
+            elif rank not in case.killed:
+                raise LabError(f"{case.strategy}: rank {rank} did not get the value")
+    runs = []
+    for number in range(case.repetitions):
+        found = {rank: samples[number] for rank, samples in by_rank.items()}
+        begin_s = min(each["begin_s"] for each in found.values())
+        runs.append(
+            Run(
+                [found[rank]["end_s"] - begin_s if rank in found else None for rank in range(len(lab.hosts))],
+                [each["cpu_s"] for each in found.values()],
+                [each["switches"] for each in found.values()],
+                found[0]["serialization_s"] + max(each["serialization_s"] for rank, each in found.items() if rank > 0),
+                [
+                    Fetch(sender, rank, block, size_bytes, start_s + offset_s, end_s + offset_s, "cable")
+                    for rank, each in found.items()
+                    for offset_s in [each["begin_s"] - begin_s]
+                    for sender, block, size_bytes, start_s, end_s in each["fetches"]
+                ],
+            )
+        )
+    return runs
+
+
+def _table_row(cells: Sequence[str], kind: str) -> str:
+    plain = [Text.from_markup(cell).plain for cell in cells]
+    return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in plain) + "</tr>"
+
+
+def _samples(found: Sequence[float]) -> str:
+    return f"{statistics.median(found):.3f} ({min(found):.3f} – {max(found):.3f})"
+
+
+def _verdict(found: Sequence[float], target: float | None) -> list[str]:
+    if target is None:
+        return ["", table.VERDICTS[None]]
+    return [f"≤ {target}", table.VERDICTS[statistics.median(found) <= target]]
