@@ -183,12 +183,12 @@ impl Variable {
 
     /// At the root: who has the value, who was lost before, and the blocks that came wrong as (block, source,
     /// receiver); None as long as somebody fetches it.
-    fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let Some(report) = self.inner.report() else { return Ok(None) };
-        let corruptions: Vec<_> = report.corruptions.iter().map(|it| (it.block, it.source, it.receiver)).collect();
+    fn delivery<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(delivery) = self.inner.delivery() else { return Ok(None) };
+        let corruptions: Vec<_> = delivery.corruptions.iter().map(|it| (it.block, it.source, it.receiver)).collect();
         let entries = PyDict::new(py);
-        entries.set_item("acknowledged", report.acknowledged)?;
-        entries.set_item("lost", report.lost)?;
+        entries.set_item("acknowledged", delivery.acknowledged)?;
+        entries.set_item("lost", delivery.lost)?;
         entries.set_item("corruptions", corruptions)?;
         Ok(Some(entries))
     }

@@ -31,7 +31,7 @@ const TIMING: Timing = Timing { stall: Duration::from_secs(2), answer: Duration:
 
 /// What the tracker has said of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct Delivery {
     /// Who has said that it has everything.
     pub acknowledged: Vec<usize>,
     /// Who was lost before.
@@ -84,7 +84,7 @@ struct State {
     /// Variables that their user has not dropped.
     kept: BTreeSet<u32>,
     ended: BTreeMap<u32, Result<Arc<HostMemory>, Ending>>,
-    reports: BTreeMap<u32, Report>,
+    deliveries: BTreeMap<u32, Delivery>,
     /// What others have told last of each variable.
     told: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
     /// Connections that are gone since a variable began.
@@ -261,8 +261,8 @@ impl Variable {
     }
 
     /// What the tracker has said last, at the rank where it stands.
-    pub fn report(&self) -> Option<Report> {
-        lock(&self.shared.state).reports.get(&self.number).cloned()
+    pub fn delivery(&self) -> Option<Delivery> {
+        lock(&self.shared.state).deliveries.get(&self.number).cloned()
     }
 }
 
@@ -271,7 +271,7 @@ impl Drop for Variable {
         let mut state = lock(&self.shared.state);
         state.kept.remove(&self.number);
         state.ended.remove(&self.number);
-        state.reports.remove(&self.number);
+        state.deliveries.remove(&self.number);
         state.told.remove(&self.number);
         state.lost.remove(&self.number);
         drop(state);
@@ -309,10 +309,10 @@ impl Shared {
                     state.lost.entry(number).or_default().insert(peer);
                 }
                 News::Reopened => {
-                    state.reports.remove(&number);
+                    state.deliveries.remove(&number);
                 }
                 News::Settled { acknowledged, lost, corruptions } => {
-                    state.reports.insert(number, Report { acknowledged, lost, corruptions });
+                    state.deliveries.insert(number, Delivery { acknowledged, lost, corruptions });
                 }
             }
         }

@@ -145,7 +145,7 @@ class BroadcastVariable(Generic[T]):
 
     def delivery(self) -> Delivery | None:
         """At the root: who has the value; None elsewhere, and as long as somebody fetches it."""
-        report = self._held().report()
+        report = self._held().delivery()
         if report is None:
             return None
         return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])

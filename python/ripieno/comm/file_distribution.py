@@ -483,7 +483,7 @@ class _Giving:
         self._landings[at].advance(0)
         self._rows[self._own, at] = self._landings[at].row
         told, lost = variable.told(), set(variable.lost())
-        report = variable.report()
+        report = variable.delivery()
         lost.update(() if report is None else report["lost"])
         for (rank, of), row in self._rows.items():
             if of != at or rank == self._own:

@@ -4,7 +4,7 @@
 //! a file, which may be larger than the machine's memory; that one is not shared.
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
-use ripieno_run::swarm::{Place, Store};
+use ripieno_run::swarm::{MemoryPlace, Store};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -101,11 +101,11 @@ fn reserve(fd: &OwnedFd, old_bytes: usize, length_bytes: usize) -> io::Result<()
 }
 
 impl Store for HostMemory {
-    fn place(&self) -> Place {
-        Place { process: std::process::id(), descriptor: self.fd.as_raw_fd(), inode: self.inode }
+    fn place(&self) -> MemoryPlace {
+        MemoryPlace { process: std::process::id(), descriptor: self.fd.as_raw_fd(), inode: self.inode }
     }
 
-    fn at(place: Place, length_bytes: usize) -> io::Result<HostMemory> {
+    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<HostMemory> {
         let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         // Where processes are numbered apart, this may be another one.
@@ -223,7 +223,7 @@ mod tests {
     fn memory_that_is_too_short_or_another_is_refused() {
         let (made, other) = (HostMemory::new(10).unwrap(), HostMemory::new(10).unwrap());
         assert!(HostMemory::at(made.place(), 11).is_err());
-        assert!(HostMemory::at(Place { inode: other.place().inode, ..made.place() }, 10).is_err());
+        assert!(HostMemory::at(MemoryPlace { inode: other.place().inode, ..made.place() }, 10).is_err());
         assert!(HostMemory::new(1 << 62).is_err());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The check in the header covers the header and words. Chunks are covered by the digest of their block.
 
-use super::Place;
+use super::MemoryPlace;
 use ripieno_plan::swarm::Message;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
@@ -35,7 +35,7 @@ pub(super) enum Word {
     /// From it: it is on its way.
     Coming,
     /// From it: here it is.
-    Shared { place: Place, length_bytes: usize },
+    Shared { place: MemoryPlace, length_bytes: usize },
     /// From it: I will not have it.
     Alone,
     /// What the user of one rank tells that of another.

@@ -43,7 +43,7 @@ pub trait Wires {
 
 /// Where processes of a host find memory of one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
+pub struct MemoryPlace {
     /// The process.
     pub process: u32,
     /// Its descriptor of the memory.
@@ -55,8 +55,8 @@ pub struct Place {
 /// Memory of a value.
 pub trait Store: DerefMut<Target = [u8]> + Sized {
     /// Where other processes of the host find it.
-    fn place(&self) -> Place;
+    fn place(&self) -> MemoryPlace;
 
     /// The `length_bytes` that another process has there, to read only.
-    fn at(place: Place, length_bytes: usize) -> io::Result<Self>;
+    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<Self>;
 }

@@ -1,6 +1,6 @@
 //! Drivers over pipes that hold next to nothing, by a made-up clock.
 
-use super::{Blocks, Digest, Driver, Ending, Meter, News, Place, Store, Wires};
+use super::{Blocks, Digest, Driver, Ending, MemoryPlace, Meter, News, Store, Wires};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::{Discipline, Failure, Manifest, Timing};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,14 +40,14 @@ impl std::ops::DerefMut for Memory {
 }
 
 impl Store for Memory {
-    fn place(&self) -> Place {
+    fn place(&self) -> MemoryPlace {
         SHARED.with_borrow_mut(|shared| {
             shared.push(self.0.clone());
-            Place { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
+            MemoryPlace { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
         })
     }
 
-    fn at(place: Place, length_bytes: usize) -> std::io::Result<Memory> {
+    fn at(place: MemoryPlace, length_bytes: usize) -> std::io::Result<Memory> {
         SHARED.with_borrow(|shared| Ok(Memory(shared[place.descriptor as usize][..length_bytes].to_vec())))
     }
 }
