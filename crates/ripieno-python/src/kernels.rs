@@ -63,6 +63,7 @@ fn simd_level() -> String {
 type Sums<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, f64);
 
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 fn assign_accumulate<'py>(
     py: Python<'py>,
     points: Points<'py>,

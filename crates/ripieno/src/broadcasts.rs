@@ -124,7 +124,8 @@ impl Broadcasts {
     }
 
     /// Gives out a value of `length_bytes`, which is made of pieces, each at its place; between them are zeros. `order`
-    /// has those that fetch it at once, as a chain is to run. All ranks call this or [`Self::expect`] in the same order.
+    /// has those that fetch it at once, as a chain is to run. All ranks call this or [`Self::expect`] in the same
+    /// order.
     ///
     /// The pieces are copied. Blocks go out as soon as they are, so the first does at once.
     pub fn offer(

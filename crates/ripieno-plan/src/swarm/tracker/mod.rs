@@ -231,9 +231,10 @@ impl Tracker {
         }
         sharing.fetched(from, block, source, bytes_per_s);
         let avoided = &self.members[&from].avoided;
-        let mut fetches = sharing.want(from, FETCHES.saturating_sub(sharing.blocks_to(from).len()).min(1), avoided);
+        // Those that wait come first: a slow member would keep all that a source gives at once.
+        let mut fetches = sharing.serve(source);
+        fetches.extend(sharing.want(from, FETCHES.saturating_sub(sharing.blocks_to(from).len()).min(1), avoided));
         fetches.extend(sharing.serve(from));
-        fetches.extend(sharing.serve(source));
         if sharing.is_idle() {
             fetches.extend(sharing.serve_all());
         }
