@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from ripieno.cli.simulate import simulate_command
+from ripieno.disciplines import DISCIPLINES
 from ripieno.errors import InputError
 from ripieno.simulation import Cluster, distribute, search_block_bytes
-from ripieno.simulation.distribution import DISCIPLINES
 
 MIB = 1 << 20
 

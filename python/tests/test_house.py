@@ -25,6 +25,7 @@ ROOMS = (
     "units",
     "host",
     "_native",
+    "disciplines",
     "kernels",
     "files",
     "output",

@@ -8,6 +8,7 @@ import pytest
 import ripieno.simulation as simulation
 from click.testing import CliRunner
 from ripieno.cli.explain import explain_command
+from ripieno.disciplines import DISCIPLINES
 from ripieno.errors import InputError
 
 MIB = 1 << 20
@@ -18,7 +19,7 @@ def test_a_chain_is_best_for_a_gang_and_sharing_beside_a_slow_receiver():
         simulation.Cluster(nodes=8, rate_bits_per_s=1e8, alpha_s=5e-5), nbytes=4 * MIB
     )
     by_name = {each.strategy: each for each in found.strategies}
-    assert found.strategies[0].strategy == "chain" and set(by_name) == {*simulation.distribution.DISCIPLINES}
+    assert found.strategies[0].strategy == "chain" and set(by_name) == {*DISCIPLINES}
     assert by_name["csb"].beside_slow_s < 1.3 * by_name["csb"].at_once_s
     assert by_name["chain"].beside_slow_s > 4 * by_name["chain"].at_once_s
     assert by_name["flat"].most_sent_bytes >= 7 * 4 * MIB > by_name["tree"].most_sent_bytes

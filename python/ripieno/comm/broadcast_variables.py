@@ -7,12 +7,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno._checks import check_count
-from ripieno._native import DISCIPLINES, STREAMED
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.serving import HAS_IT, LET_GO, Serving
 from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
+from ripieno.disciplines import AT_ONCE, AUTO, DISCIPLINES, discipline_of
 from ripieno.errors import BroadcastError, InputError
 from ripieno.wire import packing
 
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: All hosts fetch at once. With the others whoever asks first fetches first.
-AT_ONCE = tuple(STREAMED)
 #: By links between ranks.
-LINK_STRATEGIES = ("auto", *DISCIPLINES)
+LINK_STRATEGIES = (AUTO, *DISCIPLINES)
 #: By files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
@@ -135,13 +134,18 @@ class BroadcastVariable(Generic[T]):
     def value(self) -> T:
         native = self._held()
         if not self._opened:
-            native.want()
-            # To NumPy's stubs it is no buffer before Python 3.12.
-            shown: Any = native.wait()
+            blob = self._fetched(native)
             begun_s = time.perf_counter()
-            self._opened.append(packing.read_blob(np.frombuffer(shown, np.uint8)))
+            self._opened.append(packing.read_blob(blob))
             self.serialization_s += time.perf_counter() - begun_s
         return self._opened[0]
+
+    def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
+        """The bytes of the value, once they are here."""
+        native.want()
+        # To NumPy's stubs it is no buffer before Python 3.12.
+        shown: Any = native.wait()
+        return np.frombuffer(shown, np.uint8)
 
     def delivery(self) -> Delivery | None:
         """At the root: who has the value; None elsewhere, and as long as somebody fetches it."""
@@ -194,14 +198,11 @@ class SharedFileVariable(BroadcastVariable[T]):
         self._first = rank.nodes[rank.rank]
         self._others = set(range(rank.world_size)) - {root}
 
-    @property
-    def value(self) -> T:
-        native = self._held()
-        if not self._opened:
-            self._opened.append(packing.read_blob(self._file.read(self._first)))
-            if not self._is_root:
-                native.tell(self.root, HAS_IT)
-        return self._opened[0]
+    def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
+        blob = self._file.read(self._first)
+        if not self._is_root:
+            native.tell(self.root, HAS_IT)
+        return blob
 
     def delivery(self) -> Delivery | None:
         native, lost = self._held(), set(self._held().lost())
@@ -385,7 +386,7 @@ class BroadcastVariables(Gathers):
         record: bool,
     ) -> BroadcastVariable[Any]:
         """Offer what is packed, at the root, or expect it."""
-        discipline = "csb" if strategy == "auto" else strategy
+        discipline = discipline_of(strategy, at_once=False)
         members = self._members(root, per_host)
         order = [rank for rank in members if rank != root] if discipline in AT_ONCE else []
         if self.rank == root:

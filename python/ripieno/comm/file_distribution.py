@@ -17,6 +17,7 @@ from ripieno._native import BlockFile, Shown
 from ripieno._native import Variable as NativeVariable
 from ripieno.comm.broadcast_variables import LINK_STRATEGIES, BroadcastVariables, check_strategy
 from ripieno.comm.gathers import Gathers
+from ripieno.disciplines import discipline_of
 from ripieno.errors import InputError, RipienoError
 from ripieno.files.results import PART_SUFFIX
 
@@ -202,10 +203,8 @@ class FileDistribution(BroadcastVariables):
         landings: list[_Landing],
     ) -> list[NativeVariable]:
         """One variable of each file, in the same order on all ranks."""
-        strategy = orders.strategy
-        if strategy == "auto":
-            has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
-            strategy = "csb" if has_found else "chain"
+        has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
+        strategy = discipline_of(orders.strategy, at_once=not has_found)
         broadcasts = self._service().native
         begun = []
         for at in range(len(orders.entries)):

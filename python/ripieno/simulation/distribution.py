@@ -13,8 +13,6 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import BYTES_MAX
 from ripieno.units import bytes_text, duration_text, size_text
 
-#: The disciplines, as `distribute` names them.
-DISCIPLINES = tuple(_native.DISCIPLINES)
 _SEED_MAX = (1 << 64) - 1
 
 

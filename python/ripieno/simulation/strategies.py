@@ -6,15 +6,14 @@ import io
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ripieno.disciplines import AUTO_AT_ONCE, AUTO_WHEN_NEEDED, DISCIPLINES
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
-from ripieno.simulation.distribution import DISCIPLINES, distribute
+from ripieno.simulation.distribution import distribute
 from ripieno.units import bytes_text, duration_text, size_text
 
 #: The slow receiver has this share of the rate.
 SLOW_SHARE = 0.2
-#: What runs if nobody names a strategy: for files, which all ranks ask for at once, and for variables.
-AUTO_AT_ONCE, AUTO_WHEN_NEEDED = "chain", "csb"
 
 
 @dataclass(frozen=True)
