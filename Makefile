@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines mini-hadoop test test-engines check format bench gallery docs lock clean
+.PHONY: help setup demo engines mini-hadoop test test-engines soak check format bench gallery docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -71,6 +71,10 @@ mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until C
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
 	@mkdir -p target
 	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder python/tests/engines 2>&1 | tee $(ENGINES_LOG)
+
+# What fails says how to play it again.
+soak: setup ## Long seeded runs of what fails by chance: random faults of broadcasts
+	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 
 check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
 	cargo fmt --all --check
