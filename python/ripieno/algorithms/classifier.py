@@ -32,7 +32,8 @@ class LinearClassifier(ClassifierMixin):
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The class of each row that scores best, (n_samples,)."""
-        numbers = log_probabilities(self._scores(X)).argmax(axis=1)
+        scores = self._scores(X)
+        numbers = (scores[:, 0] > 0).astype(np.intp) if len(self.classes_) == 2 else scores.argmax(axis=1)
         classes: NDArray[Any] = self.classes_[numbers]
         return classes
 

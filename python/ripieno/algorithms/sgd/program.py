@@ -134,13 +134,13 @@ def fit(
         alpha=options.alpha,
     )
     state = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
-    descent = _descent(rows.matrix, rows.labels, rows.penalties, options)
+    alone = _descent(rows.matrix, rows.labels, rows.penalties, options) if comm.world_size == 1 else None
     losses: list[float] = []
     for epoch in range(options.max_iter):
         order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
         step_count = -(-rows.total // options.batch_size)
-        if comm.world_size == 1:
-            losses.append(kernels.sgd_epoch(descent, order, step_count, state.weights, state.squares) / rows.total)
+        if alone is not None:
+            losses.append(kernels.sgd_epoch(alone, order, step_count, state.weights, state.squares) / rows.total)
         else:
             losses.append(_descend(comm, rows, _cut(rows, order, step_count, options), state, options))
         if comm.rank == 0:
