@@ -20,7 +20,7 @@ class RankFailed(RipienoError):
     host : str
         Where it ran.
     cause : str
-        Why, in one line: ``"killed by SIGKILL"``, ``"ValueError: x"``, ``"silent for 10 s"``.
+        Why, in one line: ``"killed by SIGKILL"``, ``"ValueError: x"``, ``"no heartbeat for 10.0 s"``.
     traceback : str
         The Python traceback of the failed rank, if it could still send one.
 
@@ -37,6 +37,11 @@ class RankFailed(RipienoError):
         self.cause = cause
         self.traceback = traceback
         self.results: dict[int, object] | None = None
+
+    @property
+    def was_silent(self) -> bool:
+        """Whether the others have not heard of it for too long; it may be stopped, or cut off, and live."""
+        return self.cause.startswith("no heartbeat")
 
     def __str__(self) -> str:
         where = f" on {self.host}" if self.host else ""

@@ -355,15 +355,15 @@ def test_a_killed_worker_is_named_in_time(waiting):
 
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypatch, victim):
-    start = LocalJob._start
+    start = LocalJob._start_one
 
-    def start_and_kill(job, rank, setup):
-        worker = start(job, rank, setup)
-        if rank == victim:
+    def start_and_kill(job, name, number, pump):
+        worker = start(job, name, number, pump)
+        if number == victim:
             worker.process.kill()
         return worker
 
-    monkeypatch.setattr(LocalJob, "_start", start_and_kill)
+    monkeypatch.setattr(LocalJob, "_start_one", start_and_kill)
     gc.collect()
     before = open_descriptors()
     started = time.monotonic()
@@ -374,6 +374,23 @@ def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypat
     del caught
     gc.collect()
     assert open_descriptors() == before
+
+
+def test_a_worker_that_is_stopped_while_it_starts_is_named(monkeypatch):
+    start = LocalJob._start_one
+
+    def start_and_stop(job, name, number, pump):
+        worker = start(job, name, number, pump)
+        if number == 1:
+            worker.process.send_signal(signal.SIGSTOP)
+        return worker
+
+    monkeypatch.setattr(LocalJob, "_start_one", start_and_stop)
+    started = time.monotonic()
+    with pytest.raises(rp.RankFailed, match="stopped for 5 s, before it had met the others") as caught:
+        rp.launch(workers=3)
+    assert time.monotonic() - started < 5 + PROMPT_S + SLACK_S
+    assert caught.value.rank == 1
 
 
 def test_a_worker_that_falls_silent_is_named():

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from test_run import COMMAND
-from watching import PROMPT_S, SLACK_S, comes_true
+from watching import PROMPT_S, SLACK_S
 
 WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
@@ -77,37 +77,13 @@ def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(
         assert replicas == [int(rank in victims) for rank in range(2)]
 
 
-def test_a_stopped_replica_is_found_by_its_silence_and_done_without():
+@pytest.mark.parametrize("victim", range(WORKERS))
+def test_a_stopped_replica_is_found_by_its_silence_and_done_without(victim):
     with doomed(signal.SIGSTOP, heartbeat_timeout_s=1.0) as job:
-        assert [rank for rank, _, _ in run_until_found(job)] == [0, 1]
-
-
-def run_until_found(job):
-    """Results of a run in which rank 0 is stopped; the launcher sees it live, so it is killed once the others know."""
-    events = []
-    (strike,) = job._listeners
-
-    def listen(event):
-        events.append(event)
-        if "victim" in event:
-            strike(event)
-        else:
-            os.kill(job.pids[0], signal.SIGKILL)
-
-    job._listeners[:] = [listen]
-    results = job.run(stop_and_tell, (0,))
-    assert [event for event in events if "lost" in event] == [{"lost": [0], "rank": 2}]
-    return results
-
-
-def stop_and_tell(comm, victims):
-    replica = comm.rank // 2
-    result = reduce_for_long(comm, victims)
-    if replica == 1 and result[0] == 0:
-        # Others may have found the silence first, and gone on with this one.
-        assert comes_true(lambda: comm.lost_ranks == [0], 5.0)
-        comm.emit({"lost": comm.lost_ranks})
-    return result
+        pid = job.pids[victim]
+        assert [rank for rank, _, _ in job.run(reduce_for_long, (victim,))] == [0, 1]
+        assert list(job.lost) == [victim]
+        assert not os.path.exists(f"/proc/{pid}")
 
 
 def test_the_last_replica_fails_the_job_in_time_and_is_named():
@@ -134,7 +110,7 @@ def test_every_rank_is_told_of_the_last_replica_within_two_seconds():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         with pytest.raises(rp.RankFailed) as raised:
             job.run(tell_time_of_failure, (0, 2))
-        reports = job._reports
+        reports = job._heard.reports
     assert raised.value.rank in (0, 2)
     for rank in (1, 3):
         culprit, seconds = reports[rank].cause.removeprefix("ValueError: ").split(": ")

@@ -6,9 +6,9 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, get_args
 
-from ripieno._checks import check_count
+from ripieno._checks import check_count, whole
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
 from ripieno.host import usable_cores
@@ -16,6 +16,7 @@ from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.job.accumulators import JobAccumulator
 from ripieno.launch.job.broadcast import Broadcast
+from ripieno.launch.job.conversation import OnFailure
 from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
@@ -32,6 +33,8 @@ def launch(
     on_event: EventListener | None = None,
     *,
     replicas: int = 1,
+    on_failure: OnFailure | None = None,
+    spares: int = 0,
     prefix_output: bool = False,
     trace: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -55,6 +58,15 @@ def launch(
         How many replicas there are of each logical rank: workers ``i`` and ``i + workers / replicas`` are replicas.
         Programs that communicate by ``comm.replicate(replicas)`` go on while one replica of each lives. `Job.run`
         returns one result for each logical rank.
+    on_failure : {"raise", "shrink", "respawn"}, optional
+        What happens if a rank dies or falls silent while a program runs. "raise", the default without `spares`, tells
+        the caller. Otherwise the others meet anew, in milliseconds where they are local, and the program begins again
+        with its arguments: with "shrink" on the ranks that are left, numbered anew, with "respawn" on as many as
+        before, up to 3 times. What it has kept by a checkpoint it goes on from. In an engine all ranks are started
+        anew. A program that raises something of its own has failed, whatever is said here.
+    spares : int
+        So many local processes more, which wait to take the place of ranks that have died: that saves the second in
+        which a process starts. Only for "respawn", which is the default then.
     prefix_output : bool
         Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
@@ -95,6 +107,16 @@ def launch(
         raise InputError(f"on_event: a {type(on_event).__name__}: expected a function of a dict")
     if trace is not None and not isinstance(trace, str | os.PathLike):
         raise InputError(f"trace={trace!r}: expected the path of a file to write")
+    if on_failure not in (None, *get_args(OnFailure)):
+        raise InputError(f"on_failure={on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
+    spares = whole("spares", spares, 0, 2**16)
+    on_failure = on_failure or ("respawn" if spares else "raise")
+    if spares and on_failure != "respawn":
+        raise InputError(f"spares={spares}, on_failure={on_failure!r}: spares are for 'respawn'")
+    if replicas != 1 and on_failure != "raise":
+        raise InputError(
+            f"replicas={replicas}, on_failure={on_failure!r}: ranks with replicas go on by themselves: choose one"
+        )
     common: dict[str, Any] = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
@@ -105,15 +127,32 @@ def launch(
         # Where there is no room at all the engine says so.
         workers = workers or max(1, where.slots())
         return where.job(
-            workers, threads=threads or where.threads, replicas=checked_replicas(replicas, workers), **common, **options
+            workers,
+            threads=threads or where.threads,
+            replicas=checked_replicas(replicas, workers),
+            on_failure=on_failure,
+            spares=spares,
+            **common,
+            **options,
         )
     _check_options(options, "local", frozenset())
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
     if workers == 1:
+        if spares:
+            raise InputError(f"spares={spares}: the only rank is the calling process: expected workers=2 or more")
         return InlineJob(threads=threads, **common, **options)
-    return LocalJob(workers, threads=threads, replicas=replicas, prefix_output=prefix_output, **common, **options)
+    return LocalJob(
+        workers,
+        threads=threads,
+        replicas=replicas,
+        on_failure=on_failure,
+        spares=spares,
+        prefix_output=prefix_output,
+        **common,
+        **options,
+    )
 
 
 def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str]) -> None:

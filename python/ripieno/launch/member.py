@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,9 +200,9 @@ def _serve(
 ) -> None:
     """Serve as `comm.rank`, at the end of which whatever communicator there is then is closed."""
 
-    def meet() -> Communicator:
+    def meet(rank: int, world_size: int) -> Communicator:
         # An engine's own exchange is for the beginning; now there is the launching process to ask.
-        return _meet(invitation, comm.rank, programs.through(channel), events, options)
+        return _meet(replace(invitation, world_size=world_size), rank, programs.through(channel), events, options)
 
     # Programs, which have events, run only now.
     events.send = channel.send

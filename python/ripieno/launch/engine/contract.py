@@ -22,8 +22,9 @@ from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFail
 from ripieno.flight.trace import Trace
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
+from ripieno.launch.job.conversation import CULPRIT_S, Member, OnFailure, tell
 from ripieno.launch.job.job import EventListener
-from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
+from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
@@ -199,15 +200,19 @@ class EngineJob(ProcessJob[RemoteMember]):
         on_event: EventListener | None,
         trace: Trace | None,
         replicas: int = 1,
+        on_failure: OnFailure = "raise",
+        spares: int = 0,
         **options: Any,
     ) -> None:
+        if spares:
+            raise InputError(f"spares={spares}: of an engine others are asked for when they are needed: leave it out")
         if trace is not None:
             raise InputError("trace= is for workers of this machine: an engine's ranks leave their records elsewhere")
         if replicas != 1:
             raise InputError(
                 f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
             )
-        super().__init__(workers, threads, replicas=1, on_event=on_event, trace=None)
+        super().__init__(workers, threads, replicas=1, on_event=on_event, trace=None, on_failure=on_failure)
         self.engine = engine
         self._options = options
         self._hold = _Hold()
@@ -348,7 +353,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         if rank is not None and rank != member.rank:
             other = self.members[rank]
             # An engine may name who failed because of another one; but that one has said so itself.
-            if rank in self._reports or other.channel.has_message():
+            if rank in self._heard.reports or other.channel.has_message():
                 return member, member.ending()
             member = other
         return member, f"its process ended; {self.engine.NAME} says: {cause}"
@@ -376,6 +381,13 @@ class EngineJob(ProcessJob[RemoteMember]):
             return EngineError(f"{self.engine.NAME} has ended the ranks: {cause}")
         host = next((member.host for member in self.members if member.rank == rank), "")
         return RankFailed(rank, host, f"{self.engine.NAME} says: {cause}")
+
+    def _part(self) -> None:
+        failure = None if self._hold.run is None else self._hold.run.failure
+        for member in self.members:
+            if failure is not None and member.rank == failure[0]:
+                member.loss = member.loss or failure[1]
+        super()._part()
 
     def _is_whole(self) -> bool:
         return self._hold.run is not None and self._hold.run.failure is None

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
-from ripieno.errors import CommunicatorClosed, RankFailed, SerializationError
+from ripieno.errors import CommunicatorClosed, InputError, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
@@ -56,6 +56,11 @@ class InlineJob(Job):
     def _part(self) -> None:
         self.epoch += 1
         self._seat.comm.close()
+
+    def _resize(self, workers: int) -> None:
+        raise InputError(
+            f"resize({workers}): the only rank of this job is the calling process: launch(workers={workers}) another"
+        )
 
     def _forget(self, names: list[str]) -> None:
         with standing_for(self._local):

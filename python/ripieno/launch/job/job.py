@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
+from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
@@ -44,7 +45,8 @@ class Job(ABC):
     replicas : int
         How many replicas there are of each logical rank.
     lost : dict of int to str
-        Ranks that have died while a replica lives, and why; empty once new ranks have been started.
+        Ranks that have died while a replica lives, and why; empty once new ranks have been started. With
+        ``on_failure="shrink"`` or "respawn" all that the job has gone on without, by the ranks that they began with.
     epoch : int
         Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
     """
@@ -125,6 +127,9 @@ class Job(ABC):
         instance because they have caught `RankFailed`. Their results are in `RankFailed.results` of the error, or of
         its cause.
 
+        With ``on_failure="shrink"`` or "respawn" (see `ripieno.launch`) the program begins again if ranks were lost,
+        and a `RuntimeWarning` says so.
+
         After a failure the job goes on. Ranks that wait for the next program keep their process, with all modules and
         broadcast values, and meet anew before it. If one has died, still computes, or has a copy that died, all are
         ended. The next program then gets new ranks, to which broadcast values are sent again. Either way it gets a new
@@ -156,6 +161,38 @@ class Job(ABC):
                     self._close()
                     self._finish_trace(failed=False)
                 self._idle.set()
+
+    def resize(self, workers: int) -> None:
+        """Go on with another number of ranks, between two programs.
+
+        Ranks whose number is not below `workers` end. Others are started where that is more; in an engine, all of them.
+        All ranks meet anew, so `kept` is empty then; broadcast values are given to all again. Each computes with as
+        many threads as before.
+
+        Parameters
+        ----------
+        workers : int
+            How many ranks there are to be.
+
+        Raises
+        ------
+        InputError
+            While a program runs, with replicas, or for a job of a single worker, which is the calling process.
+        TooFewSlots
+            The engine has no room for so many. The next program gets new ranks, as many as before.
+        RendezvousError, RankFailed
+            They could not meet, or one ended before; likewise.
+        """
+        check_count("workers", workers)
+        with self._turn:
+            if self._running:
+                raise InputError("resize: this job is running a program, which calls it, or whose events do")
+            if self._over is not None:
+                raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
+            if self.replicas > 1:
+                raise InputError(f"resize: the job has {self.replicas} replicas of each rank, whose number is fixed")
+            if workers != self.workers:
+                self._resize(workers)
 
     def __repr__(self) -> str:
         workers = "worker" if self.workers == 1 else "workers"
@@ -351,6 +388,10 @@ class Job(ABC):
     def _sealed(self, value: Any) -> Packed:
         """The value as rank 0 hands it on, or `SerializationError`."""
         return parcel.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
+
+    @abstractmethod
+    def _resize(self, workers: int) -> None:
+        """Have so many ranks, which wait; or, if that fails, as many as before."""
 
     @abstractmethod
     def _forget(self, names: list[str]) -> None:

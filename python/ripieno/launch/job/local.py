@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +20,16 @@ from typing import Any
 import numpy as np
 
 from ripieno.flight.trace import Trace
+from ripieno.launch.job.conversation import CULPRIT_S, Member, OnFailure, tell
 from ripieno.launch.job.job import EventListener
-from ripieno.launch.job.process_job import CULPRIT_S, GOODBYE_S, Member, ProcessJob, tell
+from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
+from ripieno.launch.process.interruption import held_back
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.parcel import Parcel
 from ripieno.wire.borrowed import Borrowed
@@ -53,9 +56,14 @@ class _Worker(Member):
         except subprocess.TimeoutExpired:
             return super().ending()
 
+    def stands_still(self) -> bool:
+        return process.is_stopped(self.process.pid)
+
 
 class LocalJob(ProcessJob[_Worker]):
     """Two or more worker processes."""
+
+    _SURVIVES = True
 
     def __init__(
         self,
@@ -65,18 +73,25 @@ class LocalJob(ProcessJob[_Worker]):
         replicas: int = 1,
         on_event: EventListener | None,
         trace: Trace | None,
+        on_failure: OnFailure = "raise",
+        spares: int = 0,
         prefix_output: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__(workers, threads, replicas=replicas, on_event=on_event, trace=trace)
+        super().__init__(workers, threads, replicas=replicas, on_event=on_event, trace=trace, on_failure=on_failure)
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._host = socket.gethostname()
         self._prefix_output = prefix_output
         self._options = options
         # Of the members that were started last.
         self._pumps: list[LinePump] = []
+        # Processes that wait for a rank.
+        self._spare_count = spares
+        self._spares: list[_Worker] = []
+        # What all members begin with.
+        self._setup: dict[str, Any] = {}
         self._owner_pid = os.getpid()
-        weakref.finalize(self, _end_workers, self.members, self._pumps, self._owner_pid)
+        weakref.finalize(self, _end_workers, self.members, self._spares, self._pumps, self._owner_pid)
         self._form_first()
 
     @property
@@ -90,28 +105,88 @@ class LocalJob(ProcessJob[_Worker]):
 
     def _form(self) -> None:
         self.members.clear()
-        self._pumps[:] = [LinePump()] if self._prefix_output else []
-        setup = {
-            "world_size": self.workers,
+        self._pumps.clear()
+        self._setup = {
             "replicas": self.replicas,
             "threads": self.threads,
             "token": secrets.token_bytes(32),
             "bind_host": "127.0.0.1",
             **self._options,
         }
-        for rank in range(self.workers):
-            self.members.append(self._start(rank, setup))
-        for pump in self._pumps:
-            pump.start()
+        self._start("rank", range(self.workers), self.members)
+        self._keep_spares()
+        for member in self.members:
+            tell(member, "meet", (member.rank, self.workers))
         self._replies("ready", self._meeting_s() + START_S)
+
+    def _starting_s(self) -> float:
+        return START_S
+
+    def _keep_spares(self) -> None:
+        """As many as there are to be, of which each lives."""
+        self._spares[:] = [spare for spare in self._spares if spare.process.poll() is None]
+        self._start("spare", range(len(self._spares), self._spare_count), self._spares)
+
+    def _close_ranks(self, lost: list[_Worker]) -> bool:
+        if self._on_failure == "raise" or len(lost) == len(self.members):
+            return False
+        _end_workers(lost, [], [], self._owner_pid)
+        if self._on_failure == "shrink":
+            self._take_places([member for member in self.members if member.loss is None])
+            return True
+        self._keep_spares()
+        substitutes = self._spares[: len(lost)]
+        del self._spares[: len(lost)]
+        self._start("rank", [member.rank for member in lost[len(substitutes) :]], substitutes)
+        for member, substitute in zip(lost, substitutes, strict=True):
+            substitute.rank = substitute.number = member.rank
+            self.members[member.rank] = substitute
+        self._keep_spares()
+        return True
+
+    def _take_places(self, members: list[_Worker]) -> None:
+        """Let these be the members, and number them."""
+        self.members[:] = members
+        for rank, member in enumerate(members):
+            member.rank = rank
+
+    def _resize(self, workers: int) -> None:
+        if self._state is State.GONE:
+            super()._resize(workers)
+            return
+        self.epoch += 1
+        with held_back():
+            leaving = self.members[workers:]
+            for member in leaving:
+                tell(member, "close")
+            _end_workers(leaving, [], [], self._owner_pid)
+            staying = self.members[:workers]
+            self._start("rank", range(len(staying), workers), staying)
+            self._take_places(staying)
+            self.workers = workers
+        self._state, self._has_others = State.APART, True
+        with self._recovering():
+            self._come_together()
+
+    def _dismiss(self, member: _Worker) -> None:
+        process.end([member.process], patience_s=0.0, step_s=0.0)
 
     def _meeting_s(self) -> float:
         meeting_s: float = self._options.get("rendezvous_timeout_s", MEETING_S)
         return meeting_s
 
-    def _start(self, rank: int, setup: dict[str, Any]) -> _Worker:
+    def _start(self, name: str, numbers: Iterable[int], workers: list[_Worker]) -> None:
+        """Start one worker for each number, and add it to the others."""
+        pump = LinePump() if self._prefix_output else None
+        for number in numbers:
+            workers.append(self._start_one(f"{name} {number}", number, pump))
+        if pump is not None:
+            self._pumps.append(pump)
+            pump.start()
+
+    def _start_one(self, name: str, number: int, pump: LinePump | None) -> _Worker:
         channel, theirs = pair(MESSAGE_S)
-        pipe = subprocess.PIPE if self._pumps else None
+        pipe = None if pump is None else subprocess.PIPE
         with theirs:
             child = process.start(
                 "ripieno.launch.job.worker",
@@ -122,14 +197,14 @@ class LocalJob(ProcessJob[_Worker]):
                 stdout=pipe,
                 stderr=pipe,
             )
-        worker = _Worker(rank, self._host, channel, child, _open_pid(child.pid))
-        for pump in self._pumps:
-            pump.add(f"rank {rank}", child)
+        worker = _Worker(number, self._host, channel, child, _open_pid(child.pid))
+        if pump is not None:
+            pump.add(name, child)
         message = {
             "die_with": os.getpid() if process.on_main_thread() else None,
             "sys_path": sys.path,
             "main": main_module.of_this_process(),
-            "communicator": {"rank": rank, **setup},
+            "communicator": self._setup,
             "lent": (Borrowed.of(_PROBE), _PROBE),
         }
         tell(worker, "setup", message)
@@ -144,7 +219,7 @@ class LocalJob(ProcessJob[_Worker]):
                     worker.channel.send_parcel("run", parcel)
 
     def _say_goodbye(self) -> None:
-        for worker in self.members:
+        for worker in (*self.members, *self._spares):
             tell(worker, "close")
         deadline = time.monotonic() + GOODBYE_S
         for worker in self.members:
@@ -154,7 +229,8 @@ class LocalJob(ProcessJob[_Worker]):
                 break
 
     def _end(self) -> None:
-        _end_workers(self.members, self._pumps, self._owner_pid)
+        _end_workers(self.members, self._spares, self._pumps, self._owner_pid)
+        self._spares.clear()
 
 
 def _open_pid(pid: int) -> int | None:
@@ -165,10 +241,11 @@ def _open_pid(pid: int) -> int | None:
         return None
 
 
-def _end_workers(workers: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
+def _end_workers(members: list[_Worker], spares: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
     """Leave no process, descriptor or thread behind. May be called again."""
     if os.getpid() != owner_pid:
         return  # a fork of the launcher, whose workers these are not
+    workers = [*members, *spares]
     for worker in workers:
         worker.channel.close()
     try:

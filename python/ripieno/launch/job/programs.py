@@ -67,21 +67,24 @@ def meet(
 
 @dataclass(frozen=True)
 class Returned:
-    """What a rank has returned from a program after which it could not end together with the others.
+    """What a rank has returned from a program that did not end as programs do, with all ranks.
 
     Attributes
     ----------
     value
         What it has returned.
     failure
-        Why its communicator cannot be used any more.
+        Why its communicator cannot be used any more, if so.
     was_known
         Whether the program met that failure, or closed the communicator itself, and went on.
+    without
+        The ranks that it has gone on without.
     """
 
     value: Any
-    failure: FailureReport
-    was_known: bool
+    failure: FailureReport | None = None
+    was_known: bool = False
+    without: tuple[int, ...] = ()
 
 
 #: A program, its arguments by place and by name, and whether somebody listens to what ranks emit.
@@ -132,7 +135,7 @@ class Seat:
     comm : Communicator
         By which it has met them.
     meet : callable
-        Meets them again.
+        Meets others; its arguments are those of `meet_again`.
     replicas : int
         How many replicas there are of each rank.
     events : Events, optional
@@ -145,18 +148,21 @@ class Seat:
     """
 
     def __init__(
-        self, comm: Communicator, meet: Callable[[], Communicator], replicas: int = 1, events: Events | None = None
+        self, comm: Communicator, meet: Callable[..., Communicator], replicas: int = 1, events: Events | None = None
     ) -> None:
         self.events = events or Events()
         self._meet = meet
         self._replicas = replicas
         self._take(comm)
 
-    def meet_again(self) -> None:
-        """Leave the others, whatever has become of them, and meet them anew; only broadcast values are kept."""
+    def meet_again(self, *place: int) -> None:
+        """Leave the others, whatever has become of them, and meet anew; only broadcast values are kept.
+
+        The place, where there is more than one, is the rank there and the number of ranks.
+        """
         self.comm.close()
         lasting = self.comm._lasting
-        self._take(self._meet())
+        self._take(self._meet(*place))
         self.comm._lasting = lasting
 
     def close(self) -> None:
@@ -201,7 +207,7 @@ def _serve_one(channel: Source, seat: Seat) -> bool:
         if kind == "close":
             return False
         if kind == "meet":
-            seat.meet_again()
+            seat.meet_again(*value)
             _ready(channel, seat)
         elif kind == "forget":
             forget(value)
@@ -234,7 +240,9 @@ def _run(
         report = FailureReport.of(_in_terms_of_programs(error), rank, seat.comm.hosts[rank])
         _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
     else:
-        _send_result(channel, rank, "result", result, result)
+        without = tuple(seat.comm.lost_ranks)
+        kind, message = ("returned", Returned(result, without=without)) if without else ("result", result)
+        _send_result(channel, rank, kind, result, message)
 
 
 def _send_result(channel: Source, rank: int, kind: str, result: Any, message: Any) -> None:

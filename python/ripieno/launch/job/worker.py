@@ -39,11 +39,11 @@ def main(fd: int) -> None:
         os._exit(1)
 
 
-def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **options: Any) -> None:
+def _serve(channel: Channel, *, replicas: int, **options: Any) -> None:
     events = programs.Events()
     events.send = channel.send
 
-    def meet() -> Communicator:
+    def meet(rank: int, world_size: int) -> Communicator:
         return programs.meet(
             rank,
             world_size,
@@ -53,10 +53,13 @@ def _serve(channel: Channel, *, rank: int, world_size: int, replicas: int, **opt
             **options,
         )
 
+    kind, place = channel.receive()
+    if kind == "close":
+        return  # a spare that was not needed
     try:
-        comm = meet()
+        comm = meet(*place)
     except Exception as error:
-        channel.send("error", FailureReport.of(error, rank, socket.gethostname()))
+        channel.send("error", FailureReport.of(error, place[0], socket.gethostname()))
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return

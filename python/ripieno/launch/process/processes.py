@@ -113,6 +113,16 @@ def _end_gently(
     return _running(remaining, step_s)
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether the process is stopped, as by SIGSTOP or a debugger, and goes on only if somebody lets it."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    # The name before the state may hold anything.
+    return stat.rpartition(")")[2].split()[0] in "Tt"
+
+
 def ending(status: int) -> str:
     """What a return code says, as a cause: ``killed by SIGKILL``, ``exited with status 3``."""
     if status >= 0:

@@ -1,0 +1,352 @@
+"""What the members of a job say to its launcher while that waits for one reply of each, and who is lost meanwhile."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from ripieno.errors import RankFailed, RendezvousError
+from ripieno.launch.job.programs import Returned
+from ripieno.launch.job.replicas import replicas_of
+from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.report import FailureReport
+
+#: What a job does when a rank is lost: tell the caller, or begin the program again with the others, or with new ones.
+OnFailure = Literal["raise", "shrink", "respawn"]
+
+# Once a rank says that another one failed, that one has this long to give its own account.
+CULPRIT_S = 2.0
+# Who is said to have failed, and says nothing when all others have spoken, has this long left.
+SILENT_S = 0.3
+# Who is to meet the others may be stopped for so long.
+STILL_S = 5.0
+# Whoever has not spoken when others have failed is looked after so often.
+LOOK_S = 0.5
+
+
+@dataclass(eq=False)
+class Member:
+    """A rank as its launcher knows it.
+
+    Attributes
+    ----------
+    rank, host
+        Which, and where.
+    channel
+        The way to it.
+    number
+        Its rank when it began; its rank changes if those below it are lost, this does not.
+    can_read
+        Whether it can read this process's memory, as it has told.
+    loss
+        Why the job goes on without it, if so.
+    """
+
+    rank: int
+    host: str
+    channel: Channel
+    number: int = field(init=False)
+    can_read: bool = field(default=False, init=False)
+    loss: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.number = self.rank
+
+    @property
+    def sources(self) -> list[Any]:
+        """What there is to listen to."""
+        return [self.channel]
+
+    def ending(self) -> str:
+        """Why it has hung up, in one line; may wait a little for somebody who knows."""
+        return "its process closed the connection to its launcher"
+
+    def stands_still(self) -> bool:
+        """Whether it is known to do nothing at all, so that nothing will come from it."""
+        return False
+
+
+def tell(member: Member, kind: str, value: Any = None) -> None:
+    """Send a message; whoever listens to `member` learns of its end there."""
+    with suppress(HungUp):
+        member.channel.send(kind, value)
+
+
+class Conversation:
+    """What the members have said so far.
+
+    Parameters
+    ----------
+    awaited
+        The kind of message that each is to send.
+    members, replicas
+        Of the job.
+    ending_of
+        Who has ended first, and why, now that a member has hung up without a word.
+    on_failure
+        What the job does when a member is lost; unless it is "raise" the others are heard to the end.
+    within_s
+        How long they have.
+
+    Attributes
+    ----------
+    replies : dict of int to object
+        By rank.
+    reports : dict of int to FailureReport
+        Of ranks that have failed.
+    added : dict of int to object
+        What ranks have added to accumulators.
+    apart : list of Returned
+        Who has returned, but could not end the program together with the others.
+    """
+
+    def __init__(
+        self,
+        awaited: str,
+        members: list[Any],
+        replicas: int,
+        ending_of: Callable[[Any], tuple[Any, str]],
+        *,
+        on_failure: OnFailure = "raise",
+        within_s: float | None = None,
+    ) -> None:
+        self._awaited = awaited
+        self._members = members
+        self._replicas = replicas
+        self._ending_of = ending_of
+        self._on_failure = on_failure
+        self._outlives = on_failure != "raise"
+        self._within_s = within_s
+        self._deadline = None if within_s is None else time.monotonic() + within_s
+        self._exchange: dict[int, str] = {}
+        # What is raised unless somebody gives a better account in time.
+        self._verdict: Callable[[], NoReturn] | None = None
+        self._verdict_by = 0.0
+        self._silent: set[int] = set()
+        # Since when members that are to come forward are seen to stand still.
+        self._still_since: dict[int, float] = {}
+        # What ranks say of others that have failed; and when only of such nothing has come yet.
+        self._accused: dict[int, RankFailed] = {}
+        self._silent_since: float | None = None
+        # Who was lost first, when the others are heard to the end.
+        self._loss: RankFailed | None = None
+        # Of each rank that has returned: those that it has gone on without.
+        self._without: dict[int, Iterable[int]] = {}
+        self.replies: dict[int, Any] = {}
+        self.reports: dict[int, FailureReport] = {}
+        self.added: dict[int, Any] = {}
+        self.apart: list[Returned] = []
+
+    @property
+    def spoken(self) -> set[int]:
+        """The ranks that have given their last word, and wait."""
+        return self.replies.keys() | self.reports.keys()
+
+    @property
+    def has_culprit(self) -> bool:
+        """Whether a rank has failed on its own account: its program has raised something."""
+        return any(report.victim is None for report in self.reports.values())
+
+    def is_silent(self, member: Member) -> bool:
+        """Whether others have said of it that it is."""
+        return member.rank in self._silent
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more is to come."""
+        heard = self.spoken if self._outlives else self.replies
+        return all(member.rank in heard or member.loss is not None for member in self._members)
+
+    def results(self) -> list[Any]:
+        """The reply of every logical rank: of the first of its replicas that has replied; without those done without.
+
+        Raises
+        ------
+        RankFailed
+            Somebody was lost, and others did not go on without it.
+        """
+        if self._loss is not None:
+            lost = {member.rank for member in self._members if member.loss is not None}
+            went_on = all(lost <= set(self._without.get(rank, ())) for rank in self.replies)
+            if self.reports or not self.replies or not went_on or self._on_failure == "respawn":
+                raise self._loss
+        elif self.reports:
+            # All live, but one was taken for dead.
+            min(self.reports.values(), key=lambda report: report.rank).throw()
+        by_rank = [self._replicas_of(logical) for logical in range(len(self._members) // self._replicas)]
+        kept = ([rank for rank in replicas if rank in self.replies] for replicas in by_rank)
+        return [self.replies[replicas[0]] for replicas in kept if replicas]
+
+    def check_mismatch(self) -> None:
+        """Raise if the ranks have made different calls, and no program has met that: it came out in the end."""
+        if not any(each.was_known for each in self.apart):
+            for each in self.apart:
+                if each.failure is not None and each.failure.victim is None:
+                    each.failure.throw()
+
+    def _replicas_of(self, rank: int) -> range:
+        return replicas_of(rank, len(self._members), self._replicas)
+
+    def expect(self, verdict: Callable[[], NoReturn], within_s: float = CULPRIT_S) -> None:
+        """Somebody has failed: call `verdict`, the first one, unless the culprit comes forward in time."""
+        if self._verdict is None:
+            self._verdict = verdict
+            self._verdict_by = time.monotonic() + within_s
+
+    def patience_s(self) -> float | None:
+        """How long to wait for the next message; raises the verdict if no culprit has come forward in time."""
+        now = time.monotonic()
+        silent = [member for member in self._members if member.loss is None and member.rank not in self.spoken]
+        if self._verdict is not None:
+            # Nobody else can come forward once all have spoken.
+            if now >= self._verdict_by or not silent:
+                self._verdict()
+            return self._verdict_by - now
+        if self._accused and silent:
+            return self._until_silence_counts(silent, now)
+        if self._deadline is None:
+            return None
+        if now >= self._deadline:
+            who = ", ".join(f"{member.rank} on {member.host}" for member in silent[:8])
+            raise RendezvousError(
+                f"{len(silent)} of {len(self._members)} ranks have not met the others within {self._within_s:g} s: "
+                f"{who}{' …' if len(silent) > 8 else ''}; they stand still, or cannot reach each other: raise "
+                "rendezvous_timeout_s if they only need longer"
+            )
+        self._look_after(silent, now)
+        return min(self._deadline - now, LOOK_S)
+
+    def _look_after(self, awaited: list[Member], now: float) -> None:
+        """Raise if somebody who is to meet the others has stood still for a while."""
+        still = {member.rank: member for member in awaited if member.stands_still()}
+        self._still_since = {rank: self._still_since.get(rank, now) for rank in still}
+        for rank, since in self._still_since.items():
+            if now - since >= STILL_S:
+                member = still[rank]
+                member.loss = f"its process has been stopped for {STILL_S:g} s, before it had met the others"
+                raise RankFailed(rank, member.host, member.loss)
+
+    def hear(self, member: Member) -> dict[str, Any] | None:
+        """Take one message from `member`, whose channel or whose end has shown up; an event is returned."""
+        try:
+            # A process that has ended may still have left messages, and must be heard before it is called dead.
+            if not _readable(member.channel):
+                self._dead(member)
+                return None
+            kind, value = member.channel.receive()
+        except HungUp:
+            self._dead(member)
+            return None
+        if kind == "returned":
+            self._returned(member, value)
+        elif kind == self._awaited:
+            self.replies[member.rank] = value
+        elif kind == "exchange":
+            self._exchanged(member, value)
+        elif kind == "added":
+            self.added[member.rank] = value
+        elif kind == "can-read":
+            member.can_read = value
+        elif kind == "event":
+            return {"rank": member.rank, **value}
+        elif kind == "error":
+            self._reported(member, value)
+        return None
+
+    def hear_witness(self, member: Member) -> bool:
+        """As `hear`, once there is an error to raise; whether that was its last word."""
+        try:
+            kind, value = member.channel.receive()
+        except HungUp:
+            return True
+        if kind == "error":
+            self.reports[member.rank] = value
+        elif kind == "returned":
+            self.replies[member.rank] = value.value
+        elif kind == "result":
+            self.replies[member.rank] = value
+        else:
+            return False
+        return True
+
+    def _returned(self, member: Member, returned: Returned) -> None:
+        self.replies[member.rank] = returned.value
+        self._without[member.rank] = returned.without
+        if returned.failure is not None:
+            self.apart.append(returned)
+            if returned.failure.victim is not None:
+                self._accuse(returned.failure.victim)
+        for rank in returned.without:
+            self._accuse(RankFailed(rank, self._members[rank].host, f"rank {member.rank} went on without it"))
+
+    def _accuse(self, failed: RankFailed) -> None:
+        if failed.rank < len(self._members) and (self._outlives or self._is_spared(self._members[failed.rank])):
+            self._accused.setdefault(failed.rank, failed)
+
+    def _is_spared(self, member: Member) -> bool:
+        """Whether a replica of it lives, which goes on in its place."""
+        others = (self._members[rank] for rank in self._replicas_of(member.rank) if rank != member.rank)
+        return self._awaited == "result" and any(each.loss is None for each in others)
+
+    def _until_silence_counts(self, silent: list[Member], now: float) -> float:
+        """How long to wait; whoever was to speak and did not in time is lost."""
+        if any(member.rank not in self._accused for member in silent):
+            self._silent_since = None
+            for member in silent:
+                if self._outlives and member.stands_still():
+                    accused = self._accused.get(member.rank)
+                    self._lost(member, "its process is stopped" if accused is None else accused.cause)
+            return LOOK_S
+        self._silent_since = self._silent_since or now
+        left_s = self._silent_since + SILENT_S - now
+        if left_s <= 0:
+            for member in silent:
+                self._lost(member, self._accused[member.rank].cause)
+        return max(left_s, 0.0)
+
+    def _lost(self, member: Member, cause: str) -> None:
+        member.loss = cause
+        if not self._is_spared(member) and self._loss is None:
+            self._loss = RankFailed(member.rank, member.host, cause)
+
+    def _exchanged(self, member: Member, text: str) -> None:
+        self._exchange[member.rank] = text
+        if len(self._exchange) == len(self._members):
+            texts = [self._exchange[rank] for rank in range(len(self._members))]
+            self._exchange.clear()
+            for each in self._members:
+                tell(each, "exchange", texts)
+
+    def _reported(self, member: Member, report: FailureReport) -> None:
+        self.reports[member.rank] = report
+        victim = report.victim
+        if victim is None:
+            report.throw()
+        if victim.was_silent:
+            self._silent.add(victim.rank)
+        if self._outlives:
+            self._accuse(victim)
+        elif any(each.rank == victim.rank and each.loss is not None for each in self._members):
+            report.throw()
+        else:
+            self.expect(report.throw, SILENT_S if victim.was_silent else CULPRIT_S)
+
+    def _dead(self, member: Member) -> None:
+        member, cause = self._ending_of(member)
+        if self._is_spared(member) or self._outlives:
+            self._lost(member, cause)
+            return
+        lost = ((rank, self._members[rank].loss) for rank in self._replicas_of(member.rank) if rank != member.rank)
+        before = "".join(f"; before that its replica, rank {rank}: {loss}" for rank, loss in lost if loss is not None)
+        member.loss = cause
+        raise RankFailed(member.rank, member.host, cause + before) from None
+
+
+def _readable(channel: Channel) -> bool:
+    watch = select.poll()
+    watch.register(channel.fileno(), select.POLLIN)
+    return bool(watch.poll(0))

@@ -1,0 +1,250 @@
+"""Jobs that go on when ranks are lost: on those that are left, or with others in their place."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+import ripieno as rp
+from stand_in_engine import StandIn
+from watching import PROMPT_S, SLACK_S, gone_within, open_descriptors
+
+WORKERS = 4
+POLICIES = ["shrink", "respawn"]
+
+
+def strike_once(comm, folder, victims, signal_number):
+    """Ranks that are lost the first time that they come here."""
+    for victim in victims:
+        mark = folder / str(victim)
+        if comm.rank == victim and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal_number)
+
+
+def sums(comm, table, folder, victims, signal_number):
+    """What every collective of a world without the lost ranks, or with others for them, gives."""
+    before = comm.allreduce(np.ones(3))
+    strike_once(comm, folder, victims, signal_number)
+    total = comm.allreduce(np.full(1000, comm.rank + 1.0))
+    everybody = comm.allgather(comm.rank)
+    return comm.rank, comm.world_size, before[0], total[-1], everybody, int(table.value[comm.rank]), os.getpid()
+
+
+def right(results, world_size):
+    """Whether that is what all ranks of a world of this size have got."""
+    total = world_size * (world_size + 1) / 2
+    return [each[:-1] for each in results] == [
+        (rank, world_size, world_size, total, list(range(world_size)), 10 * rank) for rank in range(world_size)
+    ]
+
+
+@pytest.mark.parametrize("links", ["shared-memory", "tcp"])
+@pytest.mark.parametrize("victims", [(0,), (2,), (0, 1), (1, 2, 3)])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_program_begins_again_without_the_dead_or_with_others_for_them(tmp_path, policy, victims, links):
+    left = WORKERS - len(victims) if policy == "shrink" else WORKERS
+    with rp.launch(workers=WORKERS, threads=1, on_failure=policy, links=links) as job:
+        pids = job.pids
+        table = job.broadcast(np.arange(10) * 10)
+        with pytest.warns(RuntimeWarning, match=rf"killed by SIGKILL.*sums begins again on {left} rank"):
+            results = job.run(sums, table, tmp_path, victims, signal.SIGKILL)
+        assert right(results, left) and job.workers == left
+        # Two may die one after the other, the second one when they meet; then all are started anew.
+        assert set(job.lost) <= set(victims) and job.lost
+        if len(victims) == 1:
+            living = [pid for rank, pid in enumerate(pids) if rank not in victims]
+            assert [each[-1] for each in results if each[-1] in living] == living
+        # The job goes on, and values that are sent now reach all.
+        assert right(job.run(sums, job.broadcast(np.arange(10) * 10), tmp_path, (), 0), left)
+        pids += job.pids
+    assert gone_within(0, pids)
+
+
+@pytest.mark.parametrize("victim", range(3))
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_rank_that_stands_still_is_ended_and_done_without(tmp_path, policy, victim):
+    with rp.launch(workers=3, threads=1, on_failure=policy, heartbeat_timeout_s=1.0) as job:
+        table, pid = job.broadcast(np.arange(10) * 10), job.pids[victim]
+        started = time.monotonic()
+        with pytest.warns(RuntimeWarning, match="no heartbeat"):
+            results = job.run(sums, table, tmp_path, (victim,), signal.SIGSTOP)
+        assert time.monotonic() - started < 1.0 + PROMPT_S + SLACK_S
+        assert right(results, 2 if policy == "shrink" else 3) and list(job.lost) == [victim]
+        assert gone_within(0, [pid])
+
+
+def test_a_spare_takes_the_place_of_a_dead_rank_and_another_one_waits_then(tmp_path):
+    gc.collect()
+    before = open_descriptors()
+    with rp.launch(workers=3, threads=1, spares=1) as job:
+        for round_number in range(3):
+            (folder := tmp_path / str(round_number)).mkdir()
+            (spare,) = [each.process.pid for each in job._spares]
+            with pytest.warns(RuntimeWarning):
+                results = job.run(sums, job.broadcast(np.arange(10) * 10), folder, (1,), signal.SIGKILL)
+            assert right(results, 3) and results[1][-1] == spare
+        pids = [*job.pids, *(each.process.pid for each in job._spares)]
+    assert gone_within(0, pids)
+    del job
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_a_spare_that_has_died_itself_is_replaced_first(tmp_path):
+    with rp.launch(workers=2, threads=1, spares=1) as job:
+        (dead,) = job._spares
+        dead.process.kill()
+        dead.process.wait()
+        with pytest.warns(RuntimeWarning):
+            results = job.run(sums, job.broadcast(np.arange(10) * 10), tmp_path, (1,), signal.SIGKILL)
+        assert right(results, 2)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_a_program_raises_is_the_callers_at_once(policy):
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 1:
+            raise ValueError("a mistake")
+        comm.barrier()
+
+    with rp.launch(workers=3, on_failure=policy) as job:
+        with pytest.raises(ValueError, match="a mistake"):
+            job.run(program)
+        assert job.workers == 3 and not job.lost
+
+
+def test_a_program_whose_ranks_always_die_is_not_begun_for_ever(tmp_path):
+    def program(comm):
+        if comm.rank == 0:
+            (tmp_path / str(os.getpid())).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+
+    with (
+        rp.launch(workers=2, on_failure="respawn") as job,
+        pytest.warns(RuntimeWarning),
+        pytest.raises(rp.RankFailed, match=r"rank 0 .* killed by SIGKILL"),
+    ):
+        job.run(program)
+    assert len(list(tmp_path.iterdir())) == 4
+
+    with rp.launch(workers=3, on_failure="shrink") as job:
+        with pytest.warns(RuntimeWarning), pytest.raises(rp.RankFailed):
+            job.run(program)
+        assert sorted(job.lost) == [0, 1, 2]
+        with pytest.raises(rp.CommunicatorClosed, match="all of its ranks have died"):
+            job.run(program)
+
+
+def test_ranks_that_blame_a_living_one_are_not_asked_for_ever(tmp_path):
+    def program(comm):
+        (tmp_path / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+        raise rp.RankFailed(0, "here", "no heartbeat, says nobody")
+
+    with rp.launch(workers=2, on_failure="shrink") as job:
+        with pytest.warns(RuntimeWarning), pytest.raises(rp.RankFailed, match="says nobody"):
+            job.run(program)
+        assert job.workers == 2 and not job.lost
+    assert len(list(tmp_path.iterdir())) == 2 * 4
+
+
+def test_a_rank_that_computes_is_waited_for_while_another_dies(tmp_path):
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 0 and comm.world_size == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if comm.rank == 1:
+            # Longer than the launcher would wait for witnesses.
+            end = time.monotonic() + 4.0
+            while time.monotonic() < end:
+                pass
+        comm.barrier()
+        return os.getpid()
+
+    with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
+        pids = job.pids
+        with pytest.warns(RuntimeWarning):
+            assert job.run(program) == pids[1:]
+
+
+def test_what_ranks_add_to_accumulators_counts_once(tmp_path):
+    def program(comm, count):
+        count.add(1)
+        comm.barrier()
+        strike_once(comm, tmp_path, (1,), signal.SIGKILL)
+        comm.barrier()
+
+    with rp.launch(workers=3, on_failure="shrink") as job:
+        count = job.accumulator(0)
+        with pytest.warns(RuntimeWarning):
+            job.run(program, count)
+        assert count.value == 2
+
+
+@pytest.mark.parametrize("prefix_output", [False, True])
+def test_a_job_grows_and_shrinks_between_programs(prefix_output, tmp_path, capsys):
+    gc.collect()
+    before = open_descriptors()
+    with rp.launch(workers=2, threads=1, prefix_output=prefix_output) as job:
+        table = job.broadcast(np.arange(100) * 10)
+        first = job.pids
+        for workers in (5, 3, 1, 2, 2):
+            job.resize(workers)
+            assert job.workers == workers == len(job.pids)
+            assert right(job.run(sums, table, tmp_path, (), 0), workers)
+            assert job.pids[0] == first[0]
+        pids = job.pids
+    assert gone_within(0, [*first, *pids])
+    del table, job
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def test_a_job_that_cannot_change_its_size_says_so():
+    with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="is the calling process"):
+        job.resize(2)
+    with rp.launch(workers=2, replicas=2) as job, pytest.raises(rp.InputError, match="2 replicas of each rank"):
+        job.resize(4)
+    with rp.launch(workers=2) as job:
+        for wrong in (0, True, 1.5):
+            with pytest.raises(rp.InputError, match="expected a whole number >= 1"):
+                job.resize(wrong)
+    with pytest.raises(rp.CommunicatorClosed, match="this job is over"):
+        job.resize(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"on_failure": "stop"}, "on_failure='stop': expected one of raise, shrink, respawn"),
+        ({"spares": -1}, "spares=-1: expected a whole number"),
+        ({"spares": 1, "on_failure": "shrink"}, "spares are for 'respawn'"),
+        ({"replicas": 2, "on_failure": "shrink"}, "ranks with replicas go on by themselves"),
+    ],
+)
+def test_policies_that_there_are_not_are_named(options, sentence):
+    with pytest.raises(rp.InputError) as caught:
+        rp.launch(workers=2, **options)
+    assert sentence in str(caught.value)
+    with pytest.raises(rp.InputError, match="the only rank is the calling process"):
+        rp.launch(workers=1, spares=1)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_an_engine_starts_all_ranks_anew(tmp_path, policy):
+    left = 2 if policy == "shrink" else 3
+    with StandIn().launch(3, on_failure=policy) as job:
+        table = job.broadcast(np.arange(10) * 10)
+        with pytest.warns(RuntimeWarning, match=f"sums begins again on {left} ranks"):
+            results = job.run(sums, table, tmp_path, (1,), signal.SIGKILL)
+        assert right(results, left) and job.workers == left and list(job.lost) == [1]
+        job.resize(4)
+        assert right(job.run(sums, table, tmp_path, (), 0), 4)
+    with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
+        StandIn().launch(3, spares=1)
