@@ -27,6 +27,7 @@ from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import Groups
 from ripieno.comm.keyed_data import KeyedData
 from ripieno.comm.local_tasks import LocalTasks
+from ripieno.comm.memory_checkpoints import MemoryCheckpoints
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.errors import CommunicatorClosed, InputError
@@ -60,7 +61,7 @@ def _asynchronous(
     return begin
 
 
-class Communicator(KeyedData, Groups, Exchanges, FileDistribution, Gathers, LocalTasks, Reductions):
+class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribution, Gathers, LocalTasks, Reductions):
     """One rank's part in the conversation of all ranks.
 
     Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.
@@ -83,6 +84,8 @@ class Communicator(KeyedData, Groups, Exchanges, FileDistribution, Gathers, Loca
         How many replicas there are of each rank, see `replicate`.
     replica : int
         Which of the replicas of its rank this process is, 0 … replicas - 1.
+    begins_again : bool
+        Whether the program begins again if ranks are lost, so that it is worth a `checkpoint`.
     kept : dict
         Values that programs keep on this rank from one `Job.run` to the next, under keys of their own. It is emptied
         when the communicator is closed. After a failure the next program gets a new communicator with an empty `kept`.

@@ -17,6 +17,7 @@ from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
+    from ripieno.comm.memory_checkpoints import Kept
     from ripieno.comm.serving import Serving
 
 
@@ -44,6 +45,9 @@ class Rank:
         self._broadcasts: Serving | None = None
         # What serves values that outlast this communicator, the latest last: who meets the others again hands it on.
         self._lasting: list[tuple[int, Serving]] = []
+        # Checkpoints by name, and whether the program would begin again to go on from them: handed on likewise.
+        self._memory: dict[str, list[Kept]] = {}
+        self.begins_again = False
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank
         self.world_size: int = native.world_size

@@ -109,6 +109,7 @@ class LocalJob(ProcessJob[_Worker]):
         self._setup = {
             "replicas": self.replicas,
             "threads": self.threads,
+            "begins_again": self._on_failure != "raise",
             "token": secrets.token_bytes(32),
             "bind_host": "127.0.0.1",
             **self._options,

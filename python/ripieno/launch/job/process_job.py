@@ -128,7 +128,7 @@ class ProcessJob(Job, Generic[M]):
             with self._recovering():
                 self._come_together()
             try:
-                return self._ask(program, args, kwargs)
+                return self._ask(program, args, kwargs, goes_on=attempt > 0)
             except RankFailed as failed:
                 if not self._begins_again(attempt):
                     raise
@@ -149,11 +149,13 @@ class ProcessJob(Job, Generic[M]):
             return False
         return attempt < RESPAWNS + (len(self.lost) if self._on_failure == "shrink" else 0)
 
-    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """What members that are ready return."""
+    def _ask(
+        self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
+    ) -> list[Any]:
+        """What members that are ready return; they keep checkpoints in memory if the program goes on from them."""
         with self._recovering():
             try:
-                self._send((program, args, kwargs, bool(self._listeners)))
+                self._send((program, args, kwargs, bool(self._listeners), goes_on))
                 unsent = None
             except SerializationError as error:
                 unsent = error

@@ -87,8 +87,9 @@ class Returned:
     without: tuple[int, ...] = ()
 
 
-#: A program, its arguments by place and by name, and whether somebody listens to what ranks emit.
-RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool]
+#: A program, its arguments by place and by name, whether somebody listens to what ranks emit, and whether ranks keep
+#: what programs before it have put by.
+RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool, bool]
 
 
 @dataclass(frozen=True)
@@ -100,10 +101,11 @@ class ForRank0:
 
 def elsewhere(request: RunRequest) -> RunRequest:
     """What the ranks other than 0 get of a program that rank 0 has something of its own for; else the very same."""
-    program, args, kwargs, is_heard = request
+    program, args, kwargs, is_heard, goes_on = request
     if not any(isinstance(each, ForRank0) for each in args):
         return request
-    return program, tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args), kwargs, is_heard
+    args = tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args)
+    return program, args, kwargs, is_heard, goes_on
 
 
 class Events:
@@ -140,6 +142,8 @@ class Seat:
         How many replicas there are of each rank.
     events : Events, optional
         Where its events go, unless it is in the launching process.
+    begins_again : bool
+        Whether programs begin again on ranks that have lost others.
 
     Attributes
     ----------
@@ -148,22 +152,28 @@ class Seat:
     """
 
     def __init__(
-        self, comm: Communicator, meet: Callable[..., Communicator], replicas: int = 1, events: Events | None = None
+        self,
+        comm: Communicator,
+        meet: Callable[..., Communicator],
+        replicas: int = 1,
+        events: Events | None = None,
+        begins_again: bool = False,
     ) -> None:
         self.events = events or Events()
         self._meet = meet
         self._replicas = replicas
+        self._begins_again = begins_again
         self._take(comm)
 
     def meet_again(self, *place: int) -> None:
-        """Leave the others, whatever has become of them, and meet anew; only broadcast values are kept.
+        """Leave the others, whatever has become of them, and meet anew; broadcast values and checkpoints are kept.
 
         The place, where there is more than one, is the rank there and the number of ranks.
         """
         self.comm.close()
-        lasting = self.comm._lasting
+        lasting, memory = self.comm._lasting, self.comm._memory
         self._take(self._meet(*place))
-        self.comm._lasting = lasting
+        self.comm._lasting, self.comm._memory = lasting, memory
 
     def close(self) -> None:
         """Leave the others for good. Values that come from here are given to those that fetch them, 10 s at most."""
@@ -184,6 +194,7 @@ class Seat:
 
     def _take(self, comm: Communicator) -> None:
         self.comm = comm
+        comm.begins_again = self._begins_again
         # Of all ranks, whoever has died, where ranks have replicas.
         self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
 
@@ -227,9 +238,12 @@ def _run(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     is_heard: bool,
+    goes_on: bool,
 ) -> None:
     rank = seat.comm.rank
     seat.events.is_heard = is_heard
+    if not goes_on:
+        seat.comm._memory.clear()
     with running(seat.comm), PROGRAMS.page() as amounts:
         result = program(seat.comm, *args, **kwargs)
     if amounts:

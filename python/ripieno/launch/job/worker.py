@@ -39,7 +39,7 @@ def main(fd: int) -> None:
         os._exit(1)
 
 
-def _serve(channel: Channel, *, replicas: int, **options: Any) -> None:
+def _serve(channel: Channel, *, replicas: int, begins_again: bool, **options: Any) -> None:
     events = programs.Events()
     events.send = channel.send
 
@@ -63,7 +63,7 @@ def _serve(channel: Channel, *, replicas: int, **options: Any) -> None:
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return
-    seat = programs.Seat(comm, meet, replicas, events)
+    seat = programs.Seat(comm, meet, replicas, events, begins_again)
     with standing_for({}):
         programs.serve(channel, seat)
     seat.close()

@@ -36,10 +36,12 @@ class DaskJob(EngineJob):
         self._client = client
         super().__init__(engine, workers, **options)
 
-    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _ask(
+        self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
+    ) -> list[Any]:
         args = tuple(self._shared(value) for value in args)
         kwargs = {name: self._shared(value) for name, value in kwargs.items()}
-        return super()._ask(program, args, kwargs)
+        return super()._ask(program, args, kwargs, goes_on=goes_on)
 
     def _shared(self, value: Any) -> Any:
         """`value`, or what becomes a rank's share of it there."""

@@ -179,8 +179,10 @@ class RayEngine(Engine):
 class RayJob(EngineJob):
     """Ranks that are Ray actors."""
 
-    def _ask(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _ask(
+        self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
+    ) -> list[Any]:
         run = self._started
         assert isinstance(run, RayRun), "ranks in Ray are actors"
         with handed_out(run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
-            return super()._ask(program, args, kwargs)
+            return super()._ask(program, args, kwargs, goes_on=goes_on)

@@ -1,0 +1,147 @@
+"""Checkpoints in the memory of the ranks: states that outlive a rank, for a program that begins again or goes on.
+
+A rank keeps the state of a *shared* checkpoint as it is, since all ranks have the same. Of any other it keeps its own
+state and that of the rank before it, so that two neighbours have to die at once for one to be lost. A new state takes
+the place of the old one when all ranks have theirs: until then both are kept.
+
+Source: Plank, Li and Puening, "Diskless checkpointing", IEEE Trans. Parallel Distrib. Syst. 9(10), 1998, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.comm.exchanges import Exchanges
+from ripieno.comm.gathers import Gathers
+from ripieno.errors import InputError
+from ripieno.wire import packing
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a rank has of a checkpoint.
+
+    Attributes
+    ----------
+    version
+        Later ones are greater.
+    world_size
+        How many ranks there were.
+    rank
+        Which of them this one was.
+    states
+        What is kept, by rank; of a shared checkpoint this rank's.
+    is_shared
+        Whether all ranks have the same state.
+    """
+
+    version: int
+    world_size: int
+    rank: int
+    states: dict[int, NDArray[Any]]
+    is_shared: bool
+
+
+class MemoryCheckpoints(Exchanges, Gathers):
+    """The calls of a communicator that keep states and give them back."""
+
+    def checkpoint(self, name: str, state: Any, *, shared: bool = False) -> None:
+        """Keep a state in memory for a program that begins again (``launch(on_failure=)``), in place of the last one.
+
+        All ranks call it. It is kept until the program ends, also on ranks that go on without others.
+
+        Parameters
+        ----------
+        name : str
+            What it is called; the same on every rank.
+        state : object
+            What `restore` is to give back. It is copied.
+        shared : bool
+            Whether the state is the same on all ranks. Each rank keeps it then without a message. Otherwise each rank
+            sends its own to the next rank too, which takes as much memory once more: a state is lost only if both die.
+
+        Raises
+        ------
+        InputError
+            The communicator is not that of the world, or the name is one of a checkpoint of the other kind.
+        SerializationError
+            The state cannot travel.
+        """
+        kept = self._kept_under(name, shared)
+        packed = packing.pack(state)
+        blob = np.empty(packing.blob_bytes(packed), np.uint8)
+        packing.write_blob(packed, blob)
+        version = max((each.version for each in kept), default=0)
+        if shared:
+            self._memory[name] = [Kept(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
+            return
+        # Ranks that have come later know of no version.
+        version = max(self.allgather(version)) + 1
+        before = (self.rank - 1) % self.world_size
+        states = {before: self.rotate(blob), self.rank: blob}
+        mine = Kept(version, self.world_size, self.rank, states, False)
+        self._memory[name] = [*kept, mine]
+        self.barrier()
+        self._memory[name] = [mine]
+
+    def restore(self, name: str) -> Any:
+        """The state of the last checkpoint that all is left of, or None if there is none.
+
+        All ranks call it.
+
+        Parameters
+        ----------
+        name : str
+            As of `checkpoint`.
+
+        Returns
+        -------
+        object
+            Of a shared checkpoint the state, on every rank. Of another one a dict of the states that this rank is to go
+            on with, by the rank that gave each then: its own, and that of the rank before it if that is lost. It is
+            empty on a rank that has come later.
+
+        Raises
+        ------
+        InputError
+            The communicator is not that of the world.
+        """
+        mine = self._kept_under(name, None)
+        everybodys = self.allgather(
+            [(each.version, each.world_size, each.rank, list(each.states), each.is_shared) for each in mine]
+        )
+        holders: dict[tuple[int, int, bool], dict[int, list[tuple[bool, int]]]] = {}
+        for rank, entries in enumerate(everybodys):
+            for version, world_size, was, states, is_shared in entries:
+                held = holders.setdefault((version, world_size, is_shared), {})
+                for state in states:
+                    # Who gave it comes first.
+                    held.setdefault(state, []).append((state != was, rank))
+        whole = [key for key, held in holders.items() if key[2] or len(held) == key[1]]
+        if not whole:
+            return None
+        version, world_size, is_shared = max(whole)
+        held = holders[version, world_size, is_shared]
+        found = next((each for each in mine if (each.version, each.world_size) == (version, world_size)), None)
+        if is_shared:
+            root = min(rank for ranks in held.values() for _, rank in ranks)
+            blob = self.broadcast(None if found is None else found.states[found.rank], root=root)
+            self._memory[name] = [Kept(version, self.world_size, self.rank, {self.rank: blob}, True)]
+            return packing.read_blob(blob.copy())
+        own = [state for state in sorted(held) if min(held[state])[1] == self.rank]
+        assert found is not None or not own, "a rank is told to go on with what it has"
+        return {} if found is None else {state: packing.read_blob(found.states[state].copy()) for state in own}
+
+    def _kept_under(self, name: str, is_shared: bool | None) -> list[Kept]:
+        if self._parent is not None:
+            raise InputError("checkpoints in memory are of the communicator of the world: call its method")
+        if not isinstance(name, str):
+            raise InputError(f"name: a {type(name).__name__}: expected a str")
+        kept = self._memory.get(name, [])
+        if is_shared is not None and any(each.is_shared != is_shared for each in kept):
+            raise InputError(f"name={name!r}: a checkpoint of this name is {'not ' if is_shared else ''}shared")
+        return kept

@@ -1,0 +1,122 @@
+"""Checkpoints in the memory of the ranks: what is kept is what comes back, as long as somebody has it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import chain
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+ROUNDS = 30
+
+
+def strike_once(comm, folder, victims):
+    """Ranks that die the first time that they come here."""
+    if comm.rank in victims and not (folder / f"{comm.rank}").exists():
+        (folder / f"{comm.rank}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def add_up(comm, folder, victims, at):
+    """A sum over rounds that all ranks have; the round in which a rank dies is the only one that is done again."""
+    number, total = comm.restore("sum") or (0, np.zeros(100))
+    begun = number
+    while number < ROUNDS:
+        if number == at:
+            strike_once(comm, folder, victims)
+        total = total + comm.allreduce(np.full(100, number + 1.0)) / comm.world_size
+        number += 1
+        comm.checkpoint("sum", (number, total), shared=True)
+        # It is a copy.
+        total += 0.0
+    return begun, total[0], comm.begins_again
+
+
+@pytest.mark.parametrize("at", [0, 1, 17])
+@pytest.mark.parametrize("victims", [(0,), (2,), (0, 1)])
+@pytest.mark.parametrize("policy", ["shrink", "respawn"])
+def test_what_all_ranks_share_is_there_as_long_as_one_lives(tmp_path, policy, victims, at):
+    with rp.launch(workers=3, threads=1, on_failure=policy) as job:
+        with pytest.warns(RuntimeWarning):
+            results = job.run(add_up, tmp_path, victims, at)
+        assert results == [(at, ROUNDS * (ROUNDS + 1) / 2, True)] * (3 if policy == "respawn" else 3 - len(victims))
+        # Another program finds nothing, and begins from the start.
+        assert job.run(add_up, tmp_path, (), 0)[0][0] == 0
+
+
+def keep_rows(comm, folder, victims, rows):
+    """Each rank keeps its rows; those of the dead go to others, and none is lost."""
+    kept = comm.restore("rows")
+    if kept is None:
+        kept = {comm.rank: np.array_split(rows, comm.world_size)[comm.rank]}
+    came = sorted(kept)
+    mine = np.concatenate([kept[rank] for rank in came] or [rows[:0]])
+    for number in range(3):
+        comm.checkpoint("rows", mine)
+        if number == 2:
+            strike_once(comm, folder, victims)
+        comm.barrier()
+    return came, mine.tolist()
+
+
+@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("policy", ["shrink", "respawn"])
+def test_what_ranks_have_of_their_own_goes_to_their_neighbours(tmp_path, policy, victim):
+    rows = np.arange(103)
+    with rp.launch(workers=4, threads=1, on_failure=policy) as job, pytest.warns(RuntimeWarning):
+        results = job.run(keep_rows, tmp_path, (victim,), rows)
+    came = [ranks for ranks, _ in results]
+    assert sorted(chain.from_iterable(came)) == [0, 1, 2, 3]
+    assert sorted(chain.from_iterable(mine for _, mine in results)) == rows.tolist()
+    if policy == "respawn":
+        assert came[victim] == [] and sorted([victim, (victim + 1) % 4]) == sorted(came[(victim + 1) % 4])
+
+
+def test_neighbours_that_die_together_take_a_state_with_them(tmp_path):
+    with rp.launch(workers=4, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
+        results = job.run(keep_rows, tmp_path, (1, 2), np.arange(103))
+    # Rank 1's is lost, so all begin anew.
+    assert sorted(chain.from_iterable(mine for _, mine in results)) == list(range(103))
+    assert [ranks for ranks, _ in results] == [[0], [1]]
+
+
+def half_written(comm, folder):
+    """A rank that dies within a checkpoint leaves the one before."""
+    kept = comm.restore("state")
+    if kept is None:
+        comm.checkpoint("state", "old")
+        if comm.rank == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.checkpoint("state", "new")
+        time.sleep(60)
+    return kept
+
+
+def test_the_last_whole_checkpoint_is_the_one_that_comes_back(tmp_path):
+    with rp.launch(workers=3, threads=1, on_failure="respawn") as job, pytest.warns(RuntimeWarning):
+        assert job.run(half_written, tmp_path) == [{}, {0: "old", 1: "old"}, {2: "old"}]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_wrong_is_told_and_nothing_is_kept_from_program_to_program(workers):
+    def program(comm):
+        assert comm.restore("a") is None and comm.restore("b") is None
+        comm.checkpoint("a", comm.rank)
+        comm.checkpoint("b", {"x": np.arange(5)}, shared=True)
+        with pytest.raises(rp.InputError, match="a checkpoint of this name is not shared"):
+            comm.checkpoint("a", 1, shared=True)
+        with pytest.raises(rp.InputError, match="name: a int: expected a str"):
+            comm.restore(1)
+        with pytest.raises(rp.InputError, match="of the communicator of the world"):
+            comm.split(0).checkpoint("a", 1)
+        with pytest.raises(rp.SerializationError):
+            comm.checkpoint("c", (each for each in ()))
+        return comm.restore("a"), comm.restore("b")["x"].tolist(), comm.begins_again
+
+    with rp.launch(workers=workers) as job:
+        for _ in range(2):
+            assert job.run(program) == [({rank: rank}, [0, 1, 2, 3, 4], False) for rank in range(workers)]
