@@ -8,6 +8,12 @@ from ripieno.errors import InputError
 
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit")
 _RATE_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9}
+_SIZE = re.compile(r"([0-9]*\.?[0-9]+) *([A-Za-z]*)")
+_SIZE_FACTORS = {"": 1, "b": 1} | {
+    f"{prefix}{end}": base ** (1 + power)
+    for power, prefix in enumerate("kmgt")
+    for end, base in (("", 1000), ("b", 1000), ("ib", 1024))
+}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns)?")
 _EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9"}
 
@@ -49,6 +55,21 @@ def seconds_of(name: str, text: str) -> float:
     if match is None:
         raise InputError(f"{name}={text!r}: expected a number and s, ms, us or ns, such as 5us")
     return float(match[1] + _EXPONENTS[match[2] or "s"])
+
+
+def size_of(name: str, text: str) -> int:
+    """``500MB`` or ``2GiB`` in bytes, a bare number too; `name` is the parameter's, for the error.
+
+    Raises
+    ------
+    InputError
+        If it is no size, or less than a byte.
+    """
+    found = _SIZE.fullmatch(text)
+    size = int(float(found[1]) * _SIZE_FACTORS.get(found[2].lower(), 0)) if found else 0
+    if size == 0:
+        raise InputError(f"{name}={text!r}: expected a size, such as 500MB or 2GiB")
+    return size
 
 
 def size_text(size_bytes: int) -> str:

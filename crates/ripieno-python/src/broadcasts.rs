@@ -10,12 +10,43 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::broadcasts::{self, BroadcastError, Discipline};
-use ripieno::net::links::HostMemory;
+use ripieno::net::links::{self, HostMemory};
 use ripieno::net::{Config, mesh};
 use std::collections::BTreeMap;
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// The memory for values of this process, and where they go beyond.
+#[pyclass(frozen, module = "ripieno._native")]
+pub struct ValueMemory {
+    inner: links::ValueMemory,
+}
+
+#[pymethods]
+impl ValueMemory {
+    /// Without a bound it is half of what is free, `most_bytes` at most.
+    #[new]
+    fn new(bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
+        ValueMemory { inner: links::ValueMemory::new(bound(bound_bytes, most_bytes), directory) }
+    }
+
+    /// Holds to another bound from now on.
+    fn set_bound(&self, bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
+        self.inner.set_bound(bound(bound_bytes, most_bytes), directory);
+    }
+
+    /// The bound and what is held, in bytes; the values that have gone to disk, and their bytes; where; and why the
+    /// last that was to go stays.
+    fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
+        let it = self.inner.tally();
+        (it.bound_bytes, it.held_bytes, it.spilled_count, it.spilled_bytes, it.directory.into(), it.failure)
+    }
+}
+
+fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
+    bound_bytes.map_or(links::Bound::HalfOfFree { most_bytes }, links::Bound::Bytes)
+}
 
 /// A rank that listens, and whose address the others have still to learn.
 #[pyclass(frozen, module = "ripieno._native")]
@@ -39,12 +70,14 @@ impl Invited {
 
 #[pymethods]
 impl Invited {
-    /// Begins to serve, once; `addresses` are those of all ranks.
-    fn meet(&self, addresses: Vec<String>) -> PyResult<Broadcasts> {
+    /// Begins to serve, once, with values in `memory`; `addresses` are those of all ranks.
+    fn meet(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
         let invited = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let invited = invited.ok_or_else(|| errors::input("it has met already".to_string()))?;
         let mesh = invited.meet(&addresses).map_err(errors::from_meeting)?;
-        let inner = broadcasts::Broadcasts::new(self.rank, self.world_size, mesh).map_err(errors::from_meeting)?;
+        let memory = memory.inner.clone();
+        let inner =
+            broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_meeting)?;
         Ok(Broadcasts { inner, interruption: self.interruption.clone() })
     }
 }
@@ -141,6 +174,11 @@ impl Variable {
         })
     }
 
+    /// The value, which is here, is used again.
+    fn note_use(&self) {
+        self.inner.note_use();
+    }
+
     /// Whether `wait` would return at once.
     fn has_ended(&self) -> bool {
         self.inner.has_ended()
@@ -221,6 +259,7 @@ impl Shown {
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<ValueMemory>()?;
     module.add_class::<Invited>()?;
     module.add_class::<Broadcasts>()?;
     module.add_class::<Variable>()?;

@@ -6,7 +6,7 @@
 use crate::block_file::{BlockFile, Blocks, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
-use ripieno_net::links::{Bell, Filler, HostMemory};
+use ripieno_net::links::{Bell, Filler, HostMemory, ValueMemory};
 use ripieno_net::mesh::Mesh;
 pub use ripieno_plan::swarm::{Corruption, Discipline};
 use ripieno_plan::swarm::{Manifest, Timing};
@@ -58,11 +58,13 @@ pub enum BroadcastError {
 pub struct Broadcasts {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    memory: ValueMemory,
 }
 
 /// A value of the group. Dropping it releases it.
 pub struct Variable {
     shared: Arc<Shared>,
+    memory: ValueMemory,
     number: u32,
     meter: Arc<Meter>,
     /// When it began, by the clock of the thread.
@@ -104,15 +106,16 @@ enum Command {
 }
 
 impl Broadcasts {
-    /// Begins to serve a group of `size` over its mesh.
-    pub fn new(rank: usize, size: usize, mesh: Mesh) -> Result<Broadcasts, NetError> {
+    /// Begins to serve a group of `size` over its mesh, with values in `memory`.
+    pub fn new(rank: usize, size: usize, mesh: Mesh, memory: ValueMemory) -> Result<Broadcasts, NetError> {
         let shared = Arc::new(Shared {
             started: Instant::now(),
             bell: mesh.bell(),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let driver = Driver::new(rank, size, TIMING, Box::new(HostMemory::new));
+        let taken = memory.clone();
+        let driver = Driver::new(rank, size, TIMING, Box::new(move |bytes| taken.take(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
@@ -120,7 +123,7 @@ impl Broadcasts {
             what: "start the thread of broadcast variables",
             cause: error.to_string(),
         })?;
-        Ok(Broadcasts { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Broadcasts { shared, thread: Mutex::new(Some(thread)), memory })
     }
 
     /// Gives out a value of `length_bytes`, which is made of pieces, each at its place; between them are zeros. `order`
@@ -137,11 +140,16 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> io::Result<Variable> {
         let manifest = Manifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
-        let mut filler = HostMemory::to_fill(length_bytes)?;
+        let taken = self.memory.take(length_bytes);
+        // Where there is no room the others find that the value will not come: all count values alike.
+        let (room, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
+        let mut filler = Filler::new(room?);
         let variable = self.give(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
         let tell = |digests| self.shared.tell(Command::Fill { number, digests });
-        fill(&mut filler, pieces, &manifest, tell).inspect_err(|_| self.shared.tell(Command::Abandon(number)))?;
+        let filled = failure.map_or_else(|| fill(&mut filler, pieces, &manifest, tell), Err);
+        filled.inspect_err(|_| self.shared.tell(Command::Abandon(number)))?;
+        self.memory.note_use(filler.memory());
         Ok(variable)
     }
 
@@ -178,7 +186,7 @@ impl Broadcasts {
         state.commands.push_back(command(meter.clone()));
         drop(state);
         self.shared.bell.ring();
-        Variable { shared: self.shared.clone(), number, meter, begun }
+        Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, begun }
     }
 
     /// Goes on to give values to those who are fetching them, for a while; then ends.
@@ -207,8 +215,9 @@ impl Variable {
     pub fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<Arc<HostMemory>, BroadcastError> {
         let mut state = lock(&self.shared.state);
         loop {
-            if let Some(ended) = state.ended.get(&self.number) {
-                return ended.clone().map_err(BroadcastError::from);
+            if let Some(ended) = state.ended.get(&self.number).cloned() {
+                drop(state);
+                return ended.inspect(|value| self.memory.note_use(value)).map_err(BroadcastError::from);
             }
             if state.is_closed {
                 return Err(BroadcastError::Closed);
@@ -222,6 +231,14 @@ impl Variable {
                 let waited = self.shared.changed.wait_timeout(state, INTERRUPT_CHECK);
                 state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             }
+        }
+    }
+
+    /// The value, which is here, is used again.
+    pub fn note_use(&self) {
+        let ended = lock(&self.shared.state).ended.get(&self.number).cloned();
+        if let Some(Ok(value)) = ended {
+            self.memory.note_use(&value);
         }
     }
 
@@ -433,7 +450,7 @@ mod tests {
         expected[..100].copy_from_slice(&head);
         expected[128..5128].copy_from_slice(&body);
         let manifest = Manifest::new(expected.len(), Some(50), Discipline::Chain, 2);
-        let mut filler = HostMemory::to_fill(expected.len()).unwrap();
+        let mut filler = Filler::new(HostMemory::new(expected.len()).unwrap());
         let memory = filler.memory().clone();
         let told = RefCell::new(Vec::new());
         let tell = |digests: Vec<Digest>| {

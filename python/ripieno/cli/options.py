@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from ripieno.files.results import ResultPath, check_results, new_file
 from ripieno.files.sources import is_url, suffix
 from ripieno.launch import init
 from ripieno.launch.script.run import under_launcher
+from ripieno.units import size_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -119,20 +119,13 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 
     """Bytes, such as 500MB or 2GiB."""
 
     name = "size"
-    UNITS = {"": 1, "B": 1} | {
-        f"{prefix}{end}": base ** (1 + power)
-        for power, prefix in enumerate("KMGT")
-        for end, base in (("", 1000), ("B", 1000), ("iB", 1024))
-    }
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The number of bytes."""
-        found = re.fullmatch(r"([0-9]*\.?[0-9]+) *([A-Za-z]*)", value)
-        units = {name.lower(): size for name, size in self.UNITS.items()}
-        size = int(float(found[1]) * units.get(found[2].lower(), 0)) if found else 0
-        if size == 0:
+        try:
+            return size_of("size", value)
+        except InputError:
             self.fail(f"{value!r}: expected a size, such as 500MB or 2GiB", param, ctx)
-        return size
 
 
 def read_numbers(path: Path, what: str) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
@@ -13,6 +14,7 @@ from ripieno._checks import check_count
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.serving import HAS_IT, LET_GO, Serving
 from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
+from ripieno.comm.value_memory import BroadcastMemory, limited, of_this_process
 from ripieno.disciplines import AT_ONCE, AUTO, DISCIPLINES, discipline_of
 from ripieno.errors import BroadcastError, InputError
 from ripieno.wire import packing
@@ -138,6 +140,8 @@ class BroadcastVariable(Generic[T]):
             begun_s = time.perf_counter()
             self._opened.append(packing.read_blob(blob))
             self.serialization_s += time.perf_counter() - begun_s
+        else:
+            native.note_use()
         return self._opened[0]
 
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
@@ -145,6 +149,7 @@ class BroadcastVariable(Generic[T]):
         native.want()
         # To NumPy's stubs it is no buffer before Python 3.12.
         shown: Any = native.wait()
+        of_this_process().say()
         return np.frombuffer(shown, np.uint8)
 
     def delivery(self) -> Delivery | None:
@@ -338,6 +343,39 @@ class BroadcastVariables(Gathers):
         made.serialization_s += packed_s
         return made
 
+    def broadcast_memory(
+        self, limit_bytes: int | None = None, spill_directory: str | os.PathLike[str] | None = None
+    ) -> BroadcastMemory:
+        """What values of broadcasts take in this process, and how much they may; not collective.
+
+        Beyond the limit those that were used least recently go to files without names in `spill_directory`, where
+        arrays that are in use stay valid: they lie at the same addresses. The first time that is warned of. A value
+        counts where it was fetched for its host, and at its root; the other ranks of a host map it.
+
+        Parameters
+        ----------
+        limit_bytes : int, optional
+            What they may take in memory from now on. RIPIENO_BROADCAST_MEMORY in the environment says it for every
+            rank, such as ``8GiB``. Otherwise it is half of what would be free without them, and no more than half of
+            the memory of the machine or its cgroup.
+        spill_directory : path, optional
+            With `limit_bytes` only; by default where TMPDIR says, or /var/tmp.
+
+        Returns
+        -------
+        BroadcastMemory
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> def program(comm):
+        ...     return comm.broadcast_memory(limit_bytes=10**9).limit_bytes
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(program)
+        [1000000000, 1000000000]
+        """
+        return limited(limit_bytes, spill_directory)
+
     def _lasting_variable(
         self, packed: packing.Packed | None, strategy: str, places: Sequence[str], generation: int
     ) -> BroadcastVariable[Any]:
@@ -395,6 +433,7 @@ class BroadcastVariables(Gathers):
             begun_s = time.perf_counter()
             native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
             copied_s = time.perf_counter() - begun_s
+            of_this_process().say()
         else:
             copied_s = 0.0
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
@@ -426,7 +465,7 @@ class BroadcastVariables(Gathers):
 
     def _meet_to_serve(self) -> Serving:
         invited = self._native.invite()
-        native = invited.meet(Gathers.allgather(self, invited.address))
+        native = invited.meet(Gathers.allgather(self, invited.address), of_this_process().native)
         return Serving(native, set(range(self.world_size)) - {self.rank})
 
 

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from ripieno.comm.broadcast_variables import Delivery, Recorded
 from ripieno.comm.file_distribution import HostFile
+from ripieno.comm.value_memory import BroadcastMemory
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
 from ripieno.launch import Broadcast
@@ -70,6 +71,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
         assert_type(shared.delivery(), Delivery | None)
         assert_type(shared.recorded(), Recorded)
     assert_type(comm.broadcast_variable({"rate": 0.1} if comm.rank == 0 else None).value, dict[str, float])
+    assert_type(comm.broadcast_memory(limit_bytes=1 << 30, spill_directory="/scratch"), BroadcastMemory)
     copied = comm.distribute(["model.bin"], "/scratch/", strategy="csb", overwrite=True, keep_partial=True)
     assert_type(copied, list[HostFile])
     print([file.path for file in copied if not file.is_whole])

@@ -1,58 +1,115 @@
 //! Memory of a value that processes of a host share: one makes and fills it, others map it to read.
 //!
 //! It is a sealed memfd, so it has no name and lives until the last of them lets go, however the others end. Or it is
-//! a file, which may be larger than the machine's memory; that one is not shared.
+//! a file, which may be larger than the machine's memory; one with a name is not shared.
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
+use super::value_memory::Counted;
 use ripieno_run::swarm::{MemoryPlace, Store};
-use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where a file system reserves no room, zeros are written in pieces of this size.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
+/// What moves to a file is written in pieces of this size.
+const MOVED_BYTES: usize = 4 << 20;
 
 /// Memory of a value.
 #[derive(Debug)]
 pub struct HostMemory {
     mapping: Mapping,
-    fd: OwnedFd,
-    inode: u64,
+    backing: Mutex<Backing>,
     /// How much of it can be read: all of it, unless somebody is filling it.
     ready_bytes: AtomicUsize,
     /// Whether it was made here, and may be written.
     is_own: bool,
+    counted: Option<Counted>,
+}
+
+/// Where the bytes lie. When they move, the descriptor keeps its number, for others know it.
+#[derive(Debug)]
+struct Backing {
+    fd: OwnedFd,
+    inode: u64,
 }
 
 impl HostMemory {
+    fn of(mapping: Mapping, fd: OwnedFd, ready_bytes: usize, is_own: bool) -> io::Result<HostMemory> {
+        let inode = rustix::fs::fstat(&fd)?.st_ino;
+        let backing = Mutex::new(Backing { fd, inode });
+        Ok(HostMemory { mapping, backing, ready_bytes: ready_bytes.into(), is_own, counted: None })
+    }
+
     /// `length_bytes` zero bytes; an error where the machine has no memory for them.
     pub fn new(length_bytes: usize) -> io::Result<HostMemory> {
         super::region::refuse_more_than_there_is(length_bytes)?;
         // Nothing can be mapped of an empty file.
         let fd = sealed_memfd("ripieno-value", length_bytes.max(1))?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
-        let inode = rustix::fs::fstat(&fd)?.st_ino;
-        Ok(HostMemory { mapping, fd, inode, ready_bytes: length_bytes.into(), is_own: true })
+        HostMemory::of(mapping, fd, length_bytes, true)
     }
 
-    /// Memory for `length_bytes`, of which can be read what was filled.
-    pub fn to_fill(length_bytes: usize) -> io::Result<Filler> {
-        let mut memory = HostMemory::new(length_bytes)?;
-        *memory.ready_bytes.get_mut() = 0;
-        Ok(Filler { memory: Arc::new(memory), length_bytes })
+    /// A file of nobody else without a name, which has room for `length_bytes`.
+    pub(super) fn of_unnamed(file: impl Into<OwnedFd>, length_bytes: usize) -> io::Result<HostMemory> {
+        let fd = file.into();
+        rustix::fs::ftruncate(&fd, length_bytes.max(1) as u64)?;
+        HostMemory::of(Mapping::plain(&fd, 0, length_bytes.max(1))?, fd, length_bytes, true)
+    }
+
+    pub(super) fn count(&mut self, counted: Counted) {
+        self.counted = Some(counted);
+    }
+
+    pub(super) fn counted(&self) -> Option<&Counted> {
+        self.counted.as_ref()
+    }
+
+    /// Moves the bytes, which are written no more, to a file that has room for them. Whoever reads them here notices
+    /// nothing; who has mapped them elsewhere is to [follow](Store::follow).
+    pub(super) fn move_to(&self, file: impl AsFd) -> io::Result<()> {
+        let file = file.as_fd();
+        for (at, piece) in self.chunks(MOVED_BYTES).enumerate() {
+            let (mut at, mut piece) = (at * MOVED_BYTES, piece);
+            while !piece.is_empty() {
+                let count = rustix::io::pwrite(file, piece, at as u64)?;
+                (at, piece) = (at + count, &piece[count..]);
+            }
+        }
+        // Pages that are on the disk cost the kernel nothing to take.
+        rustix::fs::fdatasync(file)?;
+        self.show(file)?;
+        let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+        if let Some(counted) = &self.counted {
+            counted.leave();
+        }
+        Ok(())
+    }
+
+    /// Takes the same bytes from another file.
+    fn show(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let inode = rustix::fs::fstat(fd)?.st_ino;
+        let mut backing = self.backing();
+        self.mapping.replace(fd)?;
+        rustix::io::dup3(fd, &mut backing.fd, rustix::io::DupFlags::CLOEXEC)?;
+        backing.inode = inode;
+        Ok(())
+    }
+
+    fn backing(&self) -> MutexGuard<'_, Backing> {
+        self.backing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A whole file, to read only. Nobody may make it shorter meanwhile.
     pub fn of_file(path: &Path) -> io::Result<HostMemory> {
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        let (length_bytes, inode) = (file_bytes(&fd)?, rustix::fs::fstat(&fd)?.st_ino);
-        let mapping = Mapping::read_only(&fd, length_bytes.max(1))?;
-        Ok(HostMemory { mapping, fd, inode, ready_bytes: length_bytes.into(), is_own: false })
+        let length_bytes = file_bytes(&fd)?;
+        HostMemory::of(Mapping::read_only(&fd, length_bytes.max(1))?, fd, length_bytes, false)
     }
 
     /// A file of `length_bytes`, made if it is not there, and how long it was. Its bytes have room on the disk, so
@@ -69,54 +126,74 @@ impl HostMemory {
         }
         reserve(&fd, old_bytes, length_bytes)?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
-        let inode = rustix::fs::fstat(&fd)?.st_ino;
-        Ok((HostMemory { mapping, fd, inode, ready_bytes: length_bytes.into(), is_own: true }, old_bytes))
+        Ok((HostMemory::of(mapping, fd, length_bytes, true)?, old_bytes))
     }
 
     /// Waits until what was written is on the disk.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(rustix::fs::fsync(&self.fd)?)
+        Ok(rustix::fs::fsync(&self.backing().fd)?)
     }
 }
 
-fn file_bytes(fd: &OwnedFd) -> io::Result<usize> {
+fn file_bytes(fd: impl AsFd) -> io::Result<usize> {
     usize::try_from(rustix::fs::fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW.into())
 }
 
 /// Makes a file of `old_bytes` as long as it is to be, with room for all of it.
-fn reserve(fd: &OwnedFd, old_bytes: usize, length_bytes: usize) -> io::Result<()> {
+pub(super) fn reserve(fd: impl AsFd, old_bytes: usize, length_bytes: usize) -> io::Result<()> {
     if length_bytes == 0 {
         return Ok(());
     }
-    match rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, length_bytes as u64) {
+    match rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, length_bytes as u64) {
         Err(Errno::OPNOTSUPP) => {}
         other => return Ok(other?),
     }
     let mut at = old_bytes;
     while at < length_bytes {
         let piece = &ZEROS[..ZEROS.len().min(length_bytes - at)];
-        at += rustix::io::pwrite(fd, piece, at as u64)?;
+        at += rustix::io::pwrite(&fd, piece, at as u64)?;
     }
     Ok(())
 }
 
+/// The file of another process, if it is this one and nobody can make it shorter than `length_bytes`.
+fn opened(place: MemoryPlace, length_bytes: usize) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
+    let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // Where processes are numbered apart, this may be another one.
+    let status = rustix::fs::fstat(&fd)?;
+    if status.st_ino != place.inode {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
+    }
+    let here_bytes = match sealed_len(fd.as_fd()) {
+        // A file of a disk has no seals; of one without a name only its maker has a hand on its length.
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) && status.st_nlink == 0 => {
+            file_bytes(&fd)?
+        }
+        other => other?,
+    };
+    if here_bytes < length_bytes {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is shorter than the value"));
+    }
+    Ok(fd)
+}
+
 impl Store for HostMemory {
     fn place(&self) -> MemoryPlace {
-        MemoryPlace { process: std::process::id(), descriptor: self.fd.as_raw_fd(), inode: self.inode }
+        let backing = self.backing();
+        MemoryPlace { process: std::process::id(), descriptor: backing.fd.as_raw_fd(), inode: backing.inode }
     }
 
     fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<HostMemory> {
-        let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
-        let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-        // Where processes are numbered apart, this may be another one.
-        if rustix::fs::fstat(&fd)?.st_ino != place.inode {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
+        let fd = opened(place, length_bytes)?;
+        HostMemory::of(Mapping::read_only(&fd, length_bytes.max(1))?, fd, length_bytes, false)
+    }
+
+    fn follow(&self, place: MemoryPlace, length_bytes: usize) -> io::Result<()> {
+        if self.is_own || length_bytes != self.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not what the other process has"));
         }
-        if sealed_len(fd.as_fd())? < length_bytes {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is shorter than the value"));
-        }
-        let mapping = Mapping::read_only(&fd, length_bytes.max(1))?;
-        Ok(HostMemory { mapping, fd, inode: place.inode, ready_bytes: length_bytes.into(), is_own: false })
+        self.show(opened(place, length_bytes)?.as_fd())
     }
 }
 
@@ -147,6 +224,12 @@ pub struct Filler {
 }
 
 impl Filler {
+    /// Fills memory that nobody has written to.
+    pub fn new(mut memory: HostMemory) -> Filler {
+        let length_bytes = std::mem::take(memory.ready_bytes.get_mut());
+        Filler { memory: Arc::new(memory), length_bytes }
+    }
+
     /// What is filled.
     pub fn memory(&self) -> &Arc<HostMemory> {
         &self.memory
@@ -157,7 +240,7 @@ impl Filler {
         let mut at = self.memory.len();
         assert!(bytes.len() <= self.length_bytes - at, "no more is filled than was asked for");
         while !bytes.is_empty() {
-            let count = rustix::io::pwrite(&self.memory.fd, bytes, at as u64)?;
+            let count = rustix::io::pwrite(&self.memory.backing().fd, bytes, at as u64)?;
             (at, bytes) = (at + count, &bytes[count..]);
             self.memory.ready_bytes.store(at, Ordering::Release);
         }
@@ -189,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_filled_is_read_as_far_as_it_is_there() {
-        let mut filler = HostMemory::to_fill(10_000).unwrap();
+        let mut filler = Filler::new(HostMemory::new(10_000).unwrap());
         let memory = filler.memory().clone();
         assert!(memory.is_empty());
         filler.push(&[7; 5000]).unwrap();

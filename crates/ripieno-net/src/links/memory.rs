@@ -71,6 +71,18 @@ impl Mapping {
         Ok(Mapping { address: NonNull::new(address.cast()).expect("the kernel maps nothing at 0"), len })
     }
 
+    /// Shows the first bytes of `fd` at the same addresses, to read only. They are those that stand there already, so
+    /// whoever reads them meanwhile sees no other.
+    pub fn replace(&self, fd: impl AsFd) -> io::Result<()> {
+        // SAFETY: the range is ours since `reserve`, and holds the same bytes before and after; the kernel changes it
+        // at once for all threads.
+        unsafe {
+            let flags = MapFlags::SHARED | MapFlags::FIXED;
+            rustix::mm::mmap(self.address.as_ptr().cast(), self.len, ProtFlags::READ, flags, fd.as_fd(), 0)?;
+        }
+        Ok(())
+    }
+
     /// How many bytes.
     pub fn len(&self) -> usize {
         self.len

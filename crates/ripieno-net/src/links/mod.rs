@@ -18,6 +18,7 @@ mod ring;
 pub mod shared_memory;
 mod tcp;
 pub mod thread;
+mod value_memory;
 
 pub use descriptors::{receive_fds, send_fds};
 pub use doorbell::{Bell, Doorbell, Watch};
@@ -25,3 +26,4 @@ pub use host_memory::{Filler, HostMemory};
 pub use region::Region;
 pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};
 pub use tcp::TcpLink;
+pub use value_memory::{Bound, Tally, ValueMemory};

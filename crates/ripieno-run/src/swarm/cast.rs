@@ -1,8 +1,8 @@
 //! One value on its way: its node, its bytes as far as they are here, and the digests of its blocks.
 
-use super::Store;
 use super::frame::{Digest, digest};
 use super::meter::Meter;
+use super::{MemoryPlace, Store};
 use ripieno_plan::swarm::{Event, Have, Manifest, Node, Timing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -34,6 +34,8 @@ pub(super) struct Cast<M> {
     pub(super) sharing: Option<Sharing>,
     /// Ranks of this host that wait for this one.
     pub(super) sharers: BTreeSet<usize>,
+    /// Ranks of this host that have mapped it, and where it lay when they were told.
+    pub(super) mappers: BTreeMap<usize, MemoryPlace>,
     pub(super) has_failed: bool,
     /// None until this rank wants the value, or others need this rank for it.
     pub(super) node: Option<Node>,
@@ -67,6 +69,7 @@ impl<M: Store> Cast<M> {
             leader,
             sharing: None,
             sharers: BTreeSet::new(),
+            mappers: BTreeMap::new(),
             has_failed: false,
             node: None,
             holding: Holding::Awaited,

@@ -296,6 +296,7 @@ impl<M: Store> Driver<M> {
         let due: Vec<u32> = self.casts.iter().filter(|(_, cast)| due(cast)).map(|(&number, _)| number).collect();
         self.events.extend(due.into_iter().map(|number| (number, Event::Tick)));
         self.look_after_sharing(now);
+        self.tell_moved();
         self.settle(now);
         self.sweep();
         has_moved
@@ -363,7 +364,10 @@ impl<M: Store> Driver<M> {
         let is_left = |cast: &Cast<M>| cast.sharing.is_some() && cast.leader == Some(peer);
         let left: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_left(cast)).map(|(&number, _)| number).collect();
         left.into_iter().for_each(|number| self.start(now, number));
-        self.casts.values_mut().for_each(|cast| _ = cast.open.remove(&peer));
+        for cast in self.casts.values_mut() {
+            cast.open.remove(&peer);
+            cast.mappers.remove(&peer);
+        }
         self.news.extend(self.casts.keys().map(|&number| (number, News::Lost { peer })));
         for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
             if cast.told.insert(peer) {
@@ -395,6 +399,11 @@ impl<M: Store> Driver<M> {
             }
             Word::Shared { place, length_bytes } => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
+                if let (None, Holding::Here(value), true) = (cast.sharing, &cast.holding, cast.leader == Some(from)) {
+                    // Who cannot follow keeps the memory that the leader has left.
+                    let _ = value.follow(place, length_bytes);
+                    return;
+                }
                 match cast.sharing.map(|_| M::at(place, length_bytes)) {
                     Some(Ok(value)) => {
                         let value = Arc::new(value);
@@ -452,11 +461,11 @@ impl<M: Store> Driver<M> {
     fn share(&mut self, now: Duration, number: u32, with: usize) {
         self.start(now, number);
         let cast = self.casts.get_mut(&number).expect("it was found");
-        let word = match &cast.holding {
-            Holding::Here(value) => Word::Shared { place: value.place(), length_bytes: value.len() },
-            _ if cast.has_failed => Word::Alone,
-            _ => Word::Coming,
-        };
+        if matches!(cast.holding, Holding::Here(_)) {
+            cast.sharers.insert(with);
+            return self.tell_sharers(number);
+        }
+        let word = if cast.has_failed { Word::Alone } else { Word::Coming };
         cast.sharers.insert(with);
         self.push(number, with, &word);
     }
@@ -464,12 +473,27 @@ impl<M: Store> Driver<M> {
     /// Tells the ranks of this host that wait for this one how it ended.
     fn tell_sharers(&mut self, number: u32) {
         let Some(cast) = self.casts.get_mut(&number) else { return };
-        let word = match &cast.holding {
-            Holding::Here(value) => Word::Shared { place: value.place(), length_bytes: value.len() },
-            _ => Word::Alone,
+        let sharers = std::mem::take(&mut cast.sharers);
+        let Holding::Here(value) = &cast.holding else {
+            return sharers.into_iter().for_each(|sharer| self.push(number, sharer, &Word::Alone));
         };
-        for sharer in std::mem::take(&mut cast.sharers) {
-            self.push(number, sharer, &word);
+        if sharers.is_empty() {
+            return;
+        }
+        let place = value.place();
+        let word = Word::Shared { place, length_bytes: value.len() };
+        cast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
+        sharers.into_iter().for_each(|sharer| self.push(number, sharer, &word));
+    }
+
+    /// Tells the ranks of this host that have mapped a value if it lies somewhere else by now.
+    fn tell_moved(&mut self) {
+        for number in self.casts.keys().copied().collect::<Vec<_>>() {
+            let Some(cast) = self.casts.get_mut(&number).filter(|cast| !cast.mappers.is_empty()) else { continue };
+            let Holding::Here(value) = &cast.holding else { continue };
+            let here = value.place();
+            cast.sharers.extend(cast.mappers.iter().filter(|(_, place)| **place != here).map(|(&rank, _)| rank));
+            self.tell_sharers(number);
         }
     }
 

@@ -59,4 +59,7 @@ pub trait Store: DerefMut<Target = [u8]> + Sized {
 
     /// The `length_bytes` that another process has there, to read only.
     fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<Self>;
+
+    /// Goes to where the other process has these bytes now. They stay at their addresses here.
+    fn follow(&self, place: MemoryPlace, length_bytes: usize) -> io::Result<()>;
 }

@@ -13,8 +13,8 @@ const BLOCK_BYTES: usize = 40_000;
 const TURN: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Memory that others find by its address.
-struct Memory(Vec<u8>);
+/// Memory that others find by its place, once it has one.
+struct Memory(Vec<u8>, Mutex<Option<MemoryPlace>>);
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -24,6 +24,7 @@ impl std::fmt::Debug for Memory {
 
 thread_local! {
     static SHARED: std::cell::RefCell<Vec<Vec<u8>>> = const { std::cell::RefCell::new(Vec::new()) };
+    static FOLLOWED: std::cell::RefCell<Vec<MemoryPlace>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 impl std::ops::Deref for Memory {
@@ -39,16 +40,29 @@ impl std::ops::DerefMut for Memory {
     }
 }
 
+impl Memory {
+    fn new(bytes: Vec<u8>) -> Memory {
+        Memory(bytes, Mutex::default())
+    }
+}
+
 impl Store for Memory {
     fn place(&self) -> MemoryPlace {
-        SHARED.with_borrow_mut(|shared| {
-            shared.push(self.0.clone());
-            MemoryPlace { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
+        *self.1.lock().unwrap().get_or_insert_with(|| {
+            SHARED.with_borrow_mut(|shared| {
+                shared.push(self.0.clone());
+                MemoryPlace { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
+            })
         })
     }
 
     fn at(place: MemoryPlace, length_bytes: usize) -> std::io::Result<Memory> {
-        SHARED.with_borrow(|shared| Ok(Memory(shared[place.descriptor as usize][..length_bytes].to_vec())))
+        SHARED.with_borrow(|shared| Ok(Memory::new(shared[place.descriptor as usize][..length_bytes].to_vec())))
+    }
+
+    fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> std::io::Result<()> {
+        FOLLOWED.with_borrow_mut(|followed| followed.push(place));
+        Ok(())
     }
 }
 
@@ -208,14 +222,14 @@ fn value(bytes: usize) -> Vec<u8> {
 fn given(bytes: usize) -> (Arc<Memory>, Vec<Digest>) {
     let value = value(bytes);
     let digests = Blocks::of(&value, BLOCK_BYTES).digests;
-    (Arc::new(Memory(value)), digests)
+    (Arc::new(Memory::new(value)), digests)
 }
 
 impl World {
     fn new(size: usize) -> World {
         let net = Arc::new(Mutex::new(Net::default()));
         let rank = |rank| {
-            let driver = Driver::new(rank, size, Timing::default(), Box::new(|bytes| Ok(Memory(vec![0; bytes]))));
+            let driver = Driver::new(rank, size, Timing::default(), Box::new(|bytes| Ok(Memory::new(vec![0; bytes]))));
             let wires = PipeWires { rank, net: net.clone(), links: BTreeMap::new(), closed: BTreeSet::new() };
             (driver, wires)
         };
@@ -501,7 +515,7 @@ fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8
     let number = world.ranks[0].0.offer(world.now, given, manifest, digests.clone(), (1..size).collect());
     let mut meters = Vec::new();
     for (rank, part) in (1..size).zip(parts) {
-        let (have, memory) = (blocks.found_in(part), Memory(part.clone()));
+        let (have, memory) = (blocks.found_in(part), Memory::new(part.clone()));
         let driver = &mut world.ranks[rank].0;
         assert_eq!(driver.fetch_into(world.now, 0, memory, digests.clone(), have), number);
         meters.push(Arc::new(Meter::default()));
@@ -591,6 +605,21 @@ fn one_of_a_host_fetches_when_the_first_of_them_asks() {
     world.run_until(|world| world.outcomes.contains_key(&3));
     assert!(world.right(3, bytes));
     assert_eq!(world.settled.as_ref().unwrap().0, [1], "nobody else has fetched");
+}
+
+#[test]
+fn who_has_mapped_a_value_is_told_where_it_has_moved() {
+    let bytes = 3 * BLOCK_BYTES;
+    let mut world = World::new(4);
+    let number = begin_on_two_hosts(&mut world, bytes);
+    (1..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
+    world.run_until(|world| world.outcomes.len() == 3);
+    (0..20).for_each(|_| _ = world.turn());
+    assert!(FOLLOWED.take().is_empty(), "it lies where it was");
+    let value = world.outcomes[&1].as_ref().unwrap().clone();
+    *value.1.lock().unwrap() = None;
+    (0..20).for_each(|_| _ = world.turn());
+    assert_eq!(FOLLOWED.take(), [value.place(); 2], "ranks 2 and 3, once each");
 }
 
 #[test]

@@ -1,0 +1,177 @@
+"""The memory that values of broadcasts take: its limit, what goes to disk, and the arrays that are in use meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import warnings
+
+import numpy as np
+import pytest
+from ripieno.comm import value_memory
+from ripieno.errors import InputError
+
+VALUE_BYTES = 1_000_000
+# Of what other tests of these processes hold nothing goes to disk.
+PLENTY_BYTES = 1 << 40
+PATIENCE_S = 60.0
+
+
+def sample(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, VALUE_BYTES, np.uint8)
+
+
+def in_memory() -> int:
+    """Values that are mapped here and lie in memory."""
+    with open("/proc/self/maps") as maps:
+        return len(set(re.findall(r" (\d+) +/memfd:ripieno-value", maps.read())))
+
+
+def await_true(is_true, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def beyond_the_limit(comm, folder, per_host):
+    before = in_memory()
+    # Two values and what belongs to them, beside what others of this process hold.
+    held = comm.broadcast_memory(limit_bytes=1, spill_directory=folder).held_bytes
+    limit = held + 2 * VALUE_BYTES + 10_000
+    begun = comm.broadcast_memory(limit_bytes=limit, spill_directory=folder)
+    assert begun.limit_bytes == limit and begun.spill_directory == folder
+    made, seen = [], []
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for seed in range(5):
+            given = sample(seed) if comm.rank == 0 else None
+            made.append(comm.broadcast_variable(given, per_host=per_host))
+            seen.append(made[-1].value)
+            # What goes to disk is gone before the next comes.
+            await_true(lambda: comm.broadcast_memory().held_bytes <= limit, "values stay in memory")
+            comm.barrier()
+    addresses = [array.ctypes.data for array in seen]
+    holds = comm.rank == 0 or not per_host
+    spilled = comm.broadcast_memory().spilled_count - begun.spilled_count
+    assert (spilled >= 3) == holds, spilled
+    words = [str(each.message) for each in told if each.category is RuntimeWarning]
+    assert len(words) == holds and all("values of broadcasts are more than" in each for each in words), words
+    # Who has mapped a value of another goes with it.
+    await_true(lambda: in_memory() - before <= 2, "memory of values that went to disk")
+    for seed, (variable, array, address) in enumerate(zip(made, seen, addresses, strict=True)):
+        np.testing.assert_array_equal(array, sample(seed), strict=True)
+        assert variable.value is array and array.ctypes.data == address and not array.flags.writeable
+    left = os.listdir(folder)
+    comm.barrier()
+    for variable in made:
+        variable.release()
+    for seed, array in enumerate(seen):
+        np.testing.assert_array_equal(array, sample(seed), strict=True)
+    del array
+    seen.clear()
+    await_true(lambda: comm.broadcast_memory().held_bytes <= held, "memory of values that nobody needs")
+    comm.broadcast_memory(limit_bytes=PLENTY_BYTES)
+    comm.barrier()
+    return left
+
+
+@pytest.mark.parametrize("per_host", [True, False])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_values_beyond_the_limit_lie_on_disk_and_arrays_in_use_stay_where_they_are(world, tmp_path, workers, per_host):
+    assert world(workers).run(beyond_the_limit, str(tmp_path), per_host) == [[]] * workers, "files have no names"
+
+
+def one_that_is_larger(comm, folder):
+    held = comm.broadcast_memory(limit_bytes=1000, spill_directory=folder).held_bytes
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with comm.broadcast_variable(sample(9) if comm.rank == 0 else None, strategy="chain") as variable:
+            np.testing.assert_array_equal(variable.value, sample(9), strict=True)
+            assert comm.broadcast_memory().held_bytes <= held
+            comm.barrier()
+    comm.broadcast_memory(limit_bytes=PLENTY_BYTES)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_value_that_is_larger_than_the_limit_is_served_from_disk(world, tmp_path, workers):
+    world(workers).run(one_that_is_larger, str(tmp_path))
+
+
+FULL = """
+import json, os, sys
+import numpy as np
+import ripieno as rp
+comm = rp.init()
+comm.broadcast_memory(limit_bytes=1_000_000, spill_directory=sys.argv[1])
+def outcome(root, size):
+    try:
+        with comm.broadcast_variable(np.ones(size, np.uint8) if comm.rank == root else None, root) as variable:
+            return int(variable.value.sum())
+    except (MemoryError, rp.BroadcastError) as error:
+        return f"{type(error).__name__}: {error}"
+found = [outcome(0, 900_000), outcome(0, 3_000_000), outcome(0, 900_000)]
+comm.barrier()
+with open(f"{comm.rank}.json", "w") as file:
+    json.dump([comm.rank, found, os.listdir(sys.argv[1])], file)
+"""
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_a_full_disk_is_named_leaves_no_file_and_later_values_come(tmp_path, workers):
+    (tmp_path / "program.py").write_text(FULL)
+    run = f"{sys.executable} -m ripieno run --workers {workers} --no-prefix program.py disk"
+    script = f"mkdir disk && mount -t tmpfs -o size=1m none disk && {run}"
+    made = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=2 * PATIENCE_S
+    )
+    if "mount:" in made.stderr or "unshare:" in made.stderr:
+        pytest.skip(f"no file system can be mounted: {made.stderr}")
+    assert made.returncode == 0, made.stderr
+    for rank, found, left in [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(workers)]:
+        first, large, last = found
+        assert (first, last, left) == (900_000, 900_000, []), found
+        if rank == 0:
+            assert large.startswith("MemoryError") and "cannot go to disk: No space left" in large, large
+            assert "RIPIENO_BROADCAST_MEMORY" in large
+        else:
+            assert large.startswith("BroadcastError") and "rank 0" in large, large
+
+
+@pytest.mark.parametrize(("text", "limit_bytes"), [("8MB", 8_000_000), ("2 GiB", 2 << 30), ("17", 17)])
+def test_the_environment_says_how_much(monkeypatch, text, limit_bytes):
+    monkeypatch.setenv(value_memory.VARIABLE, text)
+    assert value_memory._OfProcess().now().limit_bytes == limit_bytes
+
+
+def test_half_of_the_memory_is_the_most_if_nobody_says_otherwise(monkeypatch):
+    monkeypatch.delenv(value_memory.VARIABLE, raising=False)
+    monkeypatch.setattr(value_memory, "memory_limit_bytes", lambda: 2_000_000)
+    assert value_memory._OfProcess().now().limit_bytes == 1_000_000
+
+
+def test_where_values_go_is_said_by_tmpdir(monkeypatch, tmp_path):
+    monkeypatch.setattr(value_memory.tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert value_memory._spill_directory() == str(tmp_path)
+    monkeypatch.delenv("TMPDIR")
+    assert value_memory._spill_directory() == "/var/tmp"
+
+
+def test_wrong_limits_are_told(monkeypatch):
+    for text in ("much", "0", "-1"):
+        monkeypatch.setenv(value_memory.VARIABLE, text)
+        with pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size"):
+            value_memory._OfProcess()
+    with pytest.raises(InputError, match="limit_bytes=0"):
+        value_memory.limited(0, None)
+    with pytest.raises(InputError, match="expected a limit_bytes with it"):
+        value_memory.limited(None, "/tmp")
+    with pytest.raises(InputError, match="expected a directory"):
+        value_memory.limited(10, "/no such folder")
