@@ -1,7 +1,8 @@
 """A pass of K-means on all cores: Ripieno's kernel and estimator, scikit-learn, faiss, and what sgemm allows.
 
-All start from the same centroids and run the same number of passes; a figure stands only if they end at centroids of
-the same inertia, to 1e-5. The rate is nominal: 2·n·k·d operations a pass.
+Rows of many columns, and uniform ones of two. All start from the same centroids and run the same number of passes; a
+figure stands only if they end at centroids of the same inertia, to 1e-5. The rate is nominal: 2·n·k·d operations a
+pass.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ from ripieno.host import usable_cores
 
 SHAPE, CLUSTER_COUNTS, RUN_COUNT = (60_000, 512), (1_000, 10_000), 5
 QUICK_SHAPE, QUICK_CLUSTER_COUNTS = (2_000, 32), (20,)
+# Of two columns, the rows, and how many times faster than the best peer into so many clusters.
+PLANE_ROW_COUNT, PLANE_TARGETS = 1_000_000, {1_000: 4, 10_000: 15}
+QUICK_PLANE_ROW_COUNT, QUICK_PLANE_TARGETS = 60_000, {100: 4}
+# scikit-learn takes more than ten seconds for a pass over more pairs of two columns.
+SKLEARN_PLANE_PAIRS = 2e9
 PASS_COUNT = 2
 WORKER_COUNT = 2
 BLOCK_ROW_COUNT = 8192
@@ -38,10 +44,25 @@ Rows = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows and where to start."""
+    """Rows and where to start.
+
+    Parameters
+    ----------
+    rows : (n, d)
+    start : (k, d)
+    targets
+        As of a figure.
+    is_product
+        Whether a product of matrices is the limit of a pass.
+    peers
+        Names of those that are measured.
+    """
 
     rows: Rows
     start: Rows
+    targets: dict[str, float]
+    is_product: bool
+    peers: tuple[str, ...]
 
     @property
     def operation_count(self) -> float:
@@ -61,15 +82,24 @@ Contender = Callable[[Problem], Outcome]
 
 
 def measured(report: Measurements, effort: Effort, *, data: Path | None = None) -> None:
-    """One case per number of clusters."""
+    """One case per number of clusters; of given data its own columns only."""
+    peers = _peers(report)
     rows = (
         hog_like(*(QUICK_SHAPE if effort.quick else SHAPE))
         if data is None
         else np.load(data).astype(np.float32, copy=False)
     )
     for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
-        problem = Problem(rows, _distinct_rows(rows, cluster_count))
-        report.figures += _figures(problem, report, effort)
+        problem = Problem(rows, _distinct_rows(rows, cluster_count), TARGETS, True, tuple(peers))
+        report.figures += _figures(problem, peers, report, effort)
+    if data is not None:
+        return
+    rows = np.random.default_rng(0).random((QUICK_PLANE_ROW_COUNT if effort.quick else PLANE_ROW_COUNT, 2), np.float32)
+    for cluster_count, factor in (QUICK_PLANE_TARGETS if effort.quick else PLANE_TARGETS).items():
+        is_long = len(rows) * cluster_count > SKLEARN_PLANE_PAIRS
+        names = tuple(name for name in peers if name != "scikit-learn" or not is_long)
+        problem = Problem(rows, _distinct_rows(rows, cluster_count), {"peer": 1 / factor}, False, names)
+        report.figures += _figures(problem, peers, report, effort)
 
 
 def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
@@ -82,24 +112,26 @@ def hog_like(row_count: int, column_count: int, seed: int = 0) -> Rows:
     return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
-def _figures(problem: Problem, report: Measurements, effort: Effort) -> list[Figure]:
+def _figures(problem: Problem, contenders: dict[str, Contender], report: Measurements, effort: Effort) -> list[Figure]:
     ours: dict[str, Contender] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
-    peers = _peers(report)
+    peers = {name: contenders[name] for name in problem.peers}
     seconds: dict[str, list[float]] = {}
     square_s, shaped_s = [], []
     for _ in range(effort.runs(RUN_COUNT)):
-        square_s.append(gemm.square_s(np.float32, quick=effort.quick) * problem.operation_count)
-        shaped_s.append(_shaped_s(problem) * problem.operation_count)
+        if problem.is_product:
+            square_s.append(gemm.square_s(np.float32, quick=effort.quick) * problem.operation_count)
+            shaped_s.append(_shaped_s(problem) * problem.operation_count)
         outcomes = {name: _after_a_pause(contender, problem) for name, contender in {**ours, **peers}.items()}
         _check_inertia(problem, outcomes)
         for name, outcome in outcomes.items():
             seconds.setdefault(name, []).append(outcome.pass_s)
-    limit_s = float(np.median(square_s))
     (n, d), k = problem.rows.shape, len(problem.start)
-    report.remarks.append(
-        f"{k} clusters: sgemm of {BLOCK_ROW_COUNT} × {d} × {k} runs at {limit_s / np.median(shaped_s):.2f} of the "
-        f"square one's rate, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s, by OpenBLAS for {_blas_core()}"
-    )
+    limit_s = float(np.median(square_s)) if problem.is_product else None
+    if limit_s is not None:
+        report.remarks.append(
+            f"{k} clusters: sgemm of {BLOCK_ROW_COUNT} × {d} × {k} runs at {limit_s / np.median(shaped_s):.2f} of the "
+            f"square one's rate, {problem.operation_count / limit_s / 1e9:.0f} GFLOP/s, by OpenBLAS for {_blas_core()}"
+        )
     return [
         Figure(
             case=f"{n} × {d} into {k}",
@@ -107,10 +139,10 @@ def _figures(problem: Problem, report: Measurements, effort: Effort) -> list[Fig
             ours=Samples(tuple(seconds[name])),
             peers={peer: Samples(tuple(seconds[peer])) for peer in peers},
             limit_s=limit_s,
-            limit=f"sgemm of NumPy, {gemm.SIDE}³, all cores, at 2·n·k·d operations a pass",
+            limit=f"sgemm of NumPy, {gemm.SIDE}³, all cores, at 2·n·k·d operations a pass" if limit_s else "",
             work=problem.operation_count / 1e9,
             rate_unit="GFLOP/s",
-            targets=TARGETS,
+            targets=problem.targets,
         )
         for name in ours
     ]

@@ -4,17 +4,21 @@
 //! runner-up. The distance to the best is then computed directly, in f64. Where the runner-up is so close that rounding
 //! may have swapped the two, all centroids within the bound are computed in f64 as well ([`Doubt`]). So a label is the
 //! argmin of the f64 distances, whatever the type of the points, the SIMD level and the number of threads. For very few
-//! rows or centroids only the f64 distances are computed.
+//! rows or centroids only the f64 distances are computed. Of few columns, a row meets the centroids of its region alone
+//! ([`Regions`]), where that is less work.
 //!
 //! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
 //! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
+
+mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
 use crate::distances::squared_distance;
 use crate::panels::{Form, Frame, Panels};
 use crate::phased::Phased;
-use crate::simd::{self, Job, Lanes, Nearest, ROW_STEP, Vector};
+use crate::simd::{self, FEW_COLUMNS, Job, Lanes, Nearest, ROW_STEP, Vector};
 use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
+use regions::{Regions, RegionsBlock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
@@ -202,9 +206,18 @@ fn optional_chunks<T>(slice: Option<&mut [T]>, length: usize, chunk: usize) -> V
 struct Search<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
-    /// Without it, every distance is computed directly.
-    packed: Option<Packed<P::Centroid>>,
+    way: Way<P::Centroid>,
     block_rows: usize,
+}
+
+/// What a row is compared with; the nearest centroid is the same.
+enum Way<C> {
+    /// All centroids, each distance computed directly.
+    Direct,
+    /// All centroids, in f32 first.
+    Packed(Packed<C>),
+    /// The centroids of its region.
+    Regions(Box<Regions<C>>),
 }
 
 /// The centroids for the search in f32.
@@ -241,20 +254,29 @@ impl<'a, P: Point> Search<'a, P> {
     fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
         assert!(centroids.rows() > 0, "there is at least one centroid");
         assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
-        let packed = (centroids.rows() > FEW_CENTROIDS && points.rows() > FEW_ROWS).then(|| {
+        let regions = || (points.columns() <= FEW_COLUMNS).then(|| Regions::new(points, centroids, threads)).flatten();
+        let way = if centroids.rows() <= FEW_CENTROIDS || points.rows() <= FEW_ROWS {
+            Way::Direct
+        } else if let Some(regions) = regions() {
+            Way::Regions(Box::new(regions))
+        } else {
             let (panels, frame) = Panels::pack(centroids, threads);
-            Packed { panels, frame }
-        });
+            Way::Packed(Packed { panels, frame })
+        };
         let fitting = BLOCK_BYTES / (points.columns() * size_of::<f32>() * ROW_STEP) * ROW_STEP;
-        Search { points, centroids, packed, block_rows: fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX) }
+        Search { points, centroids, way, block_rows: fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX) }
     }
 
     fn block_operations(&self) -> usize {
-        self.block_rows * self.centroids.rows() * self.points.columns()
+        let comparisons = match &self.way {
+            Way::Regions(_) => regions::POINT_COST,
+            Way::Packed(_) | Way::Direct => self.centroids.rows(),
+        };
+        self.block_rows * comparisons * self.points.columns()
     }
 
     fn scratch(&self) -> Scratch {
-        let columns = if self.packed.is_some() { self.points.columns() } else { 0 };
+        let columns = if matches!(self.way, Way::Packed(_)) { self.points.columns() } else { 0 };
         Scratch {
             rows: vec![0.0; self.block_rows * columns],
             squared_norms: vec![0.0; self.block_rows],
@@ -302,11 +324,14 @@ impl<'a, P: Point> Search<'a, P> {
     ) {
         let points = self.points.row_range(block * self.block_rows, labels.len());
         let centroids = self.centroids;
-        match &self.packed {
-            Some(packed) => {
+        match &self.way {
+            Way::Packed(packed) => {
                 threads.simd().run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch });
             }
-            None => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),
+            Way::Regions(regions) => {
+                threads.simd().run(RegionsBlock { regions, points, labels, squared_distances });
+            }
+            Way::Direct => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) mod number {
     use std::ops::{Mul, Sub};
 
     /// A coordinate.
-    pub trait Number: Copy + Send + Sync + PartialEq + Into<f64> + 'static {
+    pub trait Number: Copy + Send + Sync + PartialEq + PartialOrd + Into<f64> + 'static {
         /// The type it is computed with.
         type Real: Real;
         /// The same value in that type.

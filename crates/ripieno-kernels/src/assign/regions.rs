@@ -1,0 +1,781 @@
+//! Regions of space, and for each the few centroids that can be nearest to a point in it: a search for few columns.
+//!
+//! The box around all points is halved again and again, and a region keeps of its parent's candidates those that no
+//! other one beats everywhere in its box ([`Candidates::within`]). It is halved no more when its candidates fill one
+//! group of lanes, or when too few points would gain by it. The first halvings are those of a grid, so that a point
+//! finds its cell by its coordinates; the others, where points lie close together, are a tree below the cell. There the
+//! point meets the candidates, in f64 and in the order of their indices. So labels are those of a comparison with all
+//! centroids, whatever the regions are.
+//!
+//! Cost: `k·log(k)` for the regions, and some `10·d` for a point where candidates are few: they are in two or three
+//! dimensions, and in more where the points lie near a surface of few. Where they are not, there are no regions.
+//! Memory: a few groups per centroid.
+//! Source: Kanungo et al., "An efficient k-means clustering algorithm: analysis and implementation", IEEE TPAMI 24(7),
+//! 2002, section 2 (a candidate that another one beats in the whole cell); here cells are of space, not of points.
+
+use crate::simd::{FEW_COLUMNS, Job, Vector, prefetch};
+use crate::{Centroid, Matrix, Point, Threads};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Candidates that a point meets at once.
+const LANES: usize = 8;
+/// Points that look for their regions side by side, so that one's step hides the other's wait for memory.
+const ABREAST: usize = 16;
+/// So many points of a region, at least, pay for halving it.
+const POINTS_WORTH_HALVING: usize = 128;
+/// Points that are looked at to make regions, for each centroid, and at least.
+const SAMPLE_PER_CENTROID: usize = 4;
+const SAMPLE_LEAST: usize = 1 << 15;
+/// With fewer centroids a comparison with all of them is as fast.
+const FEWEST_CENTROIDS: usize = 64;
+/// Cells of the grid for each centroid, and at most.
+const CELLS_PER_CENTROID: usize = 4;
+const CELLS_MOST: usize = 1 << 16;
+/// Halvings of a cell, at most: points that share a place are never apart.
+const DEPTH_MAX: usize = 48;
+/// Of all pairs of points and centroids, one in so many may be spent on comparing centroids to make the regions.
+const PAIRS_PER_COMPARISON: usize = 512;
+/// A group of candidates costs a point as much as so many centroids, when it is compared with all.
+const GROUP_COST: usize = 32;
+/// What a point costs per column, about, in comparisons with centroids.
+pub(super) const POINT_COST: usize = 64;
+/// Halvings before threads share the rest.
+const SHARED_DEPTH: usize = 5;
+
+/// The regions.
+pub(super) struct Regions<C> {
+    grid: Grid,
+    /// The node of each cell.
+    table: Vec<u32>,
+    tree: Tree<C>,
+}
+
+/// The nodes below the cells, and the candidates of their leaves.
+struct Tree<C> {
+    columns: usize,
+    nodes: Vec<Node<C>>,
+    /// Coordinates of the candidates: for each group, column after column.
+    coordinates: Vec<[C; LANES]>,
+    /// Their indices, ascending; a group is filled up with centroids at infinity.
+    indices: Vec<[i32; LANES]>,
+    /// Points of the sample, and groups that they meet.
+    sample_count: usize,
+    met: usize,
+}
+
+/// An inner node has two children, a leaf has groups of candidates.
+#[derive(Clone, Copy)]
+struct Node<C> {
+    /// The last coordinate of the first child; infinite in a leaf.
+    cut: C,
+    column: u32,
+    /// The first child, which the other one follows; the node itself in a leaf.
+    next: u32,
+    first_group: u32,
+    group_count: u32,
+}
+
+/// Per column, the least and the greatest coordinate.
+type Bounds = [(f64, f64); FEW_COLUMNS];
+
+impl<C: Centroid> Regions<C> {
+    /// The regions for these points and centroids, if a search in them is worth it.
+    pub(super) fn new<P: Point<Centroid = C>>(
+        points: Matrix<P>,
+        centroids: Matrix<C>,
+        threads: &Threads,
+    ) -> Option<Regions<C>> {
+        let (count, columns) = (centroids.rows(), centroids.columns());
+        let limit = points.rows().saturating_mul(count) / PAIRS_PER_COMPARISON;
+        if columns > FEW_COLUMNS || count < FEWEST_CENTROIDS || limit < SHARED_DEPTH * count {
+            return None;
+        }
+        let regions = Regions::of(points, centroids, limit, threads)?;
+        (regions.tree.met * GROUP_COST < regions.tree.sample_count * count).then_some(regions)
+    }
+
+    /// The regions, unless they take more comparisons of centroids than `limit`, or the points' box overflows.
+    fn of<P: Point<Centroid = C>>(
+        points: Matrix<P>,
+        centroids: Matrix<C>,
+        limit: usize,
+        threads: &Threads,
+    ) -> Option<Regions<C>> {
+        let (count, columns) = (centroids.rows(), centroids.columns());
+        let cells = (CELLS_PER_CENTROID * count).min(CELLS_MOST);
+        let grid = Grid::new(columns, bounds(points, threads)?, cells.ilog2() as usize)?;
+        let step = (points.rows() / (SAMPLE_PER_CENTROID * count).max(SAMPLE_LEAST)).max(1);
+        let mut sample: Vec<f64> = Vec::with_capacity((points.rows() / step + 1) * columns);
+        for row in (0..points.rows()).step_by(step) {
+            sample.extend(points.row(row).iter().map(|&value| -> f64 { value.into() }));
+        }
+        let build = Build { centroids, grid: &grid, step, limit, spent: AtomicUsize::new(0) };
+
+        let mut table = vec![0; 1 << grid.depth()];
+        let mut parts = vec![build.whole(&mut table, &mut sample)];
+        for _ in 0..SHARED_DEPTH {
+            parts = parts.into_iter().flat_map(|part| build.halved(part)).collect();
+        }
+        let entry_counts: Vec<usize> = parts.iter().map(Region::entry_count).collect();
+        let mut trees: Vec<Option<Tree<C>>> = parts.iter().map(|_| None).collect();
+        let operations = limit / parts.len();
+        let both = trees.iter_mut().zip(parts).collect();
+        threads.for_each(
+            both,
+            operations,
+            || (),
+            |(), (tree, part)| {
+                *tree = threads.simd().run(Grow { build: &build, part });
+            },
+        );
+        let mut tree = Tree::new(columns);
+        let mut entries = &mut table[..];
+        for (part, count) in trees.into_iter().zip(entry_counts) {
+            let own = entries.split_off_mut(..count).expect("parts share the cells");
+            own.iter_mut().for_each(|entry| *entry += tree.nodes.len() as u32);
+            tree.append(part?);
+        }
+        Some(Regions { grid, table, tree })
+    }
+
+    /// The leaves of some points, no more than [`ABREAST`].
+    #[inline(always)]
+    fn leaves<P: Point<Centroid = C>, const COLUMNS: usize>(&self, points: &[[P; COLUMNS]]) -> [u32; ABREAST] {
+        let mut leaves = [0; ABREAST];
+        for (leaf, point) in leaves.iter_mut().zip(points) {
+            *leaf = self.table[self.grid.cell(&point.map(Into::into))];
+        }
+        let mut going = true;
+        while going {
+            going = false;
+            for (leaf, point) in leaves.iter_mut().zip(points) {
+                let node = &self.tree.nodes[*leaf as usize];
+                let next = node.next + u32::from(point[node.column as usize % COLUMNS].widen() > node.cut);
+                going |= next != *leaf;
+                *leaf = next;
+            }
+        }
+        leaves
+    }
+}
+
+/// The box around all points, if there are any. What is not a number lies nowhere.
+fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<Bounds> {
+    const PART_ROWS: usize = 1 << 15;
+    let mut found = vec![[(f64::INFINITY, f64::NEG_INFINITY); FEW_COLUMNS]; points.rows().div_ceil(PART_ROWS)];
+    let parts = found.iter_mut().enumerate().collect();
+    threads.for_each(
+        parts,
+        PART_ROWS * points.columns(),
+        || (),
+        |(), (part, bounds)| {
+            let first = part * PART_ROWS;
+            let points = points.row_range(first, PART_ROWS.min(points.rows() - first));
+            threads.simd().run(Extent { points, bounds });
+        },
+    );
+    let together = |mut a: Bounds, b: Bounds| -> Bounds {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)));
+        a
+    };
+    found.into_iter().reduce(together)
+}
+
+/// The box around some points.
+struct Extent<'a, P> {
+    points: Matrix<'a, P>,
+    bounds: &'a mut Bounds,
+}
+
+impl<P: Point> Job for Extent<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        for row in self.points.values().chunks_exact(self.points.columns()) {
+            for ((low, high), &value) in self.bounds.iter_mut().zip(row) {
+                let value: f64 = value.into();
+                *low = if value < *low { value } else { *low };
+                *high = if value > *high { value } else { *high };
+            }
+        }
+    }
+}
+
+/// A grid over the box around all points, whose cells are numbered in the order of their halving.
+struct Grid {
+    columns: usize,
+    bounds: Bounds,
+    /// Cells per unit, for each column.
+    scales: [f64; FEW_COLUMNS],
+    /// Cells of each column.
+    counts: [u32; FEW_COLUMNS],
+    /// The columns that are halved, one after the other.
+    cuts: Vec<usize>,
+    /// For each column and place in it, its part of the cell's number.
+    numbers: [Vec<u32>; FEW_COLUMNS],
+}
+
+impl Grid {
+    /// A grid of `2^depth` cells, as near to cubes as may be; none for a box of no size, or of one that overflows.
+    fn new(columns: usize, bounds: Bounds, depth: usize) -> Option<Grid> {
+        let mut sides = [0.0; FEW_COLUMNS];
+        for (side, (low, high)) in sides.iter_mut().zip(bounds).take(columns) {
+            *side = high - low;
+        }
+        let (mut counts, mut cuts) = ([1; FEW_COLUMNS], Vec::new());
+        for _ in 0..depth {
+            let column = (0..columns).max_by(|&a, &b| sides[a].total_cmp(&sides[b]))?;
+            sides[column] *= 0.5;
+            counts[column] *= 2;
+            cuts.push(column);
+        }
+        let mut scales = [0.0; FEW_COLUMNS];
+        for column in 0..columns {
+            let side = bounds[column].1 - bounds[column].0;
+            if counts[column] > 1 {
+                scales[column] = f64::from(counts[column]) / side;
+                if !side.is_finite() || !scales[column].is_finite() {
+                    return None;
+                }
+            }
+        }
+        let mut numbers: [Vec<u32>; FEW_COLUMNS] = std::array::from_fn(|column| vec![0; counts[column] as usize]);
+        let mut widths = counts;
+        for (level, &column) in cuts.iter().enumerate() {
+            widths[column] /= 2;
+            for (place, number) in numbers[column].iter_mut().enumerate() {
+                *number |= (place as u32 / widths[column] % 2) << (depth - 1 - level);
+            }
+        }
+        Some(Grid { columns, bounds, scales, counts, cuts, numbers })
+    }
+
+    fn depth(&self) -> usize {
+        self.cuts.len()
+    }
+
+    /// The place of a coordinate in its column.
+    #[inline(always)]
+    fn place(&self, column: usize, x: f64) -> usize {
+        // What is not a number becomes zero.
+        (((x - self.bounds[column].0) * self.scales[column]) as usize).min(self.counts[column] as usize - 1)
+    }
+
+    /// The number of a point's cell.
+    #[inline(always)]
+    fn cell<const COLUMNS: usize>(&self, point: &[f64; COLUMNS]) -> usize {
+        let part = |column: usize| self.numbers[column][self.place(column, point[column])];
+        (0..COLUMNS).map(part).sum::<u32>() as usize
+    }
+
+    /// The bounds of some places of a column, widened by what rounding may put a place off.
+    fn around(&self, column: usize, (first, end): (u32, u32)) -> (f64, f64) {
+        const WIDER: f64 = 1e-12;
+        let (low, high) = self.bounds[column];
+        let at = |place: u32| low + (high - low) * (f64::from(place) / f64::from(self.counts[column]));
+        let margin = WIDER * (high - low) + 4.0 * f64::EPSILON * low.abs().max(high.abs());
+        (at(first) - margin, at(end) + margin)
+    }
+}
+
+/// Some centroids, column after column.
+struct Candidates {
+    /// Ascending.
+    indices: Vec<u32>,
+    coordinates: Vec<f64>,
+}
+
+impl Candidates {
+    fn all<C: Centroid>(centroids: Matrix<C>) -> Candidates {
+        let columns = 0..centroids.columns();
+        let column = |column: usize| (0..centroids.rows()).map(move |row| centroids.row(row)[column].into());
+        Candidates { indices: (0..centroids.rows() as u32).collect(), coordinates: columns.flat_map(column).collect() }
+    }
+
+    fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Those that are nearest to some point within the bounds, and maybe others.
+    ///
+    /// All are compared with the one that is nearest to the middle. Which of two is nearer is a linear function of the
+    /// point, so it is least in a corner; what rounding may put that off is allowed for, of distances too. So one that
+    /// is left out is nowhere as near as that one, nor is its distance rounded to f64.
+    #[inline(always)]
+    fn within(&self, bounds: &[(f64, f64)]) -> Candidates {
+        const SLACK: f64 = 512.0 * f64::EPSILON;
+        let count = self.len();
+        let columns = || self.coordinates.chunks_exact(count).zip(bounds);
+        let mut distances = vec![0.0; count];
+        let mut reach = 0.0;
+        for (coordinates, &(low, high)) in columns() {
+            let (middle, half) = middle_and_half(low, high);
+            reach += half * half;
+            for (distance, &c) in distances.iter_mut().zip(coordinates) {
+                *distance += (c - middle) * (c - middle);
+            }
+        }
+        let (mut nearest, mut least) = (0, f64::INFINITY);
+        for (index, &distance) in distances.iter().enumerate() {
+            if distance < least {
+                (nearest, least) = (index, distance);
+            }
+        }
+        let mut leads: Vec<f64> = distances.iter().map(|&each| each - least).collect();
+        for (coordinates, &(low, high)) in columns() {
+            let (_, half) = middle_and_half(low, high);
+            let other = coordinates[nearest];
+            for (lead, &c) in leads.iter_mut().zip(coordinates) {
+                *lead -= (c - other).abs() * (2.0 * half);
+            }
+        }
+        // Of what is not a number, nothing is left out.
+        let is_beaten =
+            |(&lead, &distance): (&f64, &f64)| lead > SLACK * (distance + least + reach) + f64::MIN_POSITIVE / SLACK;
+        let kept: Vec<usize> = (0..count).filter(|&i| !is_beaten((&leads[i], &distances[i]))).collect();
+        Candidates {
+            indices: kept.iter().map(|&i| self.indices[i]).collect(),
+            coordinates: columns().flat_map(|(coordinates, _)| kept.iter().map(|&i| coordinates[i])).collect(),
+        }
+    }
+}
+
+/// A number about in the middle, and how far it is from both ends, at most.
+#[inline(always)]
+fn middle_and_half(low: f64, high: f64) -> (f64, f64) {
+    let middle = 0.5 * low + 0.5 * high;
+    (middle, f64::max(middle - low, high - middle) * (1.0 + 4.0 * f64::EPSILON))
+}
+
+/// What the regions are made of.
+struct Build<'a, C> {
+    centroids: Matrix<'a, C>,
+    grid: &'a Grid,
+    /// Rows for each one of the sample.
+    step: usize,
+    /// Comparisons of centroids that may be made, and that were made.
+    limit: usize,
+    spent: AtomicUsize,
+}
+
+/// A region that has no leaves yet.
+struct Region<'a> {
+    bounds: Bounds,
+    candidates: Candidates,
+    /// The points of the sample in it.
+    sample: &'a mut [f64],
+    depth: usize,
+    place: Place<'a>,
+}
+
+/// Where a region's node belongs.
+enum Place<'a> {
+    /// In the entries of some cells; of the grid's columns these places.
+    Cells { entries: &'a mut [u32], places: [(u32, u32); FEW_COLUMNS] },
+    /// It is there, within a cell.
+    Node(usize),
+}
+
+impl Region<'_> {
+    /// How many cells wait for its node.
+    fn entry_count(&self) -> usize {
+        match &self.place {
+            Place::Cells { entries, .. } => entries.len(),
+            Place::Node(_) => 0,
+        }
+    }
+}
+
+impl<C: Centroid> Build<'_, C> {
+    /// All cells.
+    fn whole<'b>(&self, entries: &'b mut [u32], sample: &'b mut [f64]) -> Region<'b> {
+        let places = self.grid.counts.map(|count| (0, count));
+        let bounds = std::array::from_fn(|column| self.grid.around(column, places[column]));
+        let candidates = Candidates::all(self.centroids);
+        Region { bounds, candidates, sample, depth: 0, place: Place::Cells { entries, places } }
+    }
+
+    /// Whether to halve a region further.
+    #[inline(always)]
+    fn is_worth_halving(&self, region: &Region) -> bool {
+        region.candidates.len() > LANES
+            && region.depth < DEPTH_MAX
+            && region.sample.len() / self.grid.columns * self.step >= POINTS_WORTH_HALVING
+    }
+
+    /// Counts the comparisons that a region's halves need; false if there have been too many.
+    #[inline(always)]
+    fn may_halve(&self, region: &Region) -> bool {
+        let count = 2 * region.candidates.len();
+        self.spent.fetch_add(count, Ordering::Relaxed) + count <= self.limit
+    }
+
+    /// The halves of some cells; they alone if they are not worth it.
+    fn halved<'b>(&self, region: Region<'b>) -> Vec<Region<'b>> {
+        if region.entry_count() < 2 || !self.is_worth_halving(&region) {
+            return vec![region];
+        }
+        self.may_halve(&region);
+        self.halved_cells(region).into()
+    }
+
+    /// The halves of several cells.
+    #[inline(always)]
+    fn halved_cells<'b>(&self, region: Region<'b>) -> [Region<'b>; 2] {
+        let Place::Cells { entries, places } = region.place else { unreachable!("several cells") };
+        let column = self.grid.cuts[region.depth];
+        let (first, end) = places[column];
+        let middle = first.midpoint(end);
+        let is_low = |point: &[f64]| self.grid.place(column, point[column]) < middle as usize;
+        let halves = entries.split_at_mut(entries.len() / 2);
+        let samples = parted(region.sample, self.grid.columns, is_low);
+        [(halves.0, samples.0, (first, middle)), (halves.1, samples.1, (middle, end))].map(|(entries, sample, part)| {
+            let (mut places, mut bounds) = (places, region.bounds);
+            places[column] = part;
+            bounds[column] = self.grid.around(column, part);
+            let candidates = region.candidates.within(&bounds[..self.grid.columns]);
+            Region { bounds, candidates, sample, depth: region.depth + 1, place: Place::Cells { entries, places } }
+        })
+    }
+
+    /// Where to halve a region within a cell; nowhere if its points share a place.
+    ///
+    /// Halved is the box around these points, so that empty space is soon apart; where nearly all points would be in
+    /// one half, their number is halved instead.
+    #[inline(always)]
+    fn cut(&self, sample: &[f64]) -> Option<(usize, C)> {
+        let columns = self.grid.columns;
+        let mut bounds = [(f64::INFINITY, f64::NEG_INFINITY); FEW_COLUMNS];
+        for point in sample.chunks_exact(columns) {
+            for ((low, high), &x) in bounds.iter_mut().zip(point) {
+                (*low, *high) = (low.min(x), high.max(x));
+            }
+        }
+        let side = |column: usize| bounds[column].1 - bounds[column].0;
+        let column = (0..columns).max_by(|&a, &b| side(a).total_cmp(&side(b)))?;
+        let coordinates = || sample.iter().skip(column).step_by(columns).copied();
+        let middle = C::from_f64(0.5 * bounds[column].0 + 0.5 * bounds[column].1);
+        let count = sample.len() / columns;
+        let low_count = coordinates().filter(|&x| x <= middle.into()).count();
+        let cut = if (count / 16..=count - count / 16).contains(&low_count) {
+            middle
+        } else {
+            let mut coordinates: Vec<f64> = coordinates().collect();
+            C::from_f64(*coordinates.select_nth_unstable_by(count / 2, f64::total_cmp).1)
+        };
+        (bounds[column].0 <= cut.into() && cut.into() < bounds[column].1).then_some((column, cut))
+    }
+}
+
+/// Sorts the points for which `is_low` holds before the others, and gives both parts.
+#[inline(always)]
+fn parted(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -> (&mut [f64], &mut [f64]) {
+    let mut low_end = 0;
+    for start in (0..points.len()).step_by(columns) {
+        if is_low(&points[start..start + columns]) {
+            (0..columns).for_each(|column| points.swap(low_end + column, start + column));
+            low_end += columns;
+        }
+    }
+    points.split_at_mut(low_end)
+}
+
+/// Makes all leaves of a region, unless that takes too many comparisons.
+struct Grow<'a, C> {
+    build: &'a Build<'a, C>,
+    part: Region<'a>,
+}
+
+impl<C: Centroid> Job for Grow<'_, C> {
+    type Output = Option<Tree<C>>;
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Option<Tree<C>> {
+        let build = self.build;
+        let columns = build.grid.columns;
+        let mut tree = Tree::new(columns);
+        let mut open = vec![self.part];
+        while let Some(region) = open.pop() {
+            let is_worth_halving = build.is_worth_halving(&region);
+            if is_worth_halving && !build.may_halve(&region) {
+                return None;
+            }
+            if is_worth_halving && region.entry_count() > 1 {
+                open.extend(build.halved_cells(region));
+                continue;
+            }
+            let node = match region.place {
+                Place::Cells { entries, .. } => {
+                    entries.fill(tree.nodes.len() as u32);
+                    tree.add_node()
+                }
+                Place::Node(node) => node,
+            };
+            let Some((column, cut)) = is_worth_halving.then(|| build.cut(region.sample)).flatten() else {
+                tree.fill(node, build.centroids, &region.candidates.indices);
+                tree.sample_count += region.sample.len() / columns;
+                tree.met += region.sample.len() / columns * tree.nodes[node].group_count as usize;
+                continue;
+            };
+            let children = [tree.add_node(), tree.add_node()];
+            let parent = &mut tree.nodes[node];
+            (parent.cut, parent.column, parent.next) = (cut, column as u32, children[0] as u32);
+            let cut: f64 = cut.into();
+            let samples = parted(region.sample, columns, |point| point[column] <= cut);
+            let (low, high) = region.bounds[column];
+            let halves = [(samples.0, (low, cut)), (samples.1, (cut, high))];
+            for (node, (sample, side)) in children.into_iter().zip(halves) {
+                let mut bounds = region.bounds;
+                bounds[column] = side;
+                let candidates = region.candidates.within(&bounds[..columns]);
+                open.push(Region { bounds, candidates, sample, depth: region.depth + 1, place: Place::Node(node) });
+            }
+        }
+        Some(tree)
+    }
+}
+
+impl<C: Centroid> Tree<C> {
+    fn new(columns: usize) -> Tree<C> {
+        let (nodes, coordinates, indices) = (Vec::new(), Vec::new(), Vec::new());
+        Tree { columns, nodes, coordinates, indices, sample_count: 0, met: 0 }
+    }
+
+    /// A leaf without candidates; gives its number.
+    fn add_node(&mut self) -> usize {
+        let node = self.nodes.len();
+        let cut = C::from_f64(f64::INFINITY);
+        self.nodes.push(Node { cut, column: 0, next: node as u32, first_group: 0, group_count: 0 });
+        node
+    }
+
+    /// Gives a leaf its candidates.
+    fn fill(&mut self, node: usize, centroids: Matrix<C>, candidates: &[u32]) {
+        let first = self.indices.len();
+        for candidates in candidates.chunks(LANES) {
+            let mut indices = [0; LANES];
+            indices.iter_mut().zip(candidates).for_each(|(index, &candidate)| *index = candidate as i32);
+            self.indices.push(indices);
+            for column in 0..self.columns {
+                let mut lanes = [C::from_f64(f64::INFINITY); LANES];
+                for (lane, &candidate) in lanes.iter_mut().zip(candidates) {
+                    *lane = centroids.row(candidate as usize)[column];
+                }
+                self.coordinates.push(lanes);
+            }
+        }
+        self.nodes[node].first_group = first as u32;
+        self.nodes[node].group_count = (self.indices.len() - first) as u32;
+    }
+
+    /// Appends another tree, whose nodes are numbered on.
+    fn append(&mut self, other: Tree<C>) {
+        let (node, group) = (self.nodes.len() as u32, self.indices.len() as u32);
+        let moved = |each: Node<C>| Node { next: each.next + node, first_group: each.first_group + group, ..each };
+        self.nodes.extend(other.nodes.into_iter().map(moved));
+        self.coordinates.extend(other.coordinates);
+        self.indices.extend(other.indices);
+        self.sample_count += other.sample_count;
+        self.met += other.met;
+    }
+
+    /// The nearest of a leaf's candidates, and its squared distance, rounded as `squared_distance` does it.
+    #[inline(always)]
+    fn nearest<const COLUMNS: usize>(&self, leaf: u32, point: &[f64; COLUMNS]) -> (i32, f64) {
+        let node = &self.nodes[leaf as usize];
+        let (mut label, mut best) = (0, f64::INFINITY);
+        for group in node.first_group as usize..(node.first_group + node.group_count) as usize {
+            let mut distances = [0.0; LANES];
+            let candidates = &self.coordinates[group * COLUMNS..(group + 1) * COLUMNS];
+            for (x, candidates) in point.iter().zip(candidates) {
+                for (distance, &c) in distances.iter_mut().zip(candidates) {
+                    let difference = x - c.into();
+                    *distance += difference * difference;
+                }
+            }
+            let least = distances.iter().fold(f64::INFINITY, |least, &each| if each < least { each } else { least });
+            if least < best {
+                let lane = distances.iter().position(|&each| each == least).expect("it is one of them");
+                (label, best) = (self.indices[group][lane], least);
+            }
+        }
+        (label, best)
+    }
+}
+
+/// One block of a search in regions.
+pub(super) struct RegionsBlock<'a, P: Point> {
+    pub regions: &'a Regions<P::Centroid>,
+    pub points: Matrix<'a, P>,
+    pub labels: &'a mut [i32],
+    pub squared_distances: &'a mut [f64],
+}
+
+impl<P: Point> Job for RegionsBlock<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        match self.points.columns() {
+            1 => self.search::<1>(),
+            2 => self.search::<2>(),
+            3 => self.search::<3>(),
+            4 => self.search::<4>(),
+            5 => self.search::<5>(),
+            6 => self.search::<6>(),
+            7 => self.search::<7>(),
+            _ => self.search::<8>(),
+        }
+    }
+}
+
+impl<P: Point> RegionsBlock<'_, P> {
+    #[inline(always)]
+    fn search<const COLUMNS: usize>(self) {
+        let (points, rest) = self.points.values().as_chunks::<COLUMNS>();
+        assert!(rest.is_empty() && points.len() == self.labels.len(), "a label for every row");
+        let tree = &self.regions.tree;
+        let found = self.labels.chunks_mut(ABREAST).zip(self.squared_distances.chunks_mut(ABREAST));
+        for (points, (labels, distances)) in points.chunks(ABREAST).zip(found) {
+            let leaves = self.regions.leaves(points);
+            for &leaf in &leaves[..points.len()] {
+                prefetch(&tree.coordinates[tree.nodes[leaf as usize].first_group as usize * COLUMNS]);
+            }
+            let found = labels.iter_mut().zip(distances);
+            for ((label, distance), (point, &leaf)) in found.zip(points.iter().zip(&leaves)) {
+                (*label, *distance) = tree.nearest(leaf, &point.map(Into::into));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Numbers in [0, 1) that fill space evenly, in `columns` columns.
+    ///
+    /// Source: Roberts, "The unreasonable effectiveness of quasirandom sequences", 2018.
+    fn even(count: usize, columns: usize) -> Vec<f32> {
+        let ratio = (0..50).fold(1.5, |x: f64, _| (1.0 + x).powf(1.0 / (columns as f64 + 1.0)));
+        let at = |i: usize| ((i / columns + 1) as f64 * ratio.powi(-((i % columns) as i32) - 1)).fract() as f32;
+        (0..count * columns).map(at).collect()
+    }
+
+    fn worth_it(columns: usize) -> Option<Regions<f32>> {
+        let (points, centroids) = (even(60_000, columns), even(400, columns));
+        let (points, centroids) = (Matrix::new(&points, 60_000, columns), Matrix::new(&centroids, 400, columns));
+        Regions::new(points, centroids, &Threads::new(2))
+    }
+
+    #[test]
+    fn of_two_columns_a_point_meets_a_group_of_candidates_or_two() {
+        let tree = worth_it(2).unwrap().tree;
+        assert!(tree.met < 2 * tree.sample_count, "{} groups for {} points", tree.met, tree.sample_count);
+        assert!(tree.nodes.len() < 6 * 400, "{} nodes", tree.nodes.len());
+    }
+
+    #[test]
+    fn where_every_centroid_is_a_neighbour_of_most_there_are_no_regions() {
+        assert!(worth_it(8).is_none());
+    }
+
+    #[test]
+    fn a_centroid_that_another_one_beats_everywhere_is_left_out() {
+        let centroids = [0.0f32, 0.0, 4.0, 0.0, 1.0, 0.0];
+        let within = Candidates::all(Matrix::new(&centroids, 3, 2)).within(&[(0.0, 1.0), (-1.0, 1.0)]);
+        assert_eq!((within.indices, within.coordinates), (vec![0, 2], vec![0.0, 1.0, 0.0, 0.0]));
+    }
+
+    #[test]
+    fn a_centroid_that_is_as_near_in_a_corner_is_left_in() {
+        let centroids = [0.0f64, 2.0, 3.0];
+        let within = Candidates::all(Matrix::new(&centroids, 3, 1)).within(&[(0.0, 1.0)]);
+        assert_eq!(within.indices, [0, 1]);
+    }
+
+    /// How points and centroids lie.
+    #[derive(Clone, Copy, Debug)]
+    enum Layout {
+        Even,
+        /// Close together in a few places, and far from the origin.
+        Clumps,
+        /// On a lattice: many are equally far, and many share a place.
+        Lattice,
+        /// On a line: one column is very long.
+        Line,
+        /// A few are very far from all others.
+        Outliers,
+    }
+
+    const LAYOUTS: [Layout; 5] = [Layout::Even, Layout::Clumps, Layout::Lattice, Layout::Line, Layout::Outliers];
+
+    impl Layout {
+        /// A coordinate made of a number in [-1, 1).
+        fn coordinate(self, x: f64, row: usize, column: usize) -> f64 {
+            match self {
+                Layout::Even => x,
+                Layout::Clumps => 1e4 + (row * 7 % 13) as f64 * (column + 1) as f64 + 1e-3 * x,
+                Layout::Lattice => (x * 6.0).round(),
+                Layout::Line if column == 0 => 1e6 * x,
+                Layout::Line => 1e-6 * x,
+                Layout::Outliers if row.is_multiple_of(97) => 1e9 * x,
+                Layout::Outliers => x,
+            }
+        }
+
+        fn rows(self, seed: u64, count: usize, columns: usize) -> Vec<f64> {
+            let mut state = seed;
+            let mut next = || {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+            };
+            (0..count * columns).map(|i| self.coordinate(next(), i / columns, i % columns)).collect()
+        }
+    }
+
+    /// Every level finds in regions what a comparison with all centroids finds, to the last bit.
+    fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>) {
+        let mut want = vec![(0, f64::INFINITY); points.rows()];
+        for (row, best) in want.iter_mut().enumerate() {
+            for index in 0..centroids.rows() {
+                let distance = crate::distances::squared_distance(points.row(row), centroids.row(index));
+                *best = if distance < best.1 { (index as i32, distance) } else { *best };
+            }
+        }
+        for simd in crate::Simd::available() {
+            let threads = Threads::with_simd(2, simd);
+            let regions = Regions::of(points, centroids, usize::MAX, &threads).expect("nothing overflows");
+            let (mut labels, mut squared_distances) = (vec![-7; points.rows()], vec![-7.0; points.rows()]);
+            let (labels, squared_distances) = (&mut labels[..], &mut squared_distances[..]);
+            simd.run(RegionsBlock { regions: &regions, points, labels, squared_distances });
+            let got = labels.iter().copied().zip(squared_distances.iter().copied());
+            assert!(got.eq(want.iter().copied()), "{simd:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn labels_and_distances_are_those_of_all_centroids(
+            layout in prop::sample::select(&LAYOUTS),
+            columns in 1usize..=8,
+            count in 6usize..300,
+            rows in 1usize..6000,
+            seed in any::<u64>(),
+        ) {
+            let (points, centroids) = (layout.rows(seed, rows, columns), layout.rows(!seed, count, columns));
+            agrees(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
+            let f32s = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<_>>();
+            let (points, centroids) = (f32s(&points), f32s(&centroids));
+            agrees(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
+            let bytes = |values: &[f32]| values.iter().map(|&x| (x * 20.0).rem_euclid(256.0) as u8).collect::<Vec<_>>();
+            let (points, centroids) = (bytes(&points), bytes(&centroids));
+            let centroids: Vec<f32> = centroids.into_iter().map(f32::from).collect();
+            agrees(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
+        }
+    }
+}
